@@ -8,12 +8,14 @@ mod alarm;
 mod driver;
 #[cfg(feature = "embedded")]
 pub(crate) mod inline;
+#[cfg(all(test, leasehold_loom, feature = "embedded"))]
+mod interleavings;
 pub(crate) mod thread;
 
 pub(crate) use alarm::Alarm;
 pub(crate) use driver::run;
 
-use parking_lot::{Condvar, Mutex};
+use crate::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;

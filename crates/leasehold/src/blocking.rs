@@ -55,10 +55,10 @@ pub use once::Once;
 pub use search::Locks;
 
 use crate::caller;
+use crate::sync::{thread, Thread};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
-use std::thread::{self, Thread};
 
 /// Makes a type of threads out of its asynchronous one, and the way back.
 macro_rules! mirrors {
@@ -82,7 +82,7 @@ use mirrors;
 
 /// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
 /// woken by the background. No runtime of the application has part in it, so none needs to run.
-fn park_on<T>(future: impl Future<Output = T>) -> T {
+pub(crate) fn park_on<T>(future: impl Future<Output = T>) -> T {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         // Panics in an async context, and not on a thread that the runtime keeps for blocking.
         runtime.block_on(std::future::ready(()));

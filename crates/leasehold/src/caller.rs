@@ -5,18 +5,25 @@
 
 use std::cell::Cell;
 
+#[cfg(not(all(test, leasehold_loom)))]
 thread_local! {
     static IS_THREAD: Cell<bool> = const { Cell::new(false) };
 }
 
+// The threads of loom are none of the operating system.
+#[cfg(all(test, leasehold_loom))]
+loom::thread_local! {
+    static IS_THREAD: Cell<bool> = Cell::new(false);
+}
+
 /// Whether the future that is being polled is polled by the blocking API.
 pub(crate) fn is_thread() -> bool {
-    IS_THREAD.get()
+    IS_THREAD.with(Cell::get)
 }
 
 /// Polls for the blocking API.
 pub(crate) fn as_thread<T>(poll: impl FnOnce() -> T) -> T {
-    let _before = Restore(IS_THREAD.replace(true));
+    let _before = Restore(IS_THREAD.with(|is_thread| is_thread.replace(true)));
     poll()
 }
 
@@ -25,7 +32,7 @@ struct Restore(bool);
 
 impl Drop for Restore {
     fn drop(&mut self) {
-        IS_THREAD.set(self.0);
+        IS_THREAD.with(|is_thread| is_thread.set(self.0));
     }
 }
 

@@ -92,6 +92,7 @@ mod record;
 mod relay;
 mod runtime;
 mod settings;
+mod sync;
 pub mod telemetry;
 mod url;
 

@@ -7,6 +7,7 @@ mod book;
 mod docs;
 mod features;
 mod forward;
+mod interleave;
 mod interop;
 mod inventory;
 mod licenses;
@@ -60,6 +61,12 @@ enum Task {
     /// Follow everything that can happen in small worlds of whole clients; --help says more
     #[command(disable_help_flag = true)]
     Explore(forward::Words),
+    /// Run the models of code that several threads share, in every order of these threads
+    Interleave {
+        /// Parts of names of models to filter by, or options of the test program
+        #[arg(last = true)]
+        forwarded: Vec<String>,
+    },
     /// Run an instrument, and write its figures into docs/figures
     Record {
         instrument: record::Instrument,
@@ -107,6 +114,7 @@ fn main() -> ExitCode {
         Task::Chaos(words) => forward::run(forward::CHAOS, &words.forwarded),
         Task::Mutate(options) => mutate::run(&options),
         Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
+        Task::Interleave { forwarded } => interleave::run(&forwarded),
         Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
         Task::Docs { check } => docs::run(check),
         Task::Book { words } => book::run_or_preprocess(&words),

@@ -3,12 +3,15 @@
 //! The embedded engine answers at once, or at an instant of its clock, so a background on it never waits for anything but the clock. It is polled whenever
 //! the clock moves, and whenever a client on that clock has given its background something to do.
 
+#[cfg(all(test, leasehold_loom))]
+mod interleavings;
+
 use crate::client_inner::ClientInner;
+use crate::sync::{AtomicBool, Mutex};
 use futures_util::future::BoxFuture;
 use leasehold_embedded::ManualClock;
-use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::task::{Context, Wake, Waker};
 
 /// Runs the background of `inner` at each step of `clock`.
@@ -36,9 +39,9 @@ impl Pump {
     fn run(&self) {
         let waker = Waker::from(self.woken.clone());
         let mut cx = Context::from_waker(&waker);
-        while self.woken.0.load(Ordering::Acquire) {
+        while self.woken.is_set() {
             let Some(mut background) = self.background.try_lock() else { return };
-            self.woken.0.store(false, Ordering::Release);
+            self.woken.0.swap(false, Ordering::AcqRel);
             let over = background.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
             if over {
                 // Its contents may run code of their own when they are dropped.
@@ -53,8 +56,16 @@ impl Pump {
 
 struct Flag(AtomicBool);
 
+impl Flag {
+    /// Whether it is set, as the last thread has left it. A plain load may still see what it was before: the thread that polls would go, and
+    /// the one that has just set it, and cannot poll meanwhile, would rely on that thread.
+    fn is_set(&self) -> bool {
+        self.0.fetch_or(false, Ordering::AcqRel)
+    }
+}
+
 impl Wake for Flag {
     fn wake(self: Arc<Self>) {
-        self.0.store(true, Ordering::Release);
+        self.0.swap(true, Ordering::AcqRel);
     }
 }

@@ -229,6 +229,17 @@ impl ClientBuilder {
         }
     }
 
+    /// A client whose background is left to the caller, who runs it on a thread of loom.
+    #[cfg(all(test, leasehold_loom, feature = "embedded"))]
+    pub(crate) fn without_background(
+        self,
+        server: &EmbeddedServer,
+        clock: leasehold_embedded::ManualClock,
+    ) -> Arc<ClientInner> {
+        let link = AnyLink::Embedded(server.link());
+        self.assemble(link, Clock::Manual(clock), Background::in_thread(), Chance::of_seed(7)).expect("a client")
+    }
+
     /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
     fn prepare(&self, mut target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
         self.check()?;

@@ -28,6 +28,8 @@ pub(crate) enum Detector {
     Simulation(Vec<String>),
     /// Tests: what `cargo test` gets, and what the test program gets.
     Test(Vec<String>, Vec<String>),
+    /// Models that loom runs: what `cargo test` gets, and what the test program gets.
+    Interleaving(Vec<String>, Vec<String>),
 }
 
 impl Mutant {
@@ -77,21 +79,41 @@ impl Detector {
         match output.next().as_deref() {
             Some("simulate") => Ok(Self::Simulation(output.collect())),
             Some("test") => {
-                let all: Vec<_> = output.collect();
-                let split = all.iter().position(|word| word == "--").unwrap_or(all.len());
-                Ok(Self::Test(all[..split].to_vec(), all.iter().skip(split + 1).cloned().collect()))
+                let (args, forwarded) = split(output);
+                Ok(Self::Test(args, forwarded))
             }
-            _ => Err(format!("`{line}` is neither `simulate …` nor `test …`")),
+            Some("interleave") => {
+                let (args, forwarded) = split(output);
+                Ok(Self::Interleaving(args, forwarded))
+            }
+            _ => Err(format!("`{line}` is none of `simulate …`, `test …` and `interleave …`")),
         }
     }
+
+    const fn word(&self) -> &'static str {
+        match self {
+            Self::Simulation(_) => "simulate",
+            Self::Test(..) => "test",
+            Self::Interleaving(..) => "interleave",
+        }
+    }
+}
+
+/// The words before `--`, and those behind it.
+fn split(words: impl Iterator<Item = String>) -> (Vec<String>, Vec<String>) {
+    let all: Vec<_> = words.collect();
+    let split = all.iter().position(|word| word == "--").unwrap_or(all.len());
+    (all[..split].to_vec(), all.iter().skip(split + 1).cloned().collect())
 }
 
 impl std::fmt::Display for Detector {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Self::Simulation(args) => write!(f, "simulate {}", args.join(" ")),
-            Self::Test(args, forwarded) if forwarded.is_empty() => write!(f, "test {}", args.join(" ")),
-            Self::Test(args, forwarded) => write!(f, "test {} -- {}", args.join(" "), forwarded.join(" ")),
+            Self::Simulation(args) => write!(f, "{} {}", self.word(), args.join(" ")),
+            Self::Test(args, forwarded) | Self::Interleaving(args, forwarded) => {
+                write!(f, "{} {}", self.word(), args.join(" "))?;
+                if forwarded.is_empty() { Ok(()) } else { write!(f, " -- {}", forwarded.join(" ")) }
+            }
         }
     }
 }

@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use leasehold_test_support::binaries;
 
 use super::mutant::Detector;
+use crate::interleave::with_loom;
 use crate::{cargo, shown};
 
 /// How a detector ended.
@@ -53,7 +54,7 @@ impl Run<'_> {
             match detector {
                 // The finding is all that counts, and a world need not be made small for that.
                 Detector::Simulation(args) => command.args(args).arg("--no-shrink"),
-                Detector::Test(_, args) => command.args(args),
+                Detector::Test(_, args) | Detector::Interleaving(_, args) => command.args(args),
             };
             command.current_dir(package);
             let (end, output) = self.finish(command)?;
@@ -75,7 +76,7 @@ impl Run<'_> {
             }
             tests += passed(&output);
         }
-        if matches!(detector, Detector::Test(..)) && tests == 0 {
+        if !matches!(detector, Detector::Simulation(_)) && tests == 0 {
             return Err(format!("`{detector}` runs no test"));
         }
         Ok(Verdict::Passed)
@@ -88,7 +89,7 @@ impl Run<'_> {
                 let package = "leasehold-simulation";
                 cargo(&["build", "--package", package, "--bin", package])
             }
-            Detector::Test(args, _) => {
+            Detector::Test(args, _) | Detector::Interleaving(args, _) => {
                 let mut command = cargo(&["test", "--no-run"]);
                 command.args(args);
                 command
@@ -99,13 +100,16 @@ impl Run<'_> {
             .current_dir(self.tree)
             .env("CARGO_TARGET_DIR", self.folder.join("target"))
             .env("CARGO_INCREMENTAL", "1");
+        if matches!(detector, Detector::Interleaving(..)) {
+            command = with_loom(command, &self.folder.join("target"));
+        }
         let output = command.output().map_err(|error| format!("`{}` cannot be run: {error}", shown(&command)))?;
         if !output.status.success() {
             let output = String::from_utf8_lossy(&output.stderr);
             let first = output.lines().find(|line| line.starts_with("error")).unwrap_or("cargo failed");
             return Ok(Err(first.to_owned()));
         }
-        let is_test = matches!(detector, Detector::Test(..));
+        let is_test = !matches!(detector, Detector::Simulation(_));
         let lines = String::from_utf8_lossy(&output.stdout);
         let programs: Vec<_> = lines
             .lines()

@@ -1,0 +1,90 @@
+//! The tools for several threads: those of `parking_lot` and of the standard library, or those of loom in tests that go through the orders
+//! of threads.
+//!
+//! The tests that need loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`. The session below is not built for them:
+//! leasehold-core has models of its own.
+
+#[cfg(not(all(test, leasehold_loom)))]
+pub(crate) use {
+    parking_lot::{Condvar, Mutex},
+    std::thread::{self, Thread},
+};
+
+#[cfg(all(not(all(test, leasehold_loom)), feature = "embedded"))]
+pub(crate) use std::sync::atomic::AtomicBool;
+
+#[cfg(all(test, leasehold_loom))]
+pub(crate) use self::of_loom::{Condvar, Mutex};
+
+#[cfg(all(test, leasehold_loom))]
+pub(crate) use loom::{
+    sync::atomic::AtomicBool,
+    thread::{self, Thread},
+};
+
+#[cfg(all(test, leasehold_loom))]
+mod of_loom {
+    use std::{
+        ops::{Deref, DerefMut},
+        sync::PoisonError,
+        time::Instant,
+    };
+
+    /// A mutex of loom in the form of `parking_lot`.
+    #[derive(Debug, Default)]
+    pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
+
+    /// It is empty only while its thread waits for a condition.
+    pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
+
+    impl<T> Mutex<T> {
+        pub(crate) fn new(value: T) -> Self {
+            Self(loom::sync::Mutex::new(value))
+        }
+
+        pub(crate) fn lock(&self) -> MutexGuard<'_, T> {
+            MutexGuard(Some(self.0.lock().unwrap_or_else(PoisonError::into_inner)))
+        }
+
+        pub(crate) fn try_lock(&self) -> Option<MutexGuard<'_, T>> {
+            self.0.try_lock().ok().map(|guard| MutexGuard(Some(guard)))
+        }
+    }
+
+    impl<T> Deref for MutexGuard<'_, T> {
+        type Target = T;
+
+        fn deref(&self) -> &T {
+            self.0.as_ref().expect("its thread does not wait")
+        }
+    }
+
+    impl<T> DerefMut for MutexGuard<'_, T> {
+        fn deref_mut(&mut self) -> &mut T {
+            self.0.as_mut().expect("its thread does not wait")
+        }
+    }
+
+    /// A condition of loom in the form of `parking_lot`. No wait ends by its time, so that a thread that is never told is found.
+    #[derive(Debug, Default)]
+    pub(crate) struct Condvar(loom::sync::Condvar);
+
+    pub(crate) struct Told;
+
+    impl Told {
+        pub(crate) const fn timed_out(&self) -> bool {
+            false
+        }
+    }
+
+    impl Condvar {
+        pub(crate) fn wait_until<T>(&self, guard: &mut MutexGuard<'_, T>, _until: Instant) -> Told {
+            guard.0 = guard.0.take().map(|guard| self.0.wait(guard).unwrap_or_else(PoisonError::into_inner));
+            Told
+        }
+
+        pub(crate) fn notify_all(&self) {
+            self.0.notify_all();
+        }
+    }
+}
