@@ -2,6 +2,7 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
+mod api;
 mod bench;
 mod book;
 mod docs;
@@ -12,6 +13,7 @@ mod interop;
 mod inventory;
 mod licenses;
 mod lint;
+mod msrv;
 mod mutate;
 mod package;
 mod record;
@@ -79,6 +81,14 @@ enum Task {
         #[arg(long)]
         check: bool,
     },
+    /// Write the public API of the published libraries into docs/api, which needs cargo-public-api
+    Api {
+        /// Write nothing, and fail where a list is not what would be written
+        #[arg(long)]
+        check: bool,
+    },
+    /// Check that the published crates build with the oldest toolchain that they name
+    Msrv,
     /// Build the documents as a site, which needs mdBook, and check its links
     Book {
         #[arg(hide = true)]
@@ -117,6 +127,8 @@ fn main() -> ExitCode {
         Task::Interleave { forwarded } => interleave::run(&forwarded),
         Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
         Task::Docs { check } => docs::run(check),
+        Task::Api { check } => api::run(check),
+        Task::Msrv => msrv::check(),
         Task::Book { words } => book::run_or_preprocess(&words),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),

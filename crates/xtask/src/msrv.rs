@@ -1,0 +1,73 @@
+//! `cargo xtask msrv`: whether the published crates build with the oldest toolchain that they name.
+
+use crate::{Outcome, run};
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+/// The crates that a user builds; tests and tools may need a newer toolchain.
+const PUBLISHED: [&str; 3] = ["leasehold", "leasehold-cli", "leasehold-tower"];
+
+/// Checks them with all features. Where rustup cannot get the toolchain, it says so and checks nothing.
+pub(crate) fn check() -> Outcome {
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|error| format!("Cargo.toml: {error}"))?;
+    let version = stated(&manifest).ok_or("Cargo.toml states no rust-version")?;
+    let toolchain = match toolchain(version) {
+        Ok(toolchain) => toolchain,
+        Err(why) => {
+            println!("The stated rust-version {version} is not checked: {why}.");
+            return Ok(());
+        }
+    };
+    let mut command = Command::new("rustup");
+    command.args(["run", &toolchain, "cargo", "check", "--locked", "--all-features", "--target-dir", "target/msrv"]);
+    PUBLISHED.iter().for_each(|package| drop(command.args(["--package", package])));
+    // cargo has told this program of itself and of its toolchain, which are not those that are asked for.
+    ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"].iter().for_each(|name| drop(command.env_remove(name)));
+    run(command.current_dir(root))
+}
+
+/// The value of `rust-version` in the manifest of the workspace.
+fn stated(manifest: &str) -> Option<&str> {
+    manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+}
+
+/// The name by which rustup has a toolchain of this version, or gets it.
+fn toolchain(version: &str) -> Result<String, String> {
+    let listed = Command::new("rustup").args(["toolchain", "list"]).output().map_err(|_| "there is no rustup")?;
+    let listed = String::from_utf8_lossy(&listed.stdout).into_owned();
+    let names = listed.lines().filter_map(|line| line.split_whitespace().next());
+    if let Some(known) = names.into_iter().find(|name| is_of(name, version)) {
+        return Ok(known.to_owned());
+    }
+    let mut install = Command::new("rustup");
+    install.args(["toolchain", "install", version, "--profile", "minimal"]).stdin(Stdio::null());
+    run(&mut install).map_err(|_| "rustup cannot get this toolchain here".to_owned())?;
+    Ok(version.to_owned())
+}
+
+/// Whether a toolchain is of the version: `1.89.1-x86_64-unknown-linux-gnu` is of `1.89`.
+fn is_of(toolchain: &str, version: &str) -> bool {
+    toolchain.strip_prefix(version).is_some_and(|rest| rest.is_empty() || rest.starts_with(['-', '.']))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{is_of, stated};
+
+    #[test]
+    fn version_is_that_of_the_workspace() {
+        assert_eq!(stated("[workspace.package]\nedition = \"2024\"\nrust-version = \"1.89\"\n"), Some("1.89"));
+        assert_eq!(stated("edition = \"2024\"\n"), None);
+    }
+
+    #[test]
+    fn toolchains_of_a_version_are_those_of_its_patches() {
+        for (name, is) in
+            [("1.89-x86_64", true), ("1.89.1-x86_64", true), ("1.89", true), ("1.890", false), ("stable", false)]
+        {
+            assert_eq!(is_of(name, "1.89"), is, "{name}");
+        }
+    }
+}
