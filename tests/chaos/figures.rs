@@ -64,6 +64,11 @@ pub(crate) struct Figures {
     pub(crate) left_keys: u64,
     pub(crate) left_subscriptions: u64,
     pub(crate) unclean: u64,
+    /// The terms of leaders.
+    pub(crate) terms: u64,
+    /// The jobs of schedules that were done, and how often a process came for one that was done or under way.
+    pub(crate) jobs: u64,
+    pub(crate) found_done: u64,
     /// Leaders that died while nothing else went wrong, and were followed; and how long that took at most.
     pub(crate) followed: u64,
     pub(crate) longest_without_a_leader: Duration,
@@ -192,6 +197,9 @@ impl fmt::Display for Figures {
             let whom = if earlier == later { format!("{earlier} twice") } else { format!("{earlier}, {later}") };
             row(f, &format!("    {whom}"), times)?;
         }
+        row(f, "terms of leaders", &self.terms)?;
+        let others = format!("{}, found done or under way by {} others", self.jobs, self.found_done);
+        row(f, "jobs of schedules that ran", &others)?;
         let longest = format!("{}, after at most {:.0?}", self.followed, self.longest_without_a_leader);
         row(f, "leaders that died and were followed", &longest)?;
         row(f, "stale writes accepted by the fenced store (0)", &self.stale)?;

@@ -119,6 +119,13 @@ impl Journal {
         self.write(now(), op, &format!("ended {how}"));
     }
 
+    /// The guard is released, and its lock stays busy until an instant that is still to come: it is believed in until then.
+    pub(crate) fn kept(&self, op: u64, until: u64) {
+        self.seen(op, until);
+        self.write(until, op, "ending 0");
+        self.write(until, op, "ended kept");
+    }
+
     /// The store has confirmed a change under this operation.
     pub(crate) fn stored(&self, op: u64) {
         self.write(now(), op, "stored");

@@ -10,7 +10,7 @@ use crate::lineage::{Cause, Event, Shard};
 use crate::moment::now;
 use crate::place::{Place, PlaceName};
 use crate::store::{Store, Totals};
-use crate::succession::succession;
+use crate::succession::{LEADER, succession};
 use crate::work::{CAPACITY, DELIVERY};
 use fastrand::Rng;
 use std::path::Path;
@@ -290,6 +290,10 @@ fn count(ops: &[Op], figures: &mut Figures) {
             (None, None, _) => end("died waiting".to_owned()),
         }
         figures.grants += u64::from(op.granted.is_some());
+        figures.terms += u64::from(op.granted.is_some() && op.wish.lock.starts_with(LEADER));
+        figures.jobs += u64::from(op.ended.as_ref().is_some_and(|(_, how)| how == "kept"));
+        let is_found_done = op.refused.as_ref().is_some_and(|(_, why)| why == "done" || why == "elsewhere");
+        figures.found_done += u64::from(is_found_done);
         figures.handed_on += u64::from(op.was_handed_on());
         if let Some((_, reason)) = &op.lost {
             *figures.losses.entry(reason.clone()).or_default() += 1;

@@ -7,6 +7,7 @@ mod held;
 mod leaders;
 pub(crate) mod naive;
 mod plain;
+mod ticks;
 
 use crate::history::Journal;
 use crate::stall::Brake;
@@ -37,6 +38,10 @@ pub(crate) const DELIVERY: i64 = 25;
 
 /// The names for whose leadership each process campaigns.
 pub(crate) const LEADERS: u32 = 4;
+
+/// What the names of the schedules begin with whose jobs run once, and how many there are.
+const TICK: &str = "tick:";
+const SCHEDULES: u32 = 2;
 
 /// The registers of the workloads that must fail.
 pub(crate) const REGISTERS: u32 = 8;
@@ -103,6 +108,9 @@ pub(crate) fn start(bench: &Arc<Bench>, workload: &str, seed: u64) -> JoinSet<()
             }
             for number in 0..LEADERS {
                 tasks.spawn(leaders::campaigns(bench.clone(), number, rng.fork()));
+            }
+            for number in 0..SCHEDULES {
+                tasks.spawn(ticks::comes(bench.clone(), number, rng.fork()));
             }
         }
         "majority" => {

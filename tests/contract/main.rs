@@ -1,5 +1,6 @@
 //! The parts of the workspace say the truth of each other: scripts and their headers, decoders, manifests, public types, documents.
 
+mod api;
 mod architecture;
 mod auto_traits;
 mod documents;

@@ -55,7 +55,7 @@ pub use once::Once;
 pub use search::Locks;
 
 use crate::caller;
-use crate::sync::{thread, Thread};
+use crate::sync::{Thread, thread};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};

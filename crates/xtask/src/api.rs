@@ -22,6 +22,7 @@ pub(crate) fn run(check: bool) -> Outcome {
         return Err(format!("{TOOL} is missing: cargo install {TOOL}@{VERSION} --locked"));
     }
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let mut stale = Vec::new();
     for package in PROMISED {
         let mut lines = api_of(&root, package)?;

@@ -8,7 +8,11 @@ use std::process::Command;
 pub(crate) fn run(words: &[String]) -> Outcome {
     let mut command = with_loom(cargo(&["test", "--lib"]), Path::new("target"));
     command.args(["--package", "leasehold-core", "--package", "leasehold", "--features", "leasehold/embedded", "--"]);
-    if words.is_empty() { command.arg("interleavings") } else { command.args(words) };
+    if words.is_empty() {
+        command.arg("interleavings")
+    } else {
+        command.args(words)
+    };
     crate::run(&mut command)
 }
 

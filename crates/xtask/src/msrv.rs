@@ -22,9 +22,11 @@ pub(crate) fn check() -> Outcome {
     };
     let mut command = Command::new("rustup");
     command.args(["run", &toolchain, "cargo", "check", "--locked", "--all-features", "--target-dir", "target/msrv"]);
-    PUBLISHED.iter().for_each(|package| drop(command.args(["--package", package])));
+    command.args(PUBLISHED.iter().flat_map(|package| ["--package", package]));
     // cargo has told this program of itself and of its toolchain, which are not those that are asked for.
-    ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"].iter().for_each(|name| drop(command.env_remove(name)));
+    for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
+        command.env_remove(name);
+    }
     run(command.current_dir(root))
 }
 

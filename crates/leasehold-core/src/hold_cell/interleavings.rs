@@ -131,7 +131,10 @@ fn a_deadline_is_either_moved_or_seen_to_pass() {
         });
         let is_moved = cell.set_deadline(at(2_000));
         let is_lost = [first, second].map(|seen| seen.join().expect("an answer")).contains(&true);
-        assert_ne!(is_moved, is_lost, "a guard is told of a loss that the session does not know of, or nothing happened");
+        assert_ne!(
+            is_moved, is_lost,
+            "a guard is told of a loss that the session does not know of, or nothing happened"
+        );
     });
 }
 
