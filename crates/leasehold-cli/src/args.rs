@@ -5,6 +5,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 use clap_complete::Shell;
 use leasehold::FoundKind;
 use std::ffi::OsString;
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -58,6 +59,20 @@ Keys:
   p                     pause: no look is taken until p is pressed again
   ?                     what the columns mean
   q, Esc, Ctrl-C        end";
+
+const SERVE_EXAMPLES: &str = "\
+Examples:
+  leasehold serve                                          # http://127.0.0.1:8090, on this machine alone
+  leasehold serve 'stock:*' --listen 127.0.0.1:8091
+  leasehold serve --allow-unlock --token-file /run/secrets/leasehold-token
+  leasehold serve --listen 0.0.0.0:8090 --host locks.example.org
+  curl http://127.0.0.1:8090/metrics
+
+The page shows what `leasehold top` shows, and needs the same rights on the server. It has no password: who reaches the address can read it. So it
+listens on this machine alone, unless --listen says otherwise; put a proxy with TLS and passwords before it where others shall read it.
+
+A request is answered only if its header Host has a name or address of this machine, the address that it came to, or a name of --host.
+Otherwise a page elsewhere could read this one, by a name that it lets point here.";
 
 /// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
 #[derive(Debug, Parser)]
@@ -130,6 +145,14 @@ pub(crate) enum Task {
     /// the server goes away, the second line says so and why, and the table goes on when it is back. NO_COLOR takes the colours away.
     #[command(after_help = TOP_EXAMPLES)]
     Top(TopOptions),
+    /// Show the locks on a web page that is kept up to date, and figures for Prometheus
+    ///
+    /// The page has the table of `leasehold top`, with a filter, an order and pages, and a page for each lock with its holders and its queue. It is
+    /// kept up to date by server-sent events; without JavaScript it is read anew every five seconds. /metrics has figures for
+    /// Prometheus. Nothing is asked of the server while no page is open. If the server goes away, the page says so and since when, and
+    /// goes on when it is back. The interrupt key or SIGTERM ends it with the exit code 0.
+    #[command(after_help = SERVE_EXAMPLES)]
+    Serve(ServeOptions),
     /// Find processes that wait for each other in a circle
     ///
     /// Each line is one circle: every process waits for a lock that the next one holds. This rests on what programs that announce themselves say
@@ -277,8 +300,35 @@ impl TopOptions {
     }
 }
 
-/// A column of the table of `top`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+/// The page of `serve`, and the callers that it answers.
+#[derive(Args, Debug)]
+pub(crate) struct ServeOptions {
+    /// The pattern of the names, in quotes because of the shell
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// The address and port of the page; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
+    pub(crate) listen: SocketAddr,
+    /// Answer also requests for this name or address; may be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
+    /// The time between two looks, 100ms at the least
+    ///
+    /// After a look it rests for at least as long as the look took, so that a server with many keys is not kept busy.
+    #[arg(long, value_name = "TIME", value_parser = at_least_100ms, default_value = "500ms")]
+    pub(crate) every: Duration,
+    /// Let the page free locks, with a token
+    ///
+    /// The token is that of --token-file, or of the environment variable LEASEHOLD_SERVE_TOKEN, or else a new one that is printed on stderr.
+    #[arg(long)]
+    pub(crate) allow_unlock: bool,
+    /// The file that has the token, of 16 characters at the least
+    #[arg(long, value_name = "FILE", requires = "allow_unlock")]
+    pub(crate) token_file: Option<PathBuf>,
+}
+
+/// A column of the table of `top` and `serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum Column {
     Name,
     Kind,
@@ -294,13 +344,22 @@ pub(crate) enum Column {
 
 /// A time between two looks that leaves the server in peace.
 fn at_least_10ms(text: &str) -> Result<Duration, String> {
-    let time = duration::parse(text)?;
-    if time < Duration::from_millis(10) { Err("the time is shorter than 10ms".to_owned()) } else { Ok(time) }
+    at_least(text, Duration::from_millis(10), "10ms")
 }
 
-/// A kind of lock on the command line.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum KindWord {
+/// The same for looks that many browsers may ask for.
+fn at_least_100ms(text: &str) -> Result<Duration, String> {
+    at_least(text, Duration::from_millis(100), "100ms")
+}
+
+fn at_least(text: &str, least: Duration, said: &str) -> Result<Duration, String> {
+    let time = duration::parse(text)?;
+    if time < least { Err(format!("the time is shorter than {said}")) } else { Ok(time) }
+}
+
+/// A kind of lock on the command line, and in the address of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum KindWord {
     Lock,
     Fair,
     Fenced,
@@ -313,7 +372,7 @@ enum KindWord {
 }
 
 impl KindWord {
-    const fn found(self) -> FoundKind {
+    pub(crate) const fn found(self) -> FoundKind {
         match self {
             Self::Lock => FoundKind::Lock,
             Self::Fair => FoundKind::FairLock,

@@ -54,7 +54,7 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
   77   refused: the password, the rights, the certificate or the server itself does not fit
   126  the command cannot be executed
   127  the command was not found
-  128+n  signal n ended the wait for the lock, or top";
+  128+n  signal n ended the wait for the lock, top or serve";
 
 /// Why the command ends without success.
 #[derive(Debug)]
@@ -100,6 +100,10 @@ impl Failure {
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
         Self::new(Exit::Usage, format!("{said}; --help tells more"))
+    }
+
+    pub(crate) const fn exit(&self) -> Exit {
+        self.exit
     }
 
     pub(crate) const fn code(&self) -> u8 {

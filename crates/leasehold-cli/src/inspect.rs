@@ -45,12 +45,24 @@ async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
 }
 
 fn as_text(seen: &Seen) -> String {
-    let state = &seen.state;
-    let mut text = format!("{}: {} ({})\n", shown(&state.name), seen.word(), state.kind);
-    let mut line = |label: &str, line: String| {
+    let mut text = format!("{}\n", headline(seen));
+    for (label, line) in lines(seen) {
         // A string takes every text.
         let _ = writeln!(text, "  {label:<8} {line}");
-    };
+    }
+    text
+}
+
+/// The name, its state and its kind.
+pub(crate) fn headline(seen: &Seen) -> String {
+    format!("{}: {} ({})", shown(&seen.state.name), seen.word(), seen.state.kind)
+}
+
+/// Everything else that is known, a line each with its label. No line has a character that moves a cursor.
+pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
+    let state = &seen.state;
+    let mut lines = Vec::new();
+    let mut line = |label: &'static str, line: String| lines.push((label, line));
     let is_counted = state.kind == FoundKind::LeasedSemaphore;
     for hold in &seen.holds {
         line(if is_counted { "permit" } else { "holder" }, hold.as_text());
@@ -82,7 +94,7 @@ fn as_text(seen: &Seen) -> String {
     for problem in seen.problems() {
         line("WARNING", shown(&problem));
     }
-    text
+    lines
 }
 
 fn waiter_as_text(waiter: &Waiter, who: Option<&Person>) -> String {

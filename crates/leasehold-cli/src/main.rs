@@ -16,10 +16,12 @@ mod look;
 mod ls;
 mod moment;
 mod output;
+mod overview;
 mod people;
 mod raw;
 mod run;
 mod seen;
+mod serve;
 mod shim;
 mod signals;
 mod table;
@@ -63,6 +65,7 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
         Task::Deadlocks => in_runtime(deadlocks::deadlocks(&cli.server)),
         Task::Watch(options) => in_runtime(watch::watch(options, &cli.server)),
         Task::Top(options) => in_runtime(top::top(options, &cli.server)),
+        Task::Serve(options) => in_runtime(serve::serve(options, &cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),

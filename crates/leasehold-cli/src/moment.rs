@@ -1,10 +1,15 @@
 //! The time of day, as logs write it.
 
-use std::time::{SystemTime, UNIX_EPOCH};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// The present moment in UTC, such as `2026-01-31T23:59:59.250Z`.
 pub(crate) fn now() -> String {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    before(Duration::ZERO)
+}
+
+/// The moment so long ago.
+pub(crate) fn before(ago: Duration) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
     written(u64::try_from(since.as_millis()).unwrap_or_default())
 }
 

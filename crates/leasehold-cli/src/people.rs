@@ -2,7 +2,7 @@
 
 use leasehold::{AnnouncedLock, Client, ClientRecord};
 use std::collections::{BTreeSet, HashMap};
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::task::JoinSet;
 
@@ -32,7 +32,7 @@ impl Person {
 /// Asks for each client once, and remembers the answer.
 pub(crate) struct People<'a> {
     client: &'a Client,
-    known: HashMap<String, Option<Rc<Person>>>,
+    known: HashMap<String, Option<Arc<Person>>>,
 }
 
 impl<'a> People<'a> {
@@ -41,7 +41,7 @@ impl<'a> People<'a> {
     }
 
     /// The client behind the id of a holder or a waiter; `None` if it has announced nothing, or this user may not read it.
-    pub(crate) async fn of(&mut self, id: &str) -> Option<Rc<Person>> {
+    pub(crate) async fn of(&mut self, id: &str) -> Option<Arc<Person>> {
         if let Some(known) = self.known.get(client_of(id)) {
             return known.clone();
         }
@@ -70,11 +70,11 @@ impl<'a> People<'a> {
         }
     }
 
-    fn remember(&mut self, client: &str, person: Option<Person>) -> Option<Rc<Person>> {
+    fn remember(&mut self, client: &str, person: Option<Person>) -> Option<Arc<Person>> {
         if self.known.len() >= REMEMBERED {
             self.known.clear();
         }
-        let person = person.map(Rc::new);
+        let person = person.map(Arc::new);
         self.known.insert(client.to_owned(), person.clone());
         person
     }

@@ -6,7 +6,7 @@ use crate::people::{People, Person};
 use leasehold::{ClientRecord, FoundKind, Holder, LockState, Waiter};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 /// A hold, and the process behind it.
@@ -15,7 +15,7 @@ pub(crate) struct Hold {
     pub(crate) holder: Holder,
     /// The half of a read-write lock.
     pub(crate) half: Option<&'static str>,
-    pub(crate) who: Option<Rc<Person>>,
+    pub(crate) who: Option<Arc<Person>>,
 }
 
 impl Hold {
@@ -72,7 +72,7 @@ impl Hold {
 pub(crate) struct Seen {
     pub(crate) state: LockState,
     pub(crate) holds: Vec<Hold>,
-    pub(crate) queue: Vec<(Waiter, Option<Rc<Person>>)>,
+    pub(crate) queue: Vec<(Waiter, Option<Arc<Person>>)>,
 }
 
 impl Seen {

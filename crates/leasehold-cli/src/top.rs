@@ -1,14 +1,9 @@
 //! `leasehold top`: the locks in a table on the terminal.
 //!
-//! `top/looks.rs` looks at the server, `top/keys.rs` reads the keys, and both tell `top/state.rs`, which does no I/O. `top/view.rs` draws the state,
-//! `top/terminal.rs` has the terminal, and this file waits for whatever happens next.
+//! `overview/looks.rs` looks at the server, `top/keys.rs` reads the keys, and both tell `top/state.rs`, which does no I/O. `top/view.rs` draws the
+//! state, `top/terminal.rs` has the terminal, and this file waits for whatever happens next.
 
-mod column;
-mod filter;
-mod history;
 mod keys;
-mod looks;
-mod row;
 #[cfg(test)]
 mod sample;
 mod state;
@@ -19,8 +14,8 @@ mod view;
 use crate::args::{ServerOptions, TopOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
+use crate::overview::looks::{self, Told, Wanted};
 use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
-use looks::{Told, Wanted};
 use rustix::process::Signal;
 use state::{Asked, State};
 use std::time::{Duration, Instant};
@@ -54,14 +49,14 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     };
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: options.kinds(), every: options.every };
     let (told, looks) = mpsc::unbounded_channel();
-    let (pause, paused) = watch::channel(false);
+    let (viewers, viewing) = watch::channel(1);
     let table = Table {
         state: State::new(connection::place(server)?, wanted.clone(), options.sort),
-        pause,
+        viewers,
         colours: Colours::of_environment(),
     };
     let result = tokio::select! {
-        failure = looks::repeat(&client, &wanted, paused, told) => Err(failure),
+        failure = looks::repeat(&client, &wanted, viewing, told) => Err(failure),
         end = table.show(looks, &mut signals) => end,
     };
     // Nothing is held, so nothing is left behind.
@@ -77,7 +72,8 @@ fn exit_code(signal: Signal) -> u8 {
 /// The table, and what it says to the looks.
 struct Table {
     state: State,
-    pause: watch::Sender<bool>,
+    /// One, or none while the table is paused.
+    viewers: watch::Sender<usize>,
     colours: Colours,
 }
 
@@ -121,7 +117,8 @@ impl Table {
                     }
                 }
             }
-            self.pause.send_if_modified(|paused| std::mem::replace(paused, self.state.is_paused()) != *paused);
+            let viewers = usize::from(!self.state.is_paused());
+            self.viewers.send_if_modified(|before| std::mem::replace(before, viewers) != viewers);
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::look::{Kind, Seen, look};
 use crate::output;
 use crate::seen::Hold;
-use leasehold::Client;
+use leasehold::{Client, Error};
 use rustix::termios::isatty;
 use serde_json::json;
 use std::io::stdin;
@@ -84,17 +84,10 @@ async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
     Err(Failure::new(Exit::Usage, format!("the lock {name:?} was left alone")).of_lock(name))
 }
 
-/// Ends the hold that was seen, and no later one.
+/// Ends a hold, and says so.
 async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: bool) -> Result<(), Failure> {
     let id = &hold.holder.id;
-    let ended = match (seen.kind, hold.half) {
-        (Kind::Simple, _) => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await?,
-        (_, Some("read")) => client.read_write_lock(name).read().force_release_holder(id).await?,
-        (_, Some(_)) => client.read_write_lock(name).write().force_release_holder(id).await?,
-        // The script of the plain lock needs no right to the keys of a queue.
-        _ if !seen.has_queue => client.lock(name).force_release_holder(id).await?,
-        _ => client.fair_lock(name).force_release_holder(id).await?,
-    };
+    let ended = end(client, name, seen, hold).await?;
     if !ended {
         let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
         return Err(Failure::new(Exit::Conflict, text).of_lock(name));
@@ -103,5 +96,22 @@ async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: 
         output::print(&format!("{}\n", json!({ "name": name, "freed": hold.as_json() })))
     } else {
         output::print(&format!("{name}: freed; it was held by {}\n", hold.as_text()))
+    }
+}
+
+/// Ends the hold that was seen, and no later one; `false` if it was over by then.
+///
+/// # Errors
+///
+/// The server refuses, or gives no answer.
+pub(crate) async fn end(client: &Client, name: &str, seen: &Seen, hold: &Hold) -> Result<bool, Error> {
+    let id = &hold.holder.id;
+    match (seen.kind, hold.half) {
+        (Kind::Simple, _) => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await,
+        (_, Some("read")) => client.read_write_lock(name).read().force_release_holder(id).await,
+        (_, Some(_)) => client.read_write_lock(name).write().force_release_holder(id).await,
+        // The script of the plain lock needs no right to the keys of a queue.
+        _ if !seen.has_queue => client.lock(name).force_release_holder(id).await,
+        _ => client.fair_lock(name).force_release_holder(id).await,
     }
 }

@@ -1,13 +1,11 @@
 //! The state of the table: its rows and their order, and what the keys have asked for.
 
-use super::column::Column;
-use super::filter;
-use super::history::History;
 use super::keys::Key;
-use super::looks::{Told, Wanted};
-use super::row::Row;
-use std::cmp::Ordering;
-use std::time::{Duration, Instant};
+use crate::overview::column::Column;
+use crate::overview::looks::{Told, Wanted};
+use crate::overview::order::{Sort, in_order};
+use crate::overview::row::Row;
+use crate::overview::{Overview, Picture};
 
 /// Everything that is drawn.
 #[derive(Debug)]
@@ -15,12 +13,7 @@ pub(super) struct State {
     /// The server, for people to read.
     place: String,
     wanted: Wanted,
-    server: Server,
-    /// The begin of the look under way, and how many locks it has found.
-    looking: Option<(Instant, usize)>,
-    table: Option<Table>,
-    history: History,
-    rows: Vec<Row>,
+    overview: Overview,
     /// The numbers of the rows that are shown, in their order.
     order: Vec<usize>,
     sort: Sort,
@@ -30,29 +23,6 @@ pub(super) struct State {
     /// The first of the shown rows that fits on the screen, and how many fit.
     first: usize,
     page: usize,
-}
-
-/// The server, as the last look has found it.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Server {
-    Answers,
-    Away { since: Instant, why: String },
-}
-
-/// The look that the table shows.
-#[derive(Clone, Debug)]
-pub(super) struct Table {
-    pub(super) begun: Instant,
-    pub(super) took: Duration,
-    pub(super) is_cut: bool,
-    pub(super) unseen: Option<String>,
-}
-
-/// The order of the rows.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Sort {
-    pub(super) column: Column,
-    pub(super) is_reversed: bool,
 }
 
 /// The meaning of the keys.
@@ -78,25 +48,12 @@ pub(super) enum Asked {
     Redraw,
 }
 
-/// How many locks there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Totals {
-    pub(super) locks: usize,
-    pub(super) held: usize,
-    pub(super) waiting: u64,
-    pub(super) problems: usize,
-}
-
 impl State {
     pub(super) fn new(place: String, wanted: Wanted, column: Column) -> Self {
         Self {
             place,
             wanted,
-            server: Server::Answers,
-            looking: None,
-            table: None,
-            history: History::default(),
-            rows: Vec::new(),
+            overview: Overview::default(),
             order: Vec::new(),
             sort: Sort { column, is_reversed: false },
             filter: String::new(),
@@ -110,27 +67,14 @@ impl State {
     /// Takes in what is told of the looks.
     pub(super) fn take(&mut self, told: Told) {
         match told {
-            Told::Begun(at) => self.looking = Some((at, 0)),
-            Told::Progress(found) => {
-                if let Some((_, so_far)) = &mut self.looking {
-                    *so_far = found;
+            // The look was under way when the pause began.
+            Told::Done(_) if self.is_paused => self.overview.answers(),
+            told => {
+                let has_ended = matches!(told, Told::Done(_));
+                self.overview.take(told);
+                if has_ended {
+                    self.arrange();
                 }
-            }
-            Told::Done(look) => {
-                (self.looking, self.server) = (None, Server::Answers);
-                // The look was under way when the pause began.
-                if self.is_paused {
-                    return;
-                }
-                let (begun, took) = (look.begun, look.ended.saturating_duration_since(look.begun));
-                self.table = Some(Table { begun, took, is_cut: look.is_cut, unseen: look.unseen });
-                self.rows = self.history.add(begun, look.ended, look.found);
-                self.arrange();
-            }
-            Told::Failed { at, why } => {
-                self.looking = None;
-                let since = if let Server::Away { since, .. } = self.server { since } else { at };
-                self.server = Server::Away { since, why };
             }
         }
     }
@@ -195,17 +139,9 @@ impl State {
         }
     }
 
-    /// Puts the rows in order. Rows that are alike in the column follow each other by their waiters, by their age, and by their names.
+    /// Puts the rows in order.
     fn arrange(&mut self) {
-        let (rows, Sort { column, is_reversed }) = (&self.rows, self.sort);
-        self.order = (0..rows.len()).filter(|at| filter::fits(&self.filter, &rows[*at])).collect();
-        let compare = |one: &Row, other: &Row| -> Ordering {
-            let by_waiters = || other.found.waiting().cmp(&one.found.waiting());
-            let by_age = || Column::Held.compare(one, other, false);
-            let by_name = || one.found.name.cmp(&other.found.name);
-            column.compare(one, other, is_reversed).then_with(by_waiters).then_with(by_age).then_with(by_name)
-        };
-        self.order.sort_by(|one, other| compare(&rows[*one], &rows[*other]));
+        self.order = in_order(&self.picture().rows, &self.filter, &[], self.sort);
         self.keep_within();
     }
 
@@ -221,16 +157,8 @@ impl State {
         &self.wanted
     }
 
-    pub(super) const fn server(&self) -> &Server {
-        &self.server
-    }
-
-    pub(super) const fn looking(&self) -> Option<(Instant, usize)> {
-        self.looking
-    }
-
-    pub(super) const fn table(&self) -> Option<&Table> {
-        self.table.as_ref()
+    pub(super) const fn picture(&self) -> &Picture {
+        self.overview.picture()
     }
 
     pub(super) const fn sort(&self) -> Sort {
@@ -261,17 +189,7 @@ impl State {
 
     /// The rows on the screen.
     pub(super) fn visible(&self) -> impl Iterator<Item = &Row> {
-        self.order.iter().skip(self.first).take(self.page).map(|at| &self.rows[*at])
-    }
-
-    pub(super) fn totals(&self) -> Totals {
-        let there = self.rows.iter().filter(|row| !row.is_gone);
-        there.fold(Totals::default(), |sum, row| Totals {
-            locks: sum.locks + 1,
-            held: sum.held + usize::from(!row.found.ids.is_empty()),
-            waiting: sum.waiting + row.found.waiting(),
-            problems: sum.problems + usize::from(!row.found.problems.is_empty()),
-        })
+        self.order.iter().skip(self.first).take(self.page).map(|at| &self.picture().rows[*at])
     }
 }
 
@@ -290,10 +208,12 @@ const fn scrolled(first: usize, key: Key, page: usize) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::super::looks::Look;
-    use super::super::row::Found;
-    use super::super::sample::{lock, state};
+    use super::super::sample::state;
     use super::*;
+    use crate::overview::looks::Look;
+    use crate::overview::row::Found;
+    use crate::overview::sample::lock;
+    use std::time::Instant;
 
     fn names(state: &State) -> Vec<&str> {
         state.visible().map(|row| row.found.name.as_str()).collect()
@@ -387,19 +307,5 @@ mod tests {
         assert_eq!(names(&state), ["a"]);
         press(&mut state, "p");
         assert!(!state.is_paused());
-    }
-
-    #[test]
-    fn outage_is_as_old_as_its_first_failure() {
-        let mut state = table(&[("a", 0)]);
-        let now = Instant::now();
-        for seconds in [0, 1] {
-            let at = now + Duration::from_secs(seconds);
-            state.take(Told::Failed { at, why: format!("reason {seconds}") });
-        }
-        assert_eq!(state.server(), &Server::Away { since: now, why: "reason 1".to_owned() });
-        assert_eq!(names(&state), ["a"], "the table stays");
-        state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen: None }));
-        assert_eq!(state.server(), &Server::Answers);
     }
 }

@@ -1,9 +1,9 @@
 //! The lines above and below the table.
 
-use super::column::Column;
-use super::state::{Mode, Server, State};
-use crate::duration::show;
+use super::state::{Mode, State};
 use crate::output::shown;
+use crate::overview::column::Column;
+use crate::overview::words::{self, age};
 use std::time::{Duration, Instant};
 
 /// A look that takes longer than this is worth a word.
@@ -19,20 +19,17 @@ pub(super) enum Tone {
 /// The first line: what there is, how old that is, and what was looked for.
 pub(super) fn title(state: &State, now: Instant) -> String {
     let place = shown(&format!("{} on {}", state.wanted().pattern, state.place()));
-    let Some(table) = state.table() else { return place };
-    let totals = state.totals();
-    let age = age(now.saturating_duration_since(table.begun));
-    let problems = if totals.problems > 0 { format!(", {} with problems", totals.problems) } else { String::new() };
-    let locks = if totals.locks == 1 { "lock" } else { "locks" };
-    let (count, held, waiting) = (totals.locks, totals.held, totals.waiting);
-    format!("{age} old: {count} {locks}, {held} held, {waiting} waiting{problems}; {place}")
+    match words::summary(state.picture(), now) {
+        Some(summary) => format!("{summary}; {place}"),
+        None => place,
+    }
 }
 
 /// The second line: whether the server answers, and what is done to the table.
 pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
-    if let Server::Away { since, why } = state.server() {
-        let since = age(now.saturating_duration_since(*since));
-        return (shown(&format!("NO ANSWER for {since}: {why}")), Tone::Warning);
+    let picture = state.picture();
+    if let Some(outage) = words::outage(&picture.server, now) {
+        return (shown(&outage), Tone::Warning);
     }
     if state.is_paused() {
         return ("PAUSED: no look is taken until p is pressed".to_owned(), Tone::Warning);
@@ -41,16 +38,13 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     if !state.filter().is_empty() {
         parts.push(format!("{} fit {:?}", state.shown(), state.filter()));
     }
-    match (state.looking(), state.table()) {
-        (Some((since, found)), None) => {
-            let since = age(now.saturating_duration_since(since));
-            parts.push(format!("the first look goes on for {since}, {found} locks so far"));
-        }
+    match (picture.looking, &picture.table) {
+        (Some(looking), None) => parts.push(words::first_look(looking, now)),
         (Some((since, _)), _) if now.saturating_duration_since(since) > LONG => {
             parts.push(format!("a look goes on for {}", age(now.saturating_duration_since(since))));
         }
         (_, Some(table)) => {
-            parts.push(format!("a look takes {}, one every {}", show(table.took), show(state.wanted().every)));
+            parts.push(words::pace(table.took, state.wanted().every));
         }
         (None, None) => parts.push("no look yet".to_owned()),
     }
@@ -58,24 +52,15 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     if (1..state.shown()).contains(&visible) {
         parts.push(format!("rows {} to {} of {}", state.first() + 1, state.first() + visible, state.shown()));
     }
-    let is_cut = state.table().is_some_and(|table| table.is_cut);
+    let is_cut = picture.table.as_ref().is_some_and(|table| table.is_cut);
     if is_cut {
-        parts.insert(0, "TOO MANY LOCKS: some are left out, name a narrower pattern".to_owned());
+        parts.insert(0, words::CUT.to_owned());
     }
-    let unseen = state.table().and_then(|table| table.unseen.clone());
+    let unseen = picture.table.as_ref().and_then(|table| table.unseen.clone());
     let tone = if is_cut || unseen.is_some() { Tone::Warning } else { Tone::Calm };
     // A table without the locks that are looked for must not look like a server without them.
     parts.splice(0..0, unseen);
     (shown(&parts.join("; ")), tone)
-}
-
-/// An age to the second, so that the line stands still in between.
-fn age(time: Duration) -> String {
-    match time.as_secs() {
-        0 => "<1 s".to_owned(),
-        seconds @ 1..60 => format!("{seconds} s"),
-        seconds => show(Duration::from_secs(seconds)),
-    }
 }
 
 /// The last line: the longest one that fits says which keys there are.
@@ -131,9 +116,10 @@ pub(super) const HELP: [&str; 17] = [
 
 #[cfg(test)]
 mod tests {
-    use super::super::looks::{Look, Told};
-    use super::super::sample::{lock, state};
+    use super::super::sample::state;
     use super::*;
+    use crate::overview::looks::{Look, Told};
+    use crate::overview::sample::lock;
 
     #[test]
     fn outage_and_its_reason_are_one_line() {

@@ -1,9 +1,9 @@
 //! The picture of the table.
 
-use super::column::Column;
-use super::row::Row;
 use super::state::{Mode, State};
 use super::status::{self, Tone};
+use crate::overview::column::Column;
+use crate::overview::row::Row;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};

@@ -243,6 +243,14 @@ pub(crate) fn runs(pid: i32) -> bool {
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
 }
 
+/// The time that a process has used, in hundredths of a second.
+pub(crate) fn ticks(pid: i32) -> u64 {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
+    let (_, fields) = stat.rsplit_once(')').expect("its name");
+    let fields: Vec<_> = fields.split_whitespace().collect();
+    [11, 12].map(|at| fields[at].parse::<u64>().expect("ticks")).iter().sum()
+}
+
 /// Waits until a process does not run any more.
 #[track_caller]
 pub(crate) fn until_gone(pid: &str) {

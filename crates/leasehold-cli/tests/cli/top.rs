@@ -1,10 +1,9 @@
 //! `leasehold top` draws locks of every kind, outlives its server, and leaves the terminal as it was.
 
 use crate::screen::{Screen, is_kept};
-use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, send};
+use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, send, ticks};
 use leasehold_test_support::{Server, until};
 use rustix::process::Signal;
-use std::fs;
 use std::os::unix::process::ExitStatusExt as _;
 
 const JVM: &str = "6f0c0000-0000-4000-8000-000000000000";
@@ -138,14 +137,6 @@ fn server_that_goes_away_is_told_with_its_reason() {
     screen.types("q");
     assert_eq!(screen.ends().code(), Some(0));
     screen.is_restored();
-}
-
-/// The time that a process has used, in hundredths of a second.
-fn ticks(pid: i32) -> u64 {
-    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).expect("its state");
-    let (_, fields) = stat.rsplit_once(')').expect("its name");
-    let fields: Vec<_> = fields.split_whitespace().collect();
-    [11, 12].map(|at| fields[at].parse::<u64>().expect("ticks")).iter().sum()
 }
 
 #[test]

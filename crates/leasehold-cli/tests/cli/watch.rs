@@ -1,12 +1,11 @@
 //! `leasehold watch` tells of each change, and outlives its server.
 
 use crate::support::{
-    Running, SERVER, Start as _, held, held_by_a_jvm, leasehold, name, objects, released_by_the_jvm, run,
+    Running, SERVER, Start as _, held, held_by_a_jvm, leasehold, name, objects, released_by_the_jvm, run, ticks,
 };
 use leasehold_test_support::{Server, until};
 use rustix::process::Signal;
 use serde_json::Value;
-use std::fs;
 
 const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
 
@@ -86,15 +85,9 @@ fn watching_does_not_keep_the_processor_busy() {
     let mut watch = watching(&server, &["*"]);
     server.kill();
     until("its absence is told", || watch.stdout().contains("does not answer"));
-    let ticks = || {
-        let stat = fs::read_to_string(format!("/proc/{}/stat", watch.pid())).expect("its state");
-        let fields: Vec<_> =
-            stat.rsplit(')').next().unwrap_or_default().split_whitespace().map(str::to_owned).collect();
-        fields[11].parse::<u64>().expect("ticks") + fields[12].parse::<u64>().expect("ticks")
-    };
-    let (begun, before) = (std::time::Instant::now(), ticks());
+    let (begun, before) = (std::time::Instant::now(), ticks(watch.pid()));
     until("two seconds have passed", || begun.elapsed().as_secs() >= 2);
-    assert!(ticks() - before < 100, "half of a processor over two seconds, in hundredths of a second");
+    assert!(ticks(watch.pid()) - before < 100, "half of a processor over two seconds, in hundredths of a second");
     assert!(watch.is_running());
     watch.signal(Signal::INT);
     assert_eq!(watch.finish().code(), 0);

@@ -1,10 +1,11 @@
 //! Pictures of the table at several sizes, kept as text in `screens/`.
 
 use super::super::keys::Key;
-use super::super::looks::{Look, Told};
-use super::super::row::Found;
-use super::super::sample::{lock, state};
+use super::super::sample::state;
 use super::*;
+use crate::overview::looks::{Look, Told};
+use crate::overview::row::Found;
+use crate::overview::sample::lock;
 use leasehold::FoundKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;

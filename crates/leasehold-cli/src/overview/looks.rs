@@ -25,7 +25,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
 /// Something that is told of the looks.
 #[derive(Debug)]
-pub(super) enum Told {
+pub(crate) enum Told {
     /// A look has begun.
     Begun(Instant),
     /// The look under way has found so many locks.
@@ -40,36 +40,36 @@ pub(super) enum Told {
 
 /// All that a look has found.
 #[derive(Debug)]
-pub(super) struct Look {
-    pub(super) begun: Instant,
-    pub(super) ended: Instant,
-    pub(super) found: Vec<Found>,
+pub(crate) struct Look {
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+    pub(crate) found: Vec<Found>,
     /// Whether the look ended early, because there are too many locks.
-    pub(super) is_cut: bool,
+    pub(crate) is_cut: bool,
     /// The words for names at which this user may not look, if there are some.
-    pub(super) unseen: Option<String>,
+    pub(crate) unseen: Option<String>,
 }
 
 /// The locks that are looked for.
 #[derive(Clone, Debug)]
-pub(super) struct Wanted {
-    pub(super) pattern: String,
+pub(crate) struct Wanted {
+    pub(crate) pattern: String,
     /// All kinds of locks if there is none.
-    pub(super) kinds: Vec<FoundKind>,
+    pub(crate) kinds: Vec<FoundKind>,
     /// The time between the begins of two looks.
-    pub(super) every: Duration,
+    pub(crate) every: Duration,
 }
 
-/// Looks again and again, except while it is paused, until the server refuses to be looked at. It rests for at least as long as it has looked,
+/// Looks again and again, as long as there are viewers, until the server refuses to be looked at. It rests for at least as long as it has looked,
 /// so that it takes no more than half of what one connection can ask of the server.
-pub(super) async fn repeat(
+pub(crate) async fn repeat(
     client: &Client,
     wanted: &Wanted,
-    mut paused: watch::Receiver<bool>,
+    mut viewers: watch::Receiver<usize>,
     told: mpsc::UnboundedSender<Told>,
 ) -> Failure {
     loop {
-        if paused.wait_for(|paused| !paused).await.is_err() {
+        if viewers.wait_for(|viewers| *viewers > 0).await.is_err() {
             // The table is gone, and with it this future.
             std::future::pending::<()>().await;
         }

@@ -4,7 +4,7 @@ use super::column::Column;
 use super::row::Row;
 
 /// Whether a row has the text of the filter in its name, kind, holder or problems, in capital letters or not. A `*` stands for any text.
-pub(super) fn fits(filter: &str, row: &Row) -> bool {
+pub(crate) fn fits(filter: &str, row: &Row) -> bool {
     let filter = filter.to_lowercase();
     let columns = [Column::Name, Column::Kind, Column::Holder, Column::Problems];
     columns.into_iter().any(|column| has(&column.text(row).to_lowercase(), &filter))

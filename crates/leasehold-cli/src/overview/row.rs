@@ -7,29 +7,29 @@ use std::time::Duration;
 
 /// A lock as one look has found it. Texts that people read are harmless to a terminal, except for the name.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Found {
-    pub(super) name: String,
-    pub(super) kind: FoundKind,
+pub(crate) struct Found {
+    pub(crate) name: String,
+    pub(crate) kind: FoundKind,
     /// The ids of the listed holders.
-    pub(super) ids: Vec<String>,
+    pub(crate) ids: Vec<String>,
     /// Whether all holders are listed. Otherwise nothing follows from one that is not.
-    pub(super) is_listed_whole: bool,
+    pub(crate) is_listed_whole: bool,
     /// The holder, or what there is instead.
-    pub(super) holder: String,
+    pub(crate) holder: String,
     /// How long a holder says that it has held the lock.
-    pub(super) said: Option<Duration>,
-    pub(super) lease: Option<Duration>,
+    pub(crate) said: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
     /// How many clients listen for a release; `None` for a fair lock, whose waiters have places in a queue.
-    pub(super) listeners: Option<u64>,
+    pub(crate) listeners: Option<u64>,
     /// How many wait in the queue of a fair lock.
-    pub(super) queue: Option<u64>,
+    pub(crate) queue: Option<u64>,
     /// The longest wait in that queue.
-    pub(super) wait: Option<Duration>,
-    pub(super) problems: String,
+    pub(crate) wait: Option<Duration>,
+    pub(crate) problems: String,
 }
 
 impl Found {
-    pub(super) fn of(seen: &Seen) -> Self {
+    pub(crate) fn of(seen: &Seen) -> Self {
         let state = &seen.state;
         let is_fair = matches!(state.kind, FoundKind::FairLock | FoundKind::FencedFairLock);
         // The end of an id says what becomes of the hold after its release, and changes with that.
@@ -51,7 +51,7 @@ impl Found {
     }
 
     /// The same lock when it is free.
-    pub(super) fn when_free(&self) -> Self {
+    pub(crate) fn when_free(&self) -> Self {
         Self {
             ids: Vec::new(),
             holder: "free".to_owned(),
@@ -66,14 +66,14 @@ impl Found {
     }
 
     /// How many wait, in a queue or not.
-    pub(super) fn waiting(&self) -> u64 {
+    pub(crate) fn waiting(&self) -> u64 {
         self.queue.or(self.listeners).unwrap_or_default()
     }
 }
 
 /// How long a lock has been held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Held {
+pub(crate) enum Held {
     /// The lock is free, or was not seen held before.
     Unknown,
     /// The holder says so.
@@ -83,7 +83,7 @@ pub(super) enum Held {
 }
 
 impl Held {
-    pub(super) const fn time(self) -> Option<Duration> {
+    pub(crate) const fn time(self) -> Option<Duration> {
         match self {
             Self::Unknown => None,
             Self::Said(time) | Self::AtLeast(time) => Some(time),
@@ -93,11 +93,11 @@ impl Held {
 
 /// A row of the table.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Row {
-    pub(super) found: Found,
+pub(crate) struct Row {
+    pub(crate) found: Found,
     /// Whether the lock was gone at the last look.
-    pub(super) is_gone: bool,
+    pub(crate) is_gone: bool,
     /// New holders a second; `None` where not all holders are listed.
-    pub(super) grants: Option<f64>,
-    pub(super) held: Held,
+    pub(crate) grants: Option<f64>,
+    pub(crate) held: Held,
 }

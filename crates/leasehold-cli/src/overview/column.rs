@@ -1,7 +1,7 @@
 //! The columns of the table: what each shows, and the order that it gives to the rows.
 
 use super::row::{Held, Row};
-pub(super) use crate::args::Column;
+pub(crate) use crate::args::Column;
 use crate::duration::show;
 use crate::output::shown;
 use clap::ValueEnum;
@@ -19,11 +19,11 @@ enum Value<'a> {
 
 impl Column {
     /// All of them, from left to right.
-    pub(super) fn all() -> impl Iterator<Item = Self> {
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         Self::value_variants().iter().copied()
     }
 
-    pub(super) const fn title(self) -> &'static str {
+    pub(crate) const fn title(self) -> &'static str {
         match self {
             Self::Name => "NAME",
             Self::Kind => "KIND",
@@ -39,7 +39,7 @@ impl Column {
     }
 
     /// The key that sorts by the column, and the word for it.
-    pub(super) const fn key(self) -> (char, &'static str) {
+    pub(crate) const fn key(self) -> (char, &'static str) {
         match self {
             Self::Name => ('n', "name"),
             Self::Kind => ('k', "kind"),
@@ -54,12 +54,12 @@ impl Column {
         }
     }
 
-    pub(super) fn of_key(key: char) -> Option<Self> {
+    pub(crate) fn of_key(key: char) -> Option<Self> {
         Self::all().find(|column| column.key().0 == key)
     }
 
     /// Whether its cells are numbers and times, which end at the right.
-    pub(super) const fn is_number(self) -> bool {
+    pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Grants | Self::Held | Self::Lease | Self::Waiters | Self::Queue | Self::Wait)
     }
 
@@ -69,7 +69,7 @@ impl Column {
     }
 
     /// The text of a cell.
-    pub(super) fn text(self, row: &Row) -> String {
+    pub(crate) fn text(self, row: &Row) -> String {
         let found = &row.found;
         let text = match self {
             Self::Name => Some(shown(&found.name)),
@@ -91,7 +91,7 @@ impl Column {
     }
 
     /// The order of two rows; a row without a value comes last, whichever way round.
-    pub(super) fn compare(self, one: &Row, other: &Row, is_reversed: bool) -> Ordering {
+    pub(crate) fn compare(self, one: &Row, other: &Row, is_reversed: bool) -> Ordering {
         let order = match (self.value(one), self.value(other)) {
             (Value::Missing, Value::Missing) => return Ordering::Equal,
             (Value::Missing, _) => return Ordering::Greater,
@@ -128,7 +128,7 @@ impl Column {
 mod tests {
     use super::super::sample::{lock, row};
     use super::*;
-    use crate::top::row::Found;
+    use crate::overview::row::Found;
     use std::collections::BTreeSet;
     use std::time::Duration;
 

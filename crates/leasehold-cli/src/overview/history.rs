@@ -15,7 +15,7 @@ const MOST_KEPT: usize = 10_000;
 
 /// The looks until now.
 #[derive(Debug, Default)]
-pub(super) struct History {
+pub(crate) struct History {
     known: HashMap<String, Known>,
     /// When the last look began.
     last: Option<Instant>,
@@ -37,7 +37,7 @@ struct Known {
 
 impl History {
     /// Adds a look, and makes the rows of the table of it.
-    pub(super) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
+    pub(crate) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
         let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
         let kept = (-passed.unwrap_or_default() / MEMORY).exp();
         self.seconds = self.seconds * kept + passed.unwrap_or_default();

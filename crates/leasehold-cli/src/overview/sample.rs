@@ -1,0 +1,26 @@
+//! Locks for tests.
+
+use super::row::{Found, Held, Row};
+use leasehold::FoundKind;
+
+/// A plain lock that a process holds which says nothing of itself.
+pub(crate) fn lock(name: &str) -> Found {
+    Found {
+        name: name.to_owned(),
+        kind: FoundKind::Lock,
+        ids: vec!["6f0c:1".to_owned()],
+        is_listed_whole: true,
+        holder: "6f0c:1".to_owned(),
+        said: None,
+        lease: None,
+        listeners: Some(0),
+        queue: None,
+        wait: None,
+        problems: String::new(),
+    }
+}
+
+/// The row of a lock of which one look has told.
+pub(crate) fn row(found: Found) -> Row {
+    Row { found, is_gone: false, grants: Some(0.0), held: Held::Unknown }
+}

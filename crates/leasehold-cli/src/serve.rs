@@ -1,0 +1,154 @@
+//! `leasehold serve`: the locks on a web page, and figures for Prometheus.
+//!
+//! `serve/sampler.rs` looks at all locks and `serve/details.rs` at single ones, for all browsers together. `serve/view.rs` makes texts of that, which
+//! `serve/page.rs` writes as HTML and `serve/changes.rs` as messages. `serve/routes.rs` has the addresses, `serve/unlock.rs` the only one that
+//! writes, and `serve/connections.rs` the connections.
+
+mod changes;
+mod connections;
+mod details;
+mod events;
+mod host;
+mod html;
+mod metrics;
+mod page;
+mod patience;
+mod query;
+mod routes;
+mod sampler;
+mod token;
+mod unlock;
+mod view;
+mod viewers;
+
+use crate::args::{ServeOptions, ServerOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::overview::looks::Wanted;
+use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
+use details::Details;
+use host::Hosts;
+use leasehold::Client;
+use metrics::Unlocks;
+use routes::{App, MOST_LISTENERS, router};
+use rustix::process::Signal;
+use sampler::Sample;
+use serde_json::json;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use token::Token;
+use tokio::net::TcpListener;
+use tokio::sync::{Mutex, Semaphore, watch};
+use view::Views;
+use viewers::Viewers;
+
+/// Shows the page until a signal ends it.
+///
+/// # Errors
+///
+/// The address cannot be listened on, the token cannot be read, no server answers at the beginning, or it refuses to be looked at.
+pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    let mut signals = Signals::listen()?;
+    let token = if options.allow_unlock { Some(Token::find(options.token_file.as_deref())?) } else { None };
+    let listener = TcpListener::bind(options.listen).await.map_err(|error| {
+        Failure::new(
+            Exit::Usage,
+            format!("nothing can listen on {}: {error}; --listen names another address", options.listen),
+        )
+    })?;
+    let client = match signals.unless_ended(connection::connect(server, None, "leasehold serve")).await {
+        Ok(client) => client?,
+        Err(signal) => return Ok(exit_code(signal)),
+    };
+    let result = with_client(&client, options, server, listener, token, &mut signals).await;
+    // Nothing is held, so nothing is left behind.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+async fn with_client(
+    client: &Client,
+    options: &ServeOptions,
+    server: &ServerOptions,
+    listener: TcpListener,
+    token: Option<(Token, bool)>,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let wanted = Wanted { pattern: options.pattern.clone(), kinds: Vec::new(), every: options.every };
+    let (samples, ended) = (watch::Sender::new(Sample::default()), watch::Sender::new(false));
+    introduce(&listener, options, server, token.as_ref())?;
+    let app = Arc::new(App {
+        client: client.clone(),
+        place: format!("{} on {}", options.pattern, connection::place(server)?),
+        every: options.every,
+        samples: samples.subscribe(),
+        viewers: Viewers::new(),
+        details: Arc::default(),
+        views: Views::default(),
+        hosts: Hosts::new(&options.host),
+        token: token.map(|(token, _)| token),
+        penalty: Mutex::new(()),
+        unlocks: Unlocks::default(),
+        listeners: Arc::new(Semaphore::new(MOST_LISTENERS)),
+        ended: ended.subscribe(),
+        json: server.json,
+    });
+    let details: Arc<Details> = app.details.clone();
+    let answers = connections::serve(listener, router(app.clone()), ended.subscribe());
+    tokio::pin!(answers);
+    let result = tokio::select! {
+        failure = sampler::run(client, &wanted, &app.viewers, &samples) => Err(failure),
+        () = details.look_at_all(client, options.every) => Ok(0),
+        () = &mut answers => Ok(0),
+        signal = end(signals) => Ok(exit_code(signal)),
+    };
+    ended.send_replace(true);
+    answers.await;
+    result
+}
+
+/// The signal that ends the program.
+async fn end(signals: &mut Signals) -> Signal {
+    loop {
+        match signals.next().await {
+            signal if asks_to_end(signal) => return signal,
+            Signal::TSTP => stop_this_process(),
+            _ => {}
+        }
+    }
+}
+
+/// The exit code after a signal. Those by which a person and a service manager end a program are no failure.
+fn exit_code(signal: Signal) -> u8 {
+    if matches!(signal, Signal::INT | Signal::TERM) { 0 } else { code_of(signal) }
+}
+
+/// Says where the page is, and what is worth a thought.
+fn introduce(
+    listener: &TcpListener,
+    options: &ServeOptions,
+    server: &ServerOptions,
+    token: Option<&(Token, bool)>,
+) -> Result<(), Failure> {
+    let address = listener.local_addr();
+    let address = address.map_err(|error| Failure::new(Exit::Other, format!("the address is not known: {error}")))?;
+    if !is_for_this_machine(address) {
+        let text = format!(
+            "{} can be reached from other machines, and the page has no password: every one that reaches it reads the names of locks and \
+             processes",
+            options.listen
+        );
+        output::note(&text, server.json);
+    }
+    if let Some((token, true)) = token {
+        output::note(&format!("the token that frees locks: {}", token.as_str()), server.json);
+    }
+    let url = format!("http://{address}/");
+    let line = if server.json { json!({ "url": url }).to_string() } else { format!("the locks are on {url}") };
+    output::print(&format!("{line}\n"))
+}
+
+fn is_for_this_machine(address: SocketAddr) -> bool {
+    address.ip().to_canonical().is_loopback()
+}

@@ -1,0 +1,130 @@
+//! Figures for Prometheus. No label has the name of a lock, so their number is bounded.
+
+use super::sampler::Sample;
+use crate::args::KindWord;
+use crate::overview::{Server, Totals};
+use clap::ValueEnum as _;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
+
+/// What became of the requests to free a lock.
+#[derive(Debug, Default)]
+pub(super) struct Unlocks {
+    pub(super) freed: AtomicU64,
+    pub(super) refused: AtomicU64,
+    pub(super) failed: AtomicU64,
+}
+
+/// The text of `/metrics`.
+pub(super) fn text(sample: &Sample, listeners: usize, unlocks: &Unlocks, now: Instant) -> String {
+    let mut text = Text(String::new());
+    let answers = sample.picture.server == Server::Answers && sample.picture.table.is_some();
+    text.one("up", "gauge", "1 if the last look at the server was answered", f64::from(u8::from(answers)));
+    text.many(
+        "looks_total",
+        "counter",
+        "looks at the server by their outcome",
+        &[("outcome=\"done\"", sample.done as f64), ("outcome=\"failed\"", sample.failed as f64)],
+    );
+    text.one("listeners", "gauge", "browsers that get live changes", listeners as f64);
+    let count = |count: &AtomicU64| count.load(Ordering::Relaxed) as f64;
+    let of_unlocks = [
+        ("outcome=\"freed\"", count(&unlocks.freed)),
+        ("outcome=\"refused\"", count(&unlocks.refused)),
+        ("outcome=\"failed\"", count(&unlocks.failed)),
+    ];
+    text.many("unlocks_total", "counter", "requests to free a lock by their outcome", &of_unlocks);
+    let Some(table) = sample.picture.table else { return text.0 };
+    text.one("look_seconds", "gauge", "how long the last look took", table.took.as_secs_f64());
+    let age = now.saturating_duration_since(table.begun);
+    text.one("look_age_seconds", "gauge", "the age of the figures of locks", age.as_secs_f64());
+    // Figures that are not true any more are left out.
+    if answers {
+        of_locks(&mut text, sample);
+        text.one("cut", "gauge", "1 if there were too many locks for one look", f64::from(u8::from(table.is_cut)));
+    }
+    text.0
+}
+
+fn of_locks(text: &mut Text, sample: &Sample) {
+    let rows = || sample.picture.rows.iter().filter(|row| !row.is_gone);
+    let kinds: Vec<_> = KindWord::value_variants().iter().map(|kind| kind.found()).collect();
+    let labels: Vec<_> = kinds.iter().map(|kind| format!("kind=\"{}\"", kind.word())).collect();
+    let counts = kinds.iter().map(|kind| rows().filter(|row| row.found.kind == *kind).count() as f64);
+    let by_kind: Vec<_> = labels.iter().map(String::as_str).zip(counts).collect();
+    text.many("locks", "gauge", "locks by their kind", &by_kind);
+    let Totals { held, waiting, problems, .. } = sample.picture.totals();
+    text.one("held_locks", "gauge", "locks that are held", held as f64);
+    text.one("waiters", "gauge", "those that wait for a lock, as `leasehold top` counts them", waiting as f64);
+    text.one("problem_locks", "gauge", "locks of which something looks wrong", problems as f64);
+    let longest = |times: Option<Duration>| times.unwrap_or_default().as_secs_f64();
+    let held = longest(rows().filter_map(|row| row.held.time()).max());
+    text.one("longest_held_seconds", "gauge", "the longest hold, as far as holders say so or it was seen", held);
+    let wait = longest(rows().filter_map(|row| row.found.wait).max());
+    text.one("longest_wait_seconds", "gauge", "the longest wait in the queue of a fair lock", wait);
+}
+
+/// Prometheus's text.
+struct Text(String);
+
+impl Text {
+    fn one(&mut self, name: &str, kind: &str, help: &str, value: f64) {
+        self.many(name, kind, help, &[("", value)]);
+    }
+
+    fn many(&mut self, name: &str, kind: &str, help: &str, values: &[(&str, f64)]) {
+        // A string takes every text.
+        let _ = writeln!(self.0, "# HELP leasehold_serve_{name} {help}\n# TYPE leasehold_serve_{name} {kind}");
+        for (label, value) in values {
+            let label = if label.is_empty() { String::new() } else { format!("{{{label}}}") };
+            let _ = writeln!(self.0, "leasehold_serve_{name}{label} {value}");
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::Overview;
+    use crate::overview::looks::{Look, Told};
+    use crate::overview::row::Found;
+    use crate::overview::sample::lock;
+
+    fn sample(found: Vec<Found>, is_away: bool) -> String {
+        let (mut overview, now) = (Overview::default(), Instant::now());
+        overview.take(Told::Done(Look { begun: now, ended: now, found, is_cut: false, unseen: None }));
+        if is_away {
+            overview.take(Told::Failed { at: now, why: "gone".to_owned() });
+        }
+        let sample = Sample { picture: overview.picture().clone(), done: 1, failed: u64::from(is_away) };
+        text(&sample, 2, &Unlocks::default(), now)
+    }
+
+    #[test]
+    fn every_figure_is_documented() {
+        let page = include_str!("../../README.md");
+        let told = sample(vec![lock("stock")], false);
+        let names: Vec<_> = told.lines().filter_map(|line| line.strip_prefix("# TYPE ")).collect();
+        for name in names.iter().filter_map(|line| line.split(' ').next()) {
+            assert!(page.contains(&format!("| `{name}` |")), "{name}");
+        }
+        assert_eq!(page.matches("| `leasehold_serve_").count(), names.len(), "a row for each");
+    }
+
+    #[test]
+    fn number_of_figures_does_not_grow_with_locks() {
+        let many = (0..1_000).map(|at| Found { wait: Some(Duration::from_secs(at)), ..lock(&format!("a\n{at}")) });
+        let (one, many) = (sample(vec![lock("stock")], false), sample(many.collect(), false));
+        assert_eq!(one.lines().count(), many.lines().count());
+        assert!(many.contains("leasehold_serve_locks{kind=\"lock\"} 1000\n"), "{many}");
+        assert!(many.contains("leasehold_serve_longest_wait_seconds 999\n"), "{many}");
+    }
+
+    #[test]
+    fn figures_of_an_outage_are_left_out() {
+        let away = sample(vec![lock("stock")], true);
+        assert!(away.contains("leasehold_serve_up 0\n") && !away.contains("leasehold_serve_locks{"), "{away}");
+        assert!(sample(vec![lock("stock")], false).contains("leasehold_serve_up 1\n"));
+    }
+}

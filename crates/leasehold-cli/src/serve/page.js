@@ -1,0 +1,94 @@
+// Keeps the page up to date. It sets texts and never markup, so that no text from elsewhere becomes part of the page.
+"use strict";
+(() => {
+  const events = document.body.dataset.events;
+  if (!events || !window.EventSource) return;
+  const table = document.querySelector("tbody");
+  const lock = table.dataset.lock;
+  const isNumber = Array.from(document.querySelectorAll("thead th"), (cell) => cell.className === "number");
+  const connection = document.getElementById("connection");
+  const texts = ["summary", "status", "counts"];
+  let rows = new Map();
+  let source = null;
+  let later = null;
+
+  function makeRow(key, name, cells) {
+    const row = document.createElement("tr");
+    row.className = name;
+    cells.forEach((text, at) => {
+      const cell = row.insertCell();
+      if (isNumber[at]) cell.className = "number";
+      if (lock && at === 0) {
+        const link = document.createElement("a");
+        link.href = lock + encodeURIComponent(key);
+        link.textContent = text;
+        cell.append(link);
+      } else {
+        cell.textContent = text;
+      }
+    });
+    return row;
+  }
+
+  // Changes the texts of a row that stays, so that a link which has the focus keeps it.
+  function changeRow(row, name, cells) {
+    row.className = name;
+    cells.forEach((text, at) => {
+      const place = lock && at === 0 ? row.cells[at].firstChild : row.cells[at];
+      if (place.textContent !== text) place.textContent = text;
+    });
+  }
+
+  function show(list) {
+    const next = new Map();
+    list.forEach(([key, name, cells], at) => {
+      let row = rows.get(key);
+      if (!row) row = makeRow(key, name, cells);
+      else if (cells) changeRow(row, name, cells);
+      next.set(key, row);
+      if (table.rows[at] !== row) table.insertBefore(row, table.rows[at] || null);
+    });
+    while (table.rows.length > list.length) table.lastElementChild.remove();
+    rows = next;
+  }
+
+  function take(message) {
+    if (message.all) {
+      rows = new Map();
+      table.replaceChildren();
+    }
+    for (const name of texts) {
+      const place = document.getElementById(name);
+      if (place && name in message) place.textContent = message[name];
+    }
+    if ("warning" in message) document.getElementById("status").className = message.warning ? "warning" : "";
+    if (message.rows) show(message.rows);
+    if (message.holders) {
+      for (const form of document.querySelectorAll("form.unlock")) {
+        form.querySelector("fieldset").disabled = !message.holders.includes(form.dataset.holder);
+      }
+    }
+  }
+
+  function close() {
+    clearTimeout(later);
+    if (source) source.close();
+    source = null;
+  }
+
+  function open() {
+    close();
+    source = new EventSource(events);
+    source.onopen = () => { connection.textContent = ""; };
+    source.onmessage = (event) => take(JSON.parse(event.data));
+    source.onerror = () => {
+      connection.textContent = "No answer from leasehold serve: this page is not up to date.";
+      close();
+      later = setTimeout(open, 2000);
+    };
+  }
+
+  // A page that is not seen costs nothing.
+  document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
+  if (!document.hidden) open();
+})();

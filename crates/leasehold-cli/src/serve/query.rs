@@ -1,0 +1,110 @@
+//! The rows that an address asks for: a filter, a kind, an order and a page.
+
+use crate::args::{Column, KindWord};
+use crate::overview::order::Sort;
+use clap::ValueEnum;
+use form_urlencoded::{Serializer, parse};
+use leasehold::FoundKind;
+
+/// How many rows a page has.
+pub(super) const PAGE: usize = 100;
+
+/// How long a filter is at the most, in characters.
+const LONGEST_FILTER: usize = 200;
+
+/// The part of an address behind the question mark.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Query {
+    pub(super) filter: String,
+    pub(super) kind: Option<KindWord>,
+    pub(super) sort: Sort,
+    /// The number of the page, from 1 on.
+    pub(super) page: usize,
+}
+
+impl Query {
+    /// Reads it. Parts that are none count as absent.
+    pub(super) fn of(query: Option<&str>) -> Self {
+        let value = |name: &str| value(query, name);
+        let column = value("sort").and_then(|word| Column::from_str(&word, true).ok());
+        Self {
+            filter: value("filter").unwrap_or_default().chars().take(LONGEST_FILTER).collect(),
+            kind: value("kind").and_then(|word| KindWord::from_str(&word, true).ok()),
+            sort: Sort { column: column.unwrap_or(Column::Held), is_reversed: value("reversed").is_some() },
+            page: value("page").and_then(|page| page.parse().ok()).unwrap_or(1).max(1),
+        }
+    }
+
+    /// The kinds that are wanted; all of them if there is none.
+    pub(super) fn kinds(&self) -> Vec<FoundKind> {
+        self.kind.map(KindWord::found).into_iter().collect()
+    }
+
+    /// The address of a page with these rows.
+    pub(super) fn address(&self, path: &str) -> String {
+        let mut query = Serializer::new(String::new());
+        if !self.filter.is_empty() {
+            query.append_pair("filter", &self.filter);
+        }
+        if let Some(kind) = self.kind {
+            query.append_pair("kind", &word(kind));
+        }
+        query.append_pair("sort", &word(self.sort.column));
+        if self.sort.is_reversed {
+            query.append_pair("reversed", "1");
+        }
+        if self.page > 1 {
+            query.append_pair("page", &self.page.to_string());
+        }
+        format!("{path}?{}", query.finish())
+    }
+
+    /// The same rows from the first one on, sorted by a column; the present column is turned round.
+    pub(super) fn sorted_by(&self, column: Column) -> Self {
+        let is_reversed = column == self.sort.column && !self.sort.is_reversed;
+        Self { sort: Sort { column, is_reversed }, page: 1, ..self.clone() }
+    }
+
+    /// The same rows, another page of them.
+    pub(super) fn at_page(&self, page: usize) -> Self {
+        Self { page, ..self.clone() }
+    }
+}
+
+/// The first value of this name.
+pub(super) fn value(query: Option<&str>, name: &str) -> Option<String> {
+    let found = parse(query.unwrap_or_default().as_bytes()).find(|(key, _)| key == name);
+    found.map(|(_, value)| value.into_owned())
+}
+
+/// The address of something that belongs to a lock.
+pub(super) fn address_of(path: &str, pairs: &[(&str, &str)]) -> String {
+    format!("{path}?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
+}
+
+/// The word of a value on the command line.
+pub(super) fn word(value: impl ValueEnum) -> String {
+    value.to_possible_value().map(|value| value.get_name().to_owned()).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_are_read_as_they_are_written() {
+        let sort = Sort { column: Column::Queue, is_reversed: true };
+        let query = Query { filter: "a&b=<\u{1}ö".to_owned(), kind: Some(KindWord::FencedFair), sort, page: 7 };
+        let address = query.address("/");
+        assert!(address.bytes().all(|byte| byte.is_ascii_graphic()), "{address}");
+        assert_eq!(Query::of(address.strip_prefix("/?")), query);
+    }
+
+    #[test]
+    fn nonsense_counts_as_absent() {
+        let nonsense = Query::of(Some("page=-1&sort=%ff&kind=none&page=x&filter=%ff"));
+        assert_eq!(nonsense, Query { filter: "\u{fffd}".to_owned(), ..Query::of(None) });
+        let long = "x".repeat(10_000);
+        assert_eq!(Query::of(Some(&format!("filter={long}&page=0"))).filter.len(), LONGEST_FILTER);
+    }
+}

@@ -1,0 +1,204 @@
+//! The addresses of the page, and what every answer has in common.
+
+use super::details::{self, Details, Followed};
+use super::events::{self, Source};
+use super::host::Hosts;
+use super::metrics::{self, Unlocks};
+use super::query::{Query, value};
+use super::sampler::{Sample, fresh};
+use super::token::Token;
+use super::view::{self, View, Views};
+use super::viewers::{Viewer, Viewers};
+use super::{page, unlock};
+use axum::body::Body;
+use axum::extract::{Extension, Request, State};
+use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
+use axum::middleware::{Next, from_fn_with_state};
+use axum::response::Response;
+use axum::routing::{get, post};
+use axum::{Router, http};
+use leasehold::{Client, Error};
+use std::net::IpAddr;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
+
+/// How many browsers get live changes at the same time.
+pub(super) const MOST_LISTENERS: usize = 64;
+
+const HTML: &str = "text/html; charset=utf-8";
+
+/// The headers of every answer. No script runs but our own file, no other page may frame this one, and nothing is kept.
+const HEADERS: [(&str, &str); 8] = [
+    (
+        "content-security-policy",
+        "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src data:; form-action 'self'; base-uri 'none'; \
+         frame-ancestors 'none'",
+    ),
+    ("x-content-type-options", "nosniff"),
+    ("x-frame-options", "DENY"),
+    // The names of locks are in addresses, which no other page is told; our own form has its origin nevertheless.
+    ("referrer-policy", "same-origin"),
+    ("cross-origin-opener-policy", "same-origin"),
+    ("cross-origin-resource-policy", "same-origin"),
+    ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
+    ("cache-control", "no-store"),
+];
+
+/// Everything that answers are made of.
+pub(super) struct App {
+    pub(super) client: Client,
+    /// The server and the pattern, for people to read.
+    pub(super) place: String,
+    pub(super) every: Duration,
+    pub(super) samples: watch::Receiver<Sample>,
+    pub(super) viewers: Viewers,
+    pub(super) details: Arc<Details>,
+    pub(super) views: Views,
+    pub(super) hosts: Hosts,
+    /// The token that frees locks; `None` where the page frees none.
+    pub(super) token: Option<Token>,
+    /// Held by the one whose wrong token is being answered.
+    pub(super) penalty: Mutex<()>,
+    pub(super) unlocks: Unlocks,
+    pub(super) listeners: Arc<Semaphore>,
+    pub(super) ended: watch::Receiver<bool>,
+    pub(super) json: bool,
+}
+
+/// All addresses.
+pub(super) fn router(app: Arc<App>) -> Router {
+    Router::new()
+        .route("/", get(table))
+        .route("/lock", get(lock))
+        .route("/events", get(listen))
+        .route("/metrics", get(figures))
+        .route("/unlock", post(unlock::unlock))
+        .route(
+            "/page.js",
+            get(async || answer(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))),
+        )
+        .route("/page.css", get(async || answer(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css"))))
+        .fallback(async || sentence(StatusCode::NOT_FOUND, "there is no such page"))
+        .method_not_allowed_fallback(async || sentence(StatusCode::METHOD_NOT_ALLOWED, "the page has no such method"))
+        .layer(from_fn_with_state(app.clone(), guard))
+        .with_state(app)
+}
+
+/// Refuses what is meant for another host, and gives every answer its headers.
+async fn guard(
+    State(app): State<Arc<App>>,
+    Extension(came_to): Extension<IpAddr>,
+    request: Request,
+    next: Next,
+) -> Response {
+    let mut response = if app.hosts.are_meant(request.uri(), request.headers(), came_to) {
+        next.run(request).await
+    } else {
+        let text = "the header Host names another host than this one; leasehold serve --host names more of them";
+        sentence(StatusCode::MISDIRECTED_REQUEST, text)
+    };
+    for (name, value) in HEADERS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
+}
+
+async fn table(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let query = Query::of(uri.query());
+    let sample = fresh(&app.samples, &app.viewers).await;
+    let view = app.views.of_table(&sample, &query, app.every);
+    answer(StatusCode::OK, HTML, page::of_table(&view, &query, &app.place))
+}
+
+async fn lock(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let Some(name) = value(uri.query(), "name") else {
+        return sentence(StatusCode::BAD_REQUEST, "the address names no lock");
+    };
+    let (status, detail) = match details::look(&app.client, &name).await {
+        Ok(detail) => (StatusCode::OK, detail),
+        Err(error @ Error::Invalid(_)) => return sentence(StatusCode::BAD_REQUEST, &error.to_string()),
+        Err(error) => (StatusCode::SERVICE_UNAVAILABLE, details::away(None, &name, &error)),
+    };
+    answer(status, HTML, page::of_lock(&view::of_lock(&detail), &name, &detail, app.token.is_some()))
+}
+
+async fn figures(State(app): State<Arc<App>>) -> Response {
+    let sample = fresh(&app.samples, &app.viewers).await;
+    let listeners = MOST_LISTENERS - app.listeners.available_permits();
+    let text = metrics::text(&sample, listeners, &app.unlocks, Instant::now());
+    answer(StatusCode::OK, "text/plain; version=0.0.4; charset=utf-8", text)
+}
+
+/// Live changes of the table, or of one lock.
+async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
+    let Ok(place) = app.listeners.clone().try_acquire_owned() else {
+        let mut response = sentence(StatusCode::SERVICE_UNAVAILABLE, "too many browsers get live changes already");
+        response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
+        return response;
+    };
+    let body = match value(uri.query(), "name") {
+        Some(name) => events::body(OneLock { followed: app.details.follow(&name), _place: place }, app.ended.clone()),
+        None => {
+            let (query, samples, viewer) = (Query::of(uri.query()), app.samples.clone(), app.viewers.join());
+            let source = AllLocks { app: app.clone(), samples, query, _viewer: viewer, _place: place };
+            events::body(source, app.ended.clone())
+        }
+    };
+    answer(StatusCode::OK, "text/event-stream", body)
+}
+
+/// The table as one browser has it.
+struct AllLocks {
+    app: Arc<App>,
+    samples: watch::Receiver<Sample>,
+    query: Query,
+    _viewer: Viewer,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Source for AllLocks {
+    async fn changed(&mut self) {
+        if self.samples.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn view(&mut self) -> Option<View> {
+        let sample = self.samples.borrow_and_update().clone();
+        Some(self.app.views.of_table(&sample, &self.query, self.app.every))
+    }
+}
+
+/// A lock as one browser has it.
+struct OneLock {
+    followed: Followed,
+    _place: OwnedSemaphorePermit,
+}
+
+impl Source for OneLock {
+    async fn changed(&mut self) {
+        if self.followed.detail.changed().await.is_err() {
+            std::future::pending::<()>().await;
+        }
+    }
+
+    fn view(&mut self) -> Option<View> {
+        self.followed.detail.borrow_and_update().as_deref().map(view::of_lock)
+    }
+}
+
+/// An answer that is a page with a sentence.
+fn sentence(status: StatusCode, text: &str) -> Response {
+    answer(status, HTML, page::of_sentence(text, text, None))
+}
+
+/// An answer.
+pub(super) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
+    let mut response = http::Response::new(body.into());
+    *response.status_mut() = status;
+    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
+    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
+    response
+}

@@ -1,0 +1,95 @@
+//! The looks at all locks, which all browsers share. None is taken while there is no viewer.
+
+use super::viewers::Viewers;
+use crate::failure::{Exit, Failure};
+use crate::overview::looks::{self, Told, Wanted};
+use crate::overview::{Overview, Picture};
+use leasehold::Client;
+use std::time::{Duration, Instant};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{sleep, timeout};
+
+/// The pause after a look that the server has refused.
+const AFTER_REFUSAL: Duration = Duration::from_secs(2);
+
+/// The age of a table that is as good as a new one.
+const FRESH: Duration = Duration::from_secs(1);
+
+/// How long a page waits for a new table.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// The locks as the last look has found them, and how many looks there were.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) picture: Picture,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+}
+
+impl Sample {
+    const fn ended(&self) -> u64 {
+        self.done + self.failed
+    }
+}
+
+/// Looks as long as there are viewers, and shares what is found. The first look is taken in any case.
+///
+/// # Errors
+///
+/// The server refuses the first look.
+pub(super) async fn run(
+    client: &Client,
+    wanted: &Wanted,
+    viewers: &Viewers,
+    samples: &watch::Sender<Sample>,
+) -> Failure {
+    let (told, mut looks) = mpsc::unbounded_channel();
+    let mut overview = Overview::default();
+    let mut first = Some(viewers.join());
+    loop {
+        let take_in = async {
+            while let Some(told) = looks.recv().await {
+                if matches!(told, Told::Done(_) | Told::Failed { .. }) {
+                    first = None;
+                }
+                share(&mut overview, told, samples);
+            }
+            // The looks below have a sender.
+            std::future::pending::<()>().await;
+        };
+        let failure = tokio::select! {
+            failure = looks::repeat(client, wanted, viewers.count(), told.clone()) => failure,
+            () = take_in => Failure::new(Exit::Other, "the looks have ended"),
+        };
+        if samples.borrow().done == 0 {
+            return failure;
+        }
+        share(&mut overview, Told::Failed { at: Instant::now(), why: failure.to_string() }, samples);
+        sleep(AFTER_REFUSAL).await;
+    }
+}
+
+fn share(overview: &mut Overview, told: Told, samples: &watch::Sender<Sample>) {
+    let (done, failed) = (matches!(told, Told::Done(_)), matches!(told, Told::Failed { .. }));
+    overview.take(told);
+    samples.send_modify(|sample| {
+        sample.picture = overview.picture().clone();
+        sample.done += u64::from(done);
+        sample.failed += u64::from(failed);
+    });
+}
+
+/// A table that is fresh, if the server gives one in time; otherwise the last one, which says how old it is.
+pub(super) async fn fresh(samples: &watch::Receiver<Sample>, viewers: &Viewers) -> Sample {
+    let mut samples = samples.clone();
+    let now = samples.borrow_and_update().clone();
+    if now.picture.table.is_some_and(|table| table.begun.elapsed() < FRESH) {
+        return now;
+    }
+    let _viewer = viewers.join();
+    let newer = samples.wait_for(|sample| sample.ended() > now.ended());
+    match timeout(PATIENCE, newer).await {
+        Ok(Ok(sample)) => sample.clone(),
+        _ => now,
+    }
+}

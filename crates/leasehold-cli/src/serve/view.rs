@@ -1,0 +1,158 @@
+//! The texts of a page, for HTML and for live changes alike.
+
+use super::details::Detail;
+use super::query::{PAGE, Query};
+use super::sampler::Sample;
+use crate::moment;
+use crate::output::shown;
+use crate::overview::column::Column;
+use crate::overview::order::in_order;
+use crate::overview::row::Row;
+use crate::overview::{Picture, Server, words};
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How many different queries are remembered for one look.
+const REMEMBERED: usize = 64;
+
+/// The texts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct View {
+    /// How old the table is, and what there is.
+    pub(super) summary: String,
+    /// Whether the server answers, and how often it is looked at.
+    pub(super) status: String,
+    pub(super) is_warning: bool,
+    pub(super) lines: Arc<Lines>,
+    /// The ids from which the lock of the page can be freed.
+    pub(super) holders: Vec<String>,
+}
+
+/// The lines of the table.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct Lines {
+    /// The numbers of the lines, such as `rows 1 to 100 of 10000`.
+    pub(super) counts: String,
+    /// How many pages there are.
+    pub(super) pages: usize,
+    pub(super) lines: Vec<Line>,
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Line {
+    /// Tells lines apart, and is the name of the lock in the table of all locks.
+    pub(super) key: String,
+    pub(super) class: &'static str,
+    pub(super) cells: Vec<String>,
+}
+
+/// The lines of the last look, so that browsers with the same query share them.
+#[derive(Debug, Default)]
+pub(super) struct Views(Mutex<(Arc<Vec<Row>>, HashMap<Query, Arc<Lines>>)>);
+
+impl Views {
+    /// The table of all locks.
+    pub(super) fn of_table(&self, sample: &Sample, query: &Query, every: Duration) -> View {
+        let (picture, now) = (&sample.picture, Instant::now());
+        let summary = words::summary(picture, now).unwrap_or_else(|| "no look yet".to_owned());
+        let (status, is_warning) = status(picture, now, every);
+        View { summary, status, is_warning, lines: self.lines(&picture.rows, query), holders: Vec::new() }
+    }
+
+    fn lines(&self, rows: &Arc<Vec<Row>>, query: &Query) -> Arc<Lines> {
+        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !Arc::ptr_eq(&known.0, rows) || known.1.len() >= REMEMBERED {
+            *known = (rows.clone(), HashMap::new());
+        }
+        known.1.entry(query.clone()).or_insert_with(|| Arc::new(lines(rows, query))).clone()
+    }
+}
+
+fn lines(rows: &[Row], query: &Query) -> Lines {
+    let order = in_order(rows, &query.filter, &query.kinds(), query.sort);
+    let pages = order.len().div_ceil(PAGE).max(1);
+    let first = (query.page.min(pages) - 1) * PAGE;
+    let visible: Vec<_> = order.iter().skip(first).take(PAGE).map(|at| line(&rows[*at])).collect();
+    let counts = match visible.len() {
+        0 => "no lock fits".to_owned(),
+        count => format!("rows {} to {} of {}", first + 1, first + count, order.len()),
+    };
+    Lines { counts, pages, lines: visible }
+}
+
+fn line(row: &Row) -> Line {
+    let class = match row {
+        row if !row.found.problems.is_empty() => "problem",
+        row if row.is_gone => "gone",
+        _ => "",
+    };
+    let cells = Column::all().map(|column| column.text(row)).collect();
+    Line { key: row.found.name.clone(), class, cells }
+}
+
+fn status(picture: &Picture, now: Instant, every: Duration) -> (String, bool) {
+    if let Some(outage) = outage(&picture.server, now) {
+        return (outage, true);
+    }
+    match (picture.table, picture.looking) {
+        (Some(table), _) if table.is_cut => (words::CUT.to_owned(), true),
+        (Some(table), _) => (words::pace(table.took, every), false),
+        (None, Some(looking)) => (words::first_look(looking, now), false),
+        (None, None) => (String::new(), false),
+    }
+}
+
+/// The outage of the server, with the moment at which it began.
+fn outage(server: &Server, now: Instant) -> Option<String> {
+    let Server::Away { since, .. } = server else { return None };
+    let since = moment::before(now.saturating_duration_since(*since));
+    words::outage(server, now).map(|outage| shown(&format!("{outage} (since {since})")))
+}
+
+/// The page of one lock.
+pub(super) fn of_lock(detail: &Detail) -> View {
+    let outage = outage(&detail.server, Instant::now());
+    let line = |(at, (label, text)): (usize, &(&str, String))| Line {
+        key: at.to_string(),
+        class: if *label == "WARNING" { "problem" } else { "" },
+        cells: vec![(*label).to_owned(), text.clone()],
+    };
+    let lines = detail.lines.iter().enumerate().map(line).collect();
+    View {
+        summary: shown(&detail.headline),
+        is_warning: outage.is_some(),
+        status: outage.unwrap_or_default(),
+        lines: Arc::new(Lines { counts: String::new(), pages: 1, lines }),
+        holders: detail.holders.iter().map(|(id, _)| id.clone()).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::overview::row::Found;
+    use crate::overview::sample::{lock, row};
+
+    #[test]
+    fn page_of_many_locks_is_bounded_and_shared() {
+        let rows: Vec<_> =
+            (0..10_000).map(|at| row(Found { listeners: Some(at), ..lock(&format!("stock:{at}")) })).collect();
+        let (rows, views) = (Arc::new(rows), Views::default());
+        let query = Query::of(Some("sort=waiters&page=2"));
+        let lines = views.lines(&rows, &query);
+        assert_eq!((lines.counts.as_str(), lines.pages, lines.lines.len()), ("rows 101 to 200 of 10000", 100, PAGE));
+        assert_eq!(lines.lines[0].key, "stock:9899");
+        assert!(Arc::ptr_eq(&lines, &views.lines(&rows, &query)), "made once for each look");
+        let none = views.lines(&rows, &Query::of(Some("filter=nothing")));
+        assert_eq!((none.counts.as_str(), none.pages), ("no lock fits", 1));
+        let last = views.lines(&rows, &Query::of(Some("page=4000000000")));
+        assert_eq!(last.counts, "rows 9901 to 10000 of 10000");
+        for page in 1..200 {
+            views.lines(&rows, &query.at_page(page));
+        }
+        let known = views.0.lock().expect("no panic").1.len();
+        assert!(known <= REMEMBERED, "{known}");
+    }
+}

@@ -1,0 +1,212 @@
+//! `leasehold serve` shows what happens to locks while it happens, outlives its server, and leaves it in peace while no one looks.
+
+use crate::http::Site;
+use crate::support::{Start as _, bare, held, held_by_a_jvm, leasehold, released_by_the_jvm, run, run_script, ticks};
+use leasehold_test_support::{Proxy, Server, Way, until};
+use rustix::process::Signal;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
+
+#[test]
+fn grant_wait_hand_over_and_loss_are_shown_live() {
+    let server = Server::start();
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let mut table = site.events("/events?sort=name");
+    held_by_a_jvm(&server, "stock", "3600000");
+    table.until("it is held", |page| page.row("stock").contains(JVM));
+    let waiter = run_script(&server, &["stock", "--lease", "1s"], "echo in; read end").stdin(Stdio::piped()).start();
+    // The clients that listen are in the last column but three.
+    table.until("it is waited for", |page| page.rows[0].1[6] == "1");
+    released_by_the_jvm(&server, "stock");
+    waiter.says("in");
+    let process = format!("process {}", waiter.pid());
+    table.until("it is handed over", |page| page.row("stock").contains(&process));
+    waiter.signal(Signal::KILL);
+    table.until("it is lost", |page| page.row("stock").contains("| free |"));
+}
+
+#[test]
+fn page_of_a_lock_shows_its_queue_live() {
+    let server = Server::start();
+    let site = Site::of(&server, &["till:*", "--every", "100ms"]);
+    let mut lock = site.events("/events?name=till%3A3");
+    lock.until("it is free", |page| page.summary == "till:3: free");
+    let mut holder = held(&server, &["till:3", "--fair"]);
+    let process = format!("process {}", holder.pid());
+    lock.until("it is held", |page| page.summary == "till:3: held (fair lock)" && page.text().contains(&process));
+    let waiter = run(&server, &["till:3", "--fair", "--", "true"]).start();
+    lock.until("it is waited for", |page| page.text().contains("waiter | 1. "));
+    assert!(site.get("/lock?name=till%3A3").body.contains("waiter</td>"), "also without JavaScript");
+    holder.close_stdin();
+    holder.finish();
+    waiter.finish();
+    lock.until("it is free again", |page| page.summary == "till:3: free" && page.rows.is_empty());
+}
+
+#[test]
+fn table_needs_no_javascript() {
+    let server = Server::start();
+    for at in 0..120 {
+        held_by_a_jvm(&server, &format!("stock:{at:03}"), "3600000");
+    }
+    server.command(&["SET", "gate", "3"]);
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let page = site.get("/").body;
+    assert!(page.contains("<noscript><meta http-equiv=\"refresh\"") && page.contains("rows 1 to 100 of 121"), "{page}");
+    let second = site.get("/?sort=name&reversed=1&filter=stock&kind=lock&page=2").body;
+    assert!(
+        second.contains("rows 101 to 120 of 120") && second.contains(">previous</a>") && !second.contains(">next</a>"),
+        "{second}"
+    );
+    let row = |name: &str| second.find(&format!(">{name}</a>"));
+    assert!(row("stock:019") < row("stock:000") && row("stock:020").is_none() && row("gate").is_none(), "{second}");
+    held_by_a_jvm(&server, "later", "3600000");
+    until("it is read anew", || site.get("/?filter=later").body.contains(">later</a>"));
+}
+
+#[test]
+fn outage_is_shown_with_its_begin_and_ends() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let (mut table, mut lock) = (site.events("/events"), site.events("/events?name=stock"));
+    table.until("it is held", |page| page.row("stock").contains(JVM));
+    lock.until("it is held", |page| page.text().contains(JVM));
+    server.kill();
+    for events in [&mut table, &mut lock] {
+        let is_told = |status: &str| status.starts_with("NO ANSWER for ") && status.contains("(since 20");
+        events.until("the outage is told", |page| page.is_warning && is_told(&page.status));
+        assert!(events.page.text().contains(JVM), "what was known stays");
+    }
+    let page = site.get("/");
+    assert!(page.status == 200 && page.body.contains("NO ANSWER for ") && page.body.contains(">stock</a>"), "{page:?}");
+    assert_eq!(site.get("/lock?name=stock").status, 503);
+    let metrics = site.get("/metrics").body;
+    assert!(metrics.contains("leasehold_serve_up 0\n") && !metrics.contains("held_locks"), "{metrics}");
+    let (begun, before) = (Instant::now(), ticks(site.running.pid()));
+    until("two seconds have passed", || begun.elapsed().as_secs() >= 2);
+    let used = ticks(site.running.pid()) - before;
+    assert!(used < 60, "{used} hundredths of a second of the processor in two seconds");
+    server.restart();
+    held_by_a_jvm(&server, "later", "3600000");
+    table.until("it goes on", |page| !page.is_warning && !page.row("later").is_empty());
+    lock.until("it goes on, too", |page| !page.is_warning);
+    assert!(site.get("/metrics").body.contains("leasehold_serve_up 1\n"));
+}
+
+#[test]
+fn signals_end_it_while_browsers_listen() {
+    let server = Server::start();
+    for signal in [Signal::INT, Signal::TERM] {
+        let site = Site::of(&server, &[]);
+        let (mut table, mut lock) = (site.events("/events"), site.events("/events?name=stock"));
+        table.until("it has looked", |page| page.summary.contains("0 locks"));
+        lock.until("it has looked", |page| page.summary == "stock: free");
+        let _idle = site.connect();
+        site.running.signal(signal);
+        table.ends();
+        lock.ends();
+        let done = site.running.finish_within(Duration::from_secs(5));
+        assert_eq!((done.code(), done.stderr.as_str()), (0, ""), "{done:?}");
+    }
+}
+
+#[test]
+fn server_is_left_in_peace_while_no_one_looks() {
+    let server = Server::start();
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let mut table = site.events("/events");
+    table.until("it has looked", |page| page.summary.contains("0 locks"));
+    let before = server.commandstats("scan");
+    until("it looks again and again", || server.commandstats("scan") > before + 4);
+    drop(table);
+    // A look that was under way goes on to its end.
+    let is_quiet = || {
+        let (before, begun) = (server.commandstats("scan"), Instant::now());
+        until("some time has passed", || begun.elapsed() > Duration::from_millis(500));
+        server.commandstats("scan") == before
+    };
+    until("no look is taken any more", is_quiet);
+    assert!(site.get("/").body.contains("0 locks"));
+    until("one page is one look", is_quiet);
+}
+
+#[test]
+fn many_locks_stay_usable_over_a_slow_network() {
+    let server = Server::start();
+    let many = "for at = 1, 10000 do local name = 'stock:' .. at redis.call('HSET', name, ARGV[1], 1) redis.call('PEXPIRE', name, 3600000) end";
+    server.command(&["EVAL", many, "0", JVM]);
+    let proxy = Proxy::to(&server);
+    for way in [Way::ToServer, Way::ToClient] {
+        proxy.delay(way, Duration::from_micros(500));
+    }
+    let mut command = leasehold(&server);
+    command.env("LEASEHOLD_URL", proxy.url()).args(["serve", "--listen", "127.0.0.1:0"]);
+    let site = Site::started(command);
+    let mut table = site.events("/events?filter=stock:77&sort=name");
+    // A page is answered while the first look goes on.
+    assert_eq!(site.get("/page.js").status, 200);
+    table.until("it has looked", |page| page.counts == "rows 1 to 100 of 111");
+    assert!(table.page.longest < 64 * 1024, "{} bytes", table.page.longest);
+    let page = site.get("/?page=100").body;
+    assert!(page.contains("rows 9901 to 10000 of 10000") && page.len() < 128 * 1024, "{} bytes", page.len());
+    let begun = Instant::now();
+    assert!(site.get("/metrics").body.contains("leasehold_serve_locks{kind=\"lock\"} 10000\n"));
+    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
+}
+
+#[test]
+fn listeners_are_bounded_and_leave_their_place() {
+    let server = Server::start();
+    let site = Site::of(&server, &[]);
+    let mut all: Vec<_> = (0..64).map(|_| site.events("/events")).collect();
+    for events in &mut all {
+        events.until("it has looked", |page| page.summary.contains("0 locks"));
+    }
+    assert_eq!(site.get("/events").status, 503);
+    assert!(site.get("/metrics").body.contains("leasehold_serve_listeners 64\n"), "pages are answered still");
+    drop(all);
+    until("their places are free", || site.get("/metrics").body.contains("leasehold_serve_listeners 0\n"));
+}
+
+#[test]
+fn input_that_cannot_be_used_is_one_line() {
+    let server = Server::start();
+    let serve = |words: &[&str]| leasehold(&server).arg("serve").args(words).finish();
+    serve(&["--listen", "localhost"]).fails_with(64, &["localhost", "--listen"]);
+    serve(&["--every", "10ms"]).fails_with(64, &["100ms"]);
+    serve(&["--token-file", "x"]).fails_with(64, &["--allow-unlock"]);
+    let site = Site::of(&server, &[]);
+    serve(&["--listen", &site.address]).fails_with(64, &[&site.address, "in use", "--listen"]);
+    let free = ["--listen", "127.0.0.1:0"];
+    let at = |url: &str| bare().env("LEASEHOLD_URL", url).arg("serve").args(free).finish();
+    at("redis://127.0.0.1:1").fails_with(69, &["127.0.0.1:1"]);
+    let closed = Server::builder().password("right-one").start();
+    at(&format!("redis://:wrong-one@127.0.0.1:{}", closed.port())).fails_with(77, &["password"]);
+    let tls = Server::builder().tls().start();
+    at(&tls.url()).fails_with(77, &["--tls-ca"]);
+    let poor = Server::builder().user("app on >secret ~* &* +@all -scan").start();
+    at(&format!("redis://app:secret@127.0.0.1:{}", poor.port())).fails_with(77, &["scan"]);
+}
+
+#[test]
+fn figures_are_those_of_the_locks() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    server.command(&["SET", "gate", "3"]);
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let answer = site.get("/metrics");
+    assert!(answer.head.contains("content-type: text/plain; version=0.0.4"), "{answer:?}");
+    for line in [
+        "leasehold_serve_up 1",
+        "leasehold_serve_locks{kind=\"lock\"} 1",
+        "leasehold_serve_locks{kind=\"counter\"} 1",
+        "leasehold_serve_held_locks 1",
+        "leasehold_serve_looks_total{outcome=\"done\"} ",
+    ] {
+        assert!(answer.body.contains(&format!("\n{line}")), "{line}: {}", answer.body);
+    }
+    assert!(!answer.body.contains("stock"), "no name of a lock");
+}
