@@ -11,7 +11,7 @@ use clap::ValueEnum as _;
 /// The table of all locks.
 pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     let mut html = Html::default();
-    head(&mut html, &format!("locks on {place}"), &query.address("/events"));
+    head(&mut html, &format!("locks: {place}"), &query.address("/events"));
     status(&mut html, view);
     filter(&mut html, query);
     pages(&mut html, view, query);

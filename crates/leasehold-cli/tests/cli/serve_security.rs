@@ -77,7 +77,7 @@ fn names_are_text_in_pages_changes_and_headers() {
     let evil = "<script>alert('1')</script>\"&\r\n\r\ndata: x\u{1b}[2J\u{202e}";
     held_by_a_jvm(&server, evil, "3600000");
     server.command(&[&b"HSET"[..], b"no text \xff<script>", b"6f0c0000-0000-4000-8000-000000000000:1", b"1"]);
-    server.command(&["HSET", "odd", "<script>alert(2)</script>:1", "1"]);
+    server.command(&["SET", "odd", "<script>alert(2)</script>", "PX", "3600000"]);
     let site = Site::of(&server, &["--allow-unlock", "--every", "100ms"]);
     let encoded: String = evil.bytes().map(|byte| format!("%{byte:02x}")).collect();
     let of_evil = format!("/lock?name={encoded}");
