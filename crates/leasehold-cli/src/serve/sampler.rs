@@ -79,11 +79,13 @@ fn share(overview: &mut Overview, told: Told, samples: &watch::Sender<Sample>) {
     });
 }
 
-/// A table that is fresh, if the server gives one in time; otherwise the last one, which says how old it is.
+/// A table that is fresh, if the server gives one in time; otherwise the last one, which says how old it is. None is newer than that of looks that
+/// go on for others.
 pub(super) async fn fresh(samples: &watch::Receiver<Sample>, viewers: &Viewers) -> Sample {
     let mut samples = samples.clone();
     let now = samples.borrow_and_update().clone();
-    if now.picture.table.is_some_and(|table| table.begun.elapsed() < FRESH) {
+    let is_followed = *viewers.count().borrow() > 0;
+    if now.picture.table.is_some_and(|table| is_followed || table.begun.elapsed() < FRESH) {
         return now;
     }
     let _viewer = viewers.join();
