@@ -1,13 +1,16 @@
 //! The command line.
 
+mod words;
+
 use crate::{duration, failure};
-use clap::{Args, Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
 use leasehold::FoundKind;
 use std::ffi::OsString;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
+pub(crate) use words::{Column, KindWord};
 
 const EXAMPLES: &str = "\
 Examples:
@@ -327,21 +330,6 @@ pub(crate) struct ServeOptions {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// A column of the table of `top` and `serve`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum Column {
-    Name,
-    Kind,
-    Holder,
-    Grants,
-    Held,
-    Lease,
-    Waiters,
-    Queue,
-    Wait,
-    Problems,
-}
-
 /// A time between two looks that leaves the server in peace.
 fn at_least_10ms(text: &str) -> Result<Duration, String> {
     at_least(text, Duration::from_millis(10), "10ms")
@@ -355,36 +343,6 @@ fn at_least_100ms(text: &str) -> Result<Duration, String> {
 fn at_least(text: &str, least: Duration, said: &str) -> Result<Duration, String> {
     let time = duration::parse(text)?;
     if time < least { Err(format!("the time is shorter than {said}")) } else { Ok(time) }
-}
-
-/// A kind of lock on the command line, and in the address of a page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
-pub(crate) enum KindWord {
-    Lock,
-    Fair,
-    Fenced,
-    FencedFair,
-    ReadWrite,
-    Simple,
-    LeasedSemaphore,
-    Counter,
-    Foreign,
-}
-
-impl KindWord {
-    pub(crate) const fn found(self) -> FoundKind {
-        match self {
-            Self::Lock => FoundKind::Lock,
-            Self::Fair => FoundKind::FairLock,
-            Self::Fenced => FoundKind::FencedLock,
-            Self::FencedFair => FoundKind::FencedFairLock,
-            Self::ReadWrite => FoundKind::ReadWriteLock,
-            Self::Simple => FoundKind::SimpleLock,
-            Self::LeasedSemaphore => FoundKind::LeasedSemaphore,
-            Self::Counter => FoundKind::Counter,
-            Self::Foreign => FoundKind::Foreign,
-        }
-    }
 }
 
 /// The lock that `inspect` looks at.

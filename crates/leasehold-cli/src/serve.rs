@@ -4,6 +4,8 @@
 //! `serve/page.rs` writes as HTML and `serve/changes.rs` as messages. `serve/routes.rs` has the addresses, `serve/unlock.rs` the only one that
 //! writes, and `serve/connections.rs` the connections.
 
+mod answer;
+mod app;
 mod changes;
 mod connections;
 mod details;
@@ -27,11 +29,12 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::overview::looks::Wanted;
 use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
+use app::{App, MOST_LISTENERS};
 use details::Details;
 use host::Hosts;
 use leasehold::Client;
 use metrics::Unlocks;
-use routes::{App, MOST_LISTENERS, router};
+use routes::router;
 use rustix::process::Signal;
 use sampler::Sample;
 use serde_json::json;

@@ -1,33 +1,26 @@
 //! The addresses of the page, and what every answer has in common.
 
-use super::details::{self, Details, Followed};
+use super::answer::{HTML, answer, sentence};
+use super::app::{App, MOST_LISTENERS};
+use super::details::{self, Followed};
 use super::events::{self, Source};
-use super::host::Hosts;
-use super::metrics::{self, Unlocks};
 use super::query::{Query, value};
 use super::sampler::{Sample, fresh};
-use super::token::Token;
-use super::view::{self, View, Views};
-use super::viewers::{Viewer, Viewers};
-use super::{page, unlock};
-use axum::body::Body;
+use super::view::{self, View};
+use super::viewers::Viewer;
+use super::{metrics, page, unlock};
+use axum::Router;
 use axum::extract::{Extension, Request, State};
-use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE, RETRY_AFTER};
+use axum::http::header::RETRY_AFTER;
 use axum::http::{HeaderName, HeaderValue, StatusCode, Uri};
 use axum::middleware::{Next, from_fn_with_state};
 use axum::response::Response;
 use axum::routing::{get, post};
-use axum::{Router, http};
-use leasehold::{Client, Error};
+use leasehold::Error;
 use std::net::IpAddr;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore, watch};
-
-/// How many browsers get live changes at the same time.
-pub(super) const MOST_LISTENERS: usize = 64;
-
-const HTML: &str = "text/html; charset=utf-8";
+use std::time::Instant;
+use tokio::sync::{OwnedSemaphorePermit, watch};
 
 /// The headers of every answer. No script runs but our own file, no other page may frame this one, and nothing is kept.
 const HEADERS: [(&str, &str); 8] = [
@@ -45,27 +38,6 @@ const HEADERS: [(&str, &str); 8] = [
     ("permissions-policy", "camera=(), geolocation=(), microphone=()"),
     ("cache-control", "no-store"),
 ];
-
-/// Everything that answers are made of.
-pub(super) struct App {
-    pub(super) client: Client,
-    /// The server and the pattern, for people to read.
-    pub(super) place: String,
-    pub(super) every: Duration,
-    pub(super) samples: watch::Receiver<Sample>,
-    pub(super) viewers: Viewers,
-    pub(super) details: Arc<Details>,
-    pub(super) views: Views,
-    pub(super) hosts: Hosts,
-    /// The token that frees locks; `None` where the page frees none.
-    pub(super) token: Option<Token>,
-    /// Held by the one whose wrong token is being answered.
-    pub(super) penalty: Mutex<()>,
-    pub(super) unlocks: Unlocks,
-    pub(super) listeners: Arc<Semaphore>,
-    pub(super) ended: watch::Receiver<bool>,
-    pub(super) json: bool,
-}
 
 /// All addresses.
 pub(super) fn router(app: Arc<App>) -> Router {
@@ -187,18 +159,4 @@ impl Source for OneLock {
     fn view(&mut self) -> Option<View> {
         self.followed.detail.borrow_and_update().as_deref().map(view::of_lock)
     }
-}
-
-/// An answer that is a page with a sentence.
-fn sentence(status: StatusCode, text: &str) -> Response {
-    answer(status, HTML, page::of_sentence(text, text, None))
-}
-
-/// An answer.
-pub(super) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
-    let mut response = http::Response::new(body.into());
-    *response.status_mut() = status;
-    response.headers_mut().insert(CONTENT_TYPE, HeaderValue::from_static(kind));
-    response.headers_mut().insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
-    response
 }

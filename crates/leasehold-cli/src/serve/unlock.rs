@@ -3,9 +3,10 @@
 //! The token is in the body, which no other page can know, and never in an address, which browsers and proxies remember. The request names the holder
 //! that its page showed, so a page that is old frees nothing else.
 
+use super::answer::{HTML, answer};
+use super::app::App;
 use super::page;
 use super::query::value;
-use super::routes::{App, answer};
 use crate::failure::{Exit, Failure};
 use crate::look::{Kind, look};
 use crate::output;
@@ -61,7 +62,7 @@ pub(super) async fn unlock(State(app): State<Arc<App>>, request: Request) -> Res
         _ => &app.unlocks.failed,
     };
     count.fetch_add(1, Ordering::Relaxed);
-    answer(status, "text/html; charset=utf-8", page::of_sentence("unlock", &text, name.as_deref()))
+    answer(status, HTML, page::of_sentence("unlock", &text, name.as_deref()))
 }
 
 /// Whether the request comes from our own page, and from someone who has the token.

@@ -50,7 +50,14 @@ pub(super) struct Line {
 
 /// The lines of the last look, so that browsers with the same query share them.
 #[derive(Debug, Default)]
-pub(super) struct Views(Mutex<(Arc<Vec<Row>>, HashMap<Query, Arc<Lines>>)>);
+pub(super) struct Views(Mutex<Known>);
+
+/// The lines that were made of some rows.
+#[derive(Debug, Default)]
+struct Known {
+    rows: Arc<Vec<Row>>,
+    lines: HashMap<Query, Arc<Lines>>,
+}
 
 impl Views {
     /// The table of all locks.
@@ -63,10 +70,10 @@ impl Views {
 
     fn lines(&self, rows: &Arc<Vec<Row>>, query: &Query) -> Arc<Lines> {
         let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&known.0, rows) || known.1.len() >= REMEMBERED {
-            *known = (rows.clone(), HashMap::new());
+        if !Arc::ptr_eq(&known.rows, rows) || known.lines.len() >= REMEMBERED {
+            *known = Known { rows: rows.clone(), lines: HashMap::new() };
         }
-        known.1.entry(query.clone()).or_insert_with(|| Arc::new(lines(rows, query))).clone()
+        known.lines.entry(query.clone()).or_insert_with(|| Arc::new(lines(rows, query))).clone()
     }
 }
 
@@ -152,7 +159,7 @@ mod tests {
         for page in 1..200 {
             views.lines(&rows, &query.at_page(page));
         }
-        let known = views.0.lock().expect("no panic").1.len();
+        let known = views.0.lock().expect("no panic").lines.len();
         assert!(known <= REMEMBERED, "{known}");
     }
 }

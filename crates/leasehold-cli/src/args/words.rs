@@ -1,0 +1,49 @@
+//! The words for columns and kinds of locks, on the command line and in the address of a page.
+
+use clap::ValueEnum;
+use leasehold::FoundKind;
+
+/// A column of the table of `top` and `serve`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum Column {
+    Name,
+    Kind,
+    Holder,
+    Grants,
+    Held,
+    Lease,
+    Waiters,
+    Queue,
+    Wait,
+    Problems,
+}
+
+/// A kind of lock on the command line, and in the address of a page.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
+pub(crate) enum KindWord {
+    Lock,
+    Fair,
+    Fenced,
+    FencedFair,
+    ReadWrite,
+    Simple,
+    LeasedSemaphore,
+    Counter,
+    Foreign,
+}
+
+impl KindWord {
+    pub(crate) const fn found(self) -> FoundKind {
+        match self {
+            Self::Lock => FoundKind::Lock,
+            Self::Fair => FoundKind::FairLock,
+            Self::Fenced => FoundKind::FencedLock,
+            Self::FencedFair => FoundKind::FencedFairLock,
+            Self::ReadWrite => FoundKind::ReadWriteLock,
+            Self::Simple => FoundKind::SimpleLock,
+            Self::LeasedSemaphore => FoundKind::LeasedSemaphore,
+            Self::Counter => FoundKind::Counter,
+            Self::Foreign => FoundKind::Foreign,
+        }
+    }
+}
