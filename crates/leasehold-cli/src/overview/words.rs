@@ -1,6 +1,6 @@
 //! The sentences about a picture: what there is, how old that is, and whether the server answers.
 
-use super::{Picture, Server};
+use super::{Picture, Server, Table};
 use crate::duration::show;
 use std::time::{Duration, Instant};
 
@@ -26,8 +26,11 @@ pub(crate) fn first_look((since, found): (Instant, usize), now: Instant) -> Stri
     format!("the first look goes on for {}, {found} locks so far", age(now.saturating_duration_since(since)))
 }
 
-/// A look that was cut, because there are too many locks.
-pub(crate) const CUT: &str = "TOO MANY LOCKS: some are left out, name a narrower pattern";
+/// What a table leaves out. A table without the locks that are looked for must not look like a server without them.
+pub(crate) fn gaps(table: &Table) -> Vec<String> {
+    let cut = table.is_cut.then(|| "TOO MANY LOCKS: some are left out, name a narrower pattern".to_owned());
+    table.unseen.clone().into_iter().chain(cut).collect()
+}
 
 /// The cost of a look, and how often one is taken.
 pub(crate) fn pace(took: Duration, every: Duration) -> String {

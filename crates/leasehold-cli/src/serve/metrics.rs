@@ -35,7 +35,7 @@ pub(super) fn text(sample: &Sample, listeners: usize, unlocks: &Unlocks, now: In
         ("outcome=\"failed\"", count(&unlocks.failed)),
     ];
     text.many("unlocks_total", "counter", "requests to free a lock by their outcome", &of_unlocks);
-    let Some(table) = sample.picture.table else { return text.0 };
+    let Some(table) = &sample.picture.table else { return text.0 };
     text.one("look_seconds", "gauge", "how long the last look took", table.took.as_secs_f64());
     let age = now.saturating_duration_since(table.begun);
     text.one("look_age_seconds", "gauge", "the age of the figures of locks", age.as_secs_f64());

@@ -85,7 +85,7 @@ pub(super) async fn fresh(samples: &watch::Receiver<Sample>, viewers: &Viewers) 
     let mut samples = samples.clone();
     let now = samples.borrow_and_update().clone();
     let is_followed = *viewers.count().borrow() > 0;
-    if now.picture.table.is_some_and(|table| is_followed || table.begun.elapsed() < FRESH) {
+    if now.picture.table.as_ref().is_some_and(|table| is_followed || table.begun.elapsed() < FRESH) {
         return now;
     }
     let _viewer = viewers.join();

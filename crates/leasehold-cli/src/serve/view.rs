@@ -103,8 +103,8 @@ fn status(picture: &Picture, now: Instant, every: Duration) -> (String, bool) {
     if let Some(outage) = outage(&picture.server, now) {
         return (outage, true);
     }
-    match (picture.table, picture.looking) {
-        (Some(table), _) if table.is_cut => (words::CUT.to_owned(), true),
+    match (&picture.table, picture.looking) {
+        (Some(table), _) if !words::gaps(table).is_empty() => (shown(&words::gaps(table).join("; ")), true),
         (Some(table), _) => (words::pace(table.took, every), false),
         (None, Some(looking)) => (words::first_look(looking, now), false),
         (None, None) => (String::new(), false),

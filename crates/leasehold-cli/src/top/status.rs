@@ -52,14 +52,9 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     if (1..state.shown()).contains(&visible) {
         parts.push(format!("rows {} to {} of {}", state.first() + 1, state.first() + visible, state.shown()));
     }
-    let is_cut = picture.table.as_ref().is_some_and(|table| table.is_cut);
-    if is_cut {
-        parts.insert(0, words::CUT.to_owned());
-    }
-    let unseen = picture.table.as_ref().and_then(|table| table.unseen.clone());
-    let tone = if is_cut || unseen.is_some() { Tone::Warning } else { Tone::Calm };
-    // A table without the locks that are looked for must not look like a server without them.
-    parts.splice(0..0, unseen);
+    let gaps = picture.table.as_ref().map(words::gaps).unwrap_or_default();
+    let tone = if gaps.is_empty() { Tone::Calm } else { Tone::Warning };
+    parts.splice(0..0, gaps);
     (shown(&parts.join("; ")), tone)
 }
 
