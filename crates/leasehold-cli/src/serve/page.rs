@@ -167,7 +167,13 @@ mod tests {
     fn name_of_a_lock_is_no_markup() {
         let (evil, now) = ("\"><script>alert(1)</script>'&\n", Instant::now());
         let mut overview = Overview::default();
-        overview.take(Told::Done(Look { begun: now, ended: now, found: vec![lock(evil)], is_cut: false, unseen: None }));
+        overview.take(Told::Done(Look {
+            begun: now,
+            ended: now,
+            found: vec![lock(evil)],
+            is_cut: false,
+            unseen: None,
+        }));
         let sample = Sample { picture: overview.picture().clone(), ..Sample::default() };
         let query = Query { filter: evil.to_owned(), ..Query::of(None) };
         let view = Views::default().of_table(&sample, &query, Duration::from_secs(1));
