@@ -29,10 +29,10 @@ pub(crate) fn set_user(server: &Server, rule: &[&str]) {
     server.command(&["ACL", "LOG", "RESET"]);
 }
 
-/// The server's refusal to the user, if there was one.
+/// The server's refusal to the user, if there was one. A client that an earlier walk has left behind may have had a wrong password.
 pub(crate) fn refused(server: &Server) -> Option<String> {
     let log = server.command(&["ACL", "LOG"]);
-    log.elements().first().map(|entry| format!("{entry:?}"))
+    log.elements().iter().map(|entry| format!("{entry:?}")).find(|entry| !entry.contains("\"reason\", \"auth\""))
 }
 
 pub(crate) fn builder(prefix: &str) -> ClientBuilder {
