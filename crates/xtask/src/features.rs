@@ -1,6 +1,6 @@
 //! The features of leasehold, and the sets of them that are checked.
 
-use crate::{Outcome, cargo, metadata};
+use crate::{Outcome, cargo, metadata, packages};
 
 /// A set of features, by which a build is told from another.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,8 +48,7 @@ fn sets_of(declared: &[String]) -> Vec<Features> {
 /// The features that the manifest of leasehold declares.
 fn declared() -> Result<Vec<String>, String> {
     let told = metadata()?;
-    let packages = told["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let ours = packages.iter().find(|package| package["name"] == "leasehold");
+    let ours = packages(&told).iter().find(|package| package["name"] == "leasehold");
     let features = ours.and_then(|ours| ours["features"].as_object()).ok_or("cargo metadata names no features")?;
     Ok(features.keys().filter(|name| *name != "default").cloned().collect())
 }

@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::{Outcome, cargo};
+use crate::{Outcome, cargo, root};
 
 /// The oldest Java that the agent is built for.
 const OLDEST_JAVA: u32 = 17;
@@ -34,7 +34,7 @@ pub(crate) fn tools() -> Outcome {
 }
 
 fn project() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/interop")
+    root().join("tests/interop")
 }
 
 /// Has Maven compile what is below `folder` and fetch Redisson, unless that was done for these very sources.
@@ -102,7 +102,7 @@ fn tool(name: &str) -> Result<(), String> {
 pub(crate) fn target() -> PathBuf {
     let exe = env::current_exe().ok();
     let marked = exe.iter().flat_map(|exe| exe.ancestors()).find(|dir| dir.join("CACHEDIR.TAG").is_file());
-    marked.map_or_else(|| Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target"), Path::to_owned)
+    marked.map_or_else(|| root().join("target"), Path::to_owned)
 }
 
 #[cfg(test)]

@@ -146,10 +146,16 @@ fn main() -> ExitCode {
     }
 }
 
+/// The root of the workspace.
+fn root() -> &'static Path {
+    let package = Path::new(env!("CARGO_MANIFEST_DIR"));
+    package.ancestors().nth(2).unwrap_or(package)
+}
+
 /// The cargo that runs this program, at the root of the workspace.
 fn cargo(args: &[&str]) -> Command {
     let mut command = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    command.args(args).current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("../.."));
+    command.args(args).current_dir(root());
     // The variables by which cargo tells this program of its package. Build scripts look at such variables, and would run again each time
     // that a command is started in another way.
     for (name, _) in std::env::vars_os() {
@@ -165,6 +171,11 @@ fn metadata() -> Result<Value, String> {
     let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output();
     let output = output.map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
+}
+
+/// The packages of the workspace, in what cargo knows of them.
+fn packages(metadata: &Value) -> &[Value] {
+    metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Shows a command, and runs it to its end.

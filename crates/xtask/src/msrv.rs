@@ -1,8 +1,6 @@
 //! `cargo xtask msrv`: whether the published crates build with the oldest toolchain that they name.
 
-use crate::{Outcome, run};
-use std::fs;
-use std::path::Path;
+use crate::{Outcome, metadata, packages, root, run};
 use std::process::{Command, Stdio};
 
 /// The crates that a user builds; tests and tools may need a newer toolchain.
@@ -10,9 +8,9 @@ const PUBLISHED: [&str; 3] = ["leasehold", "leasehold-cli", "leasehold-tower"];
 
 /// Checks them with all features. Where rustup cannot get the toolchain, it says so and checks nothing.
 pub(crate) fn check() -> Outcome {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let manifest = fs::read_to_string(root.join("Cargo.toml")).map_err(|error| format!("Cargo.toml: {error}"))?;
-    let version = stated(&manifest).ok_or("Cargo.toml states no rust-version")?;
+    let known = metadata()?;
+    let ours = packages(&known).iter().find(|package| package["name"] == PUBLISHED[0]);
+    let version = ours.and_then(|ours| ours["rust_version"].as_str()).ok_or("the packages state no rust-version")?;
     let toolchain = match toolchain(version) {
         Ok(toolchain) => toolchain,
         Err(why) => {
@@ -27,12 +25,7 @@ pub(crate) fn check() -> Outcome {
     for name in ["CARGO", "RUSTC", "RUSTDOC", "RUSTUP_TOOLCHAIN"] {
         command.env_remove(name);
     }
-    run(command.current_dir(root))
-}
-
-/// The value of `rust-version` in the manifest of the workspace.
-fn stated(manifest: &str) -> Option<&str> {
-    manifest.lines().find_map(|line| line.strip_prefix("rust-version = \"")?.strip_suffix('"'))
+    run(command.current_dir(root()))
 }
 
 /// The name by which rustup has a toolchain of this version, or gets it.
@@ -56,13 +49,7 @@ fn is_of(toolchain: &str, version: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_of, stated};
-
-    #[test]
-    fn version_is_that_of_the_workspace() {
-        assert_eq!(stated("[workspace.package]\nedition = \"2024\"\nrust-version = \"1.89\"\n"), Some("1.89"));
-        assert_eq!(stated("edition = \"2024\"\n"), None);
-    }
+    use super::is_of;
 
     #[test]
     fn toolchains_of_a_version_are_those_of_its_patches() {

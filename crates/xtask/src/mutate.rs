@@ -13,7 +13,7 @@ use std::time::Duration;
 use self::mutant::{Detector, Mutant};
 use self::run::{Run, Verdict};
 use self::tree::Tree;
-use crate::{Outcome, metadata};
+use crate::{Outcome, metadata, packages, root};
 
 /// Which mutants are tried, and how.
 #[derive(clap::Args)]
@@ -50,8 +50,7 @@ enum Fate {
 
 /// Tries the mutants.
 pub(crate) fn run(options: &Options) -> Outcome {
-    let workspace = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let workspace = workspace.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
+    let workspace = root();
     let mut mutants = read(&workspace.join("tests/mutants"))?;
     let wanted = |mutant: &Mutant| {
         let place = format!("{}/{} {}", mutant.promise, mutant.name, mutant.file);
@@ -71,7 +70,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
         return Ok(());
     }
     let folder = workspace.join(&options.folder);
-    let tree = Tree::of(&workspace, &folder)?;
+    let tree = Tree::of(workspace, &folder)?;
     reuse_others(&folder)?;
     let detection = Run { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
     if !options.skip_unbroken {
@@ -98,8 +97,7 @@ pub(crate) fn run(options: &Options) -> Outcome {
 /// Takes over what the working tree has built of other people's crates.
 fn reuse_others(folder: &Path) -> Outcome {
     let known = metadata()?;
-    let packages = known["packages"].as_array().map(Vec::as_slice).unwrap_or_default();
-    let own = packages.iter().filter_map(|package| package["name"].as_str()).map(str::to_owned).collect();
+    let own = packages(&known).iter().filter_map(|package| package["name"].as_str()).map(str::to_owned).collect();
     let target = known["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
     reuse::link(&Path::new(target).join("debug"), &folder.join("target/debug"), &own);
     Ok(())

@@ -6,13 +6,12 @@ use std::{
     fmt::Write as _,
     fs,
     io::{BufRead as _, BufReader},
-    path::Path,
     process::{Command, Stdio},
 };
 
 use clap::ValueEnum as _;
 
-use crate::Outcome;
+use crate::{Outcome, root};
 
 /// The instruments whose figures the documentation gives.
 #[derive(Clone, Copy, clap::ValueEnum)]
@@ -45,8 +44,7 @@ impl Instrument {
 pub(crate) fn run(instrument: Instrument, words: &[String]) -> Outcome {
     let value = instrument.to_possible_value().ok_or("the instrument has no name")?;
     let name = value.get_name();
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let root = root.canonicalize().map_err(|error| format!("the workspace is not there: {error}"))?;
+    let root = root();
     let program = std::env::current_exe().map_err(|error| format!("this program is not found: {error}"))?;
     let mut command = Command::new(program);
     command.arg(name).args(words);

@@ -1,12 +1,12 @@
 //! The programs that do the work, one for each language.
 
 use super::peer::{Language, Peer};
-use crate::{cargo, interop};
+use crate::{cargo, interop, root};
 use std::{
     collections::{BTreeMap, BTreeSet},
     ffi::OsString,
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     process::Command,
 };
 
@@ -58,10 +58,6 @@ impl Programs {
         }
         versions
     }
-}
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
 }
 
 fn rust() -> Result<PathBuf, String> {

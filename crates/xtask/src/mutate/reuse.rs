@@ -78,4 +78,26 @@ mod tests {
         assert!(is_of("serde_json-00e9f3a52bd1c0a7.serde_json.7f-cgu.0.rcgu.o", &hashes));
         assert!(!is_of("libserde_json-11e9f3a52bd1c0a7.rlib", &hashes));
     }
+
+    #[test]
+    fn artifacts_of_others_are_linked_and_our_own_are_not() {
+        let folder = std::env::temp_dir().join(format!("leasehold-reuse-{}", std::process::id()));
+        let (from, to) = (folder.join("from"), folder.join("to"));
+        let files = [
+            ".fingerprint/serde-00e9f3a52bd1c0a7/lib-serde",
+            "build/serde-00e9f3a52bd1c0a7/out/made.rs",
+            "deps/libserde-00e9f3a52bd1c0a7.rlib",
+            ".fingerprint/leasehold-core-11e9f3a52bd1c0a7/lib-leasehold_core",
+            "deps/libleasehold_core-11e9f3a52bd1c0a7.rlib",
+        ];
+        for file in files {
+            let path = from.join(file);
+            fs::create_dir_all(path.parent().expect("a folder")).expect("a folder");
+            fs::write(path, file).expect("a file");
+        }
+        link(&from, &to, &HashSet::from(["leasehold-core".to_owned()]));
+        let linked = files.map(|file| fs::read_to_string(to.join(file)).is_ok_and(|text| text == file));
+        assert_eq!(linked, [true, true, true, false, false]);
+        fs::remove_dir_all(folder).expect("the folder goes");
+    }
 }

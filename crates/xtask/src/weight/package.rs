@@ -7,7 +7,7 @@ use std::{
     process::Command,
 };
 
-use crate::{Outcome, cargo, features::Features};
+use crate::{Outcome, cargo, features::Features, root};
 
 /// The processors that a build may use at once.
 const JOBS: &str = "2";
@@ -93,11 +93,6 @@ impl Package {
         command.arg("--manifest-path").arg(self.folder.join("Cargo.toml"));
         command
     }
-}
-
-fn root() -> PathBuf {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
-    root.canonicalize().unwrap_or(root)
 }
 
 /// The packages of a tree without its root, which comes first.
