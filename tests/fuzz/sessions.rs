@@ -153,7 +153,7 @@ impl World {
             7 | 8 => {
                 let known = self.channels[source.below(self.channels.len())].clone();
                 let server = || "a:6379".to_owned();
-                let event = match source.below(9) {
+                let event = match source.below(10) {
                     0 => LinkEvent::NoticesReset,
                     1 => LinkEvent::NoticesLagged,
                     2 => LinkEvent::PlaneReset(source.one_of(&Plane::ALL)),
@@ -165,6 +165,7 @@ impl World {
                     }
                     5 => LinkEvent::Notice { channel: Bytes::copy_from_slice(source.bytes(60)) },
                     6 => LinkEvent::Wanted { channel: known },
+                    7 => LinkEvent::Offered { channel: known, entry: Bytes::copy_from_slice(source.bytes(60)) },
                     _ => LinkEvent::Notice { channel: known },
                 };
                 self.session.handle_event(now, event);

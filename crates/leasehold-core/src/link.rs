@@ -175,6 +175,13 @@ pub enum LinkEvent {
         /// The channel on which it came.
         channel: Bytes,
     },
+    /// A message came on a channel that offers the free lock to an entry of its queue, and names it.
+    Offered {
+        /// The channel on which it came.
+        channel: Bytes,
+        /// The field of the hold that waits: `uuid:number`.
+        entry: Bytes,
+    },
     /// A message came on a channel by which another client says that it wants the lock. A holder whose hold may linger listens to it.
     ///
     /// Other kinds of locks publish the same text in another sense, so that the session reads it by what listens.
@@ -217,7 +224,11 @@ pub enum LinkEvent {
 impl LinkEvent {
     /// The event of a message with this text on a channel.
     pub fn of_message(channel: Bytes, text: &[u8]) -> Self {
-        if text == b"2" { Self::Wanted { channel } } else { Self::Notice { channel } }
+        match text {
+            b"2" => Self::Wanted { channel },
+            entry if entry.contains(&b':') => Self::Offered { channel, entry: Bytes::copy_from_slice(entry) },
+            _ => Self::Notice { channel },
+        }
     }
 }
 

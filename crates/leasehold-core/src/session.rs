@@ -338,6 +338,11 @@ impl Session {
         self.parts.hand_overs
     }
 
+    /// How often a waiter of a fair lock asked behind the release of its own client, before it was told that the lock is free, and was granted it.
+    pub const fn granted_ahead(&self) -> u64 {
+        self.parts.granted_ahead
+    }
+
     /// How often a request had a hold that lingered, without a word to the server.
     pub const fn resumed(&self) -> u64 {
         self.parts.resumed

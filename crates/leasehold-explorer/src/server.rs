@@ -286,7 +286,7 @@ impl Servers {
         for (client, link) in self.links.iter().enumerate() {
             while let Poll::Ready(Some(event)) = pin!(link.event()).poll(&mut Context::from_waker(Waker::noop())) {
                 let message = match event {
-                    LinkEvent::Notice { .. } => Message::Released,
+                    LinkEvent::Notice { .. } | LinkEvent::Offered { .. } => Message::Released,
                     LinkEvent::Wanted { .. } => Message::Wanted,
                     _ => continue,
                 };

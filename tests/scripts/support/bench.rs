@@ -200,7 +200,13 @@ impl Ear {
         match self {
             Self::Embedded(link) => {
                 while let Poll::Ready(Some(event)) = polled(link.event()) {
-                    assert!(matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. }), "{event:?}");
+                    assert!(
+                        matches!(
+                            event,
+                            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. }
+                        ),
+                        "{event:?}"
+                    );
                     heard.push(String::new());
                 }
             }

@@ -52,6 +52,8 @@ pub(super) struct Parts {
     pub(super) record: ClientRecord,
     /// How often a hold was handed on among the tasks of this client.
     pub(super) hand_overs: u64,
+    /// How often a contender that asked ahead of its notice was granted the lock.
+    pub(super) granted_ahead: u64,
     /// How often a request had a hold that lingered.
     pub(super) resumed: u64,
     /// The locks that other clients have wanted lately.
@@ -98,6 +100,7 @@ impl Parts {
             server_clock: None,
             record: ClientRecord::default(),
             hand_overs: 0,
+            granted_ahead: 0,
             resumed: 0,
             contended: Contended::default(),
             out: Out::default(),

@@ -76,6 +76,7 @@ counted! {
         Reentry = "an owner re-entered",
         HandOver = "a release handed over to another client",
         HandedOn = "a client handed a lock on to another of its tasks",
+        AskedAhead = "a waiter of a fair lock asked behind the release of its own client, and was granted it",
         LeastTime = "a caller asked that its lock stay busy for a least time",
         GrantedAfterLeastTime = "a lock was granted that had stayed busy after its release",
         Lingered = "a lock lingered when its last guard went",

@@ -139,7 +139,10 @@ impl World {
             } else if let Some(result) = self.clients[client].tasks[task].reply.take() {
                 self.clients[client].tasks[task].flight = None;
                 let now = self.local(client);
+                let ahead = self.clients[client].session.granted_ahead();
                 self.clients[client].session.handle_reply(now, ticket, flight, result);
+                let asked_ahead = self.clients[client].session.granted_ahead() > ahead;
+                self.stats.reach_all(asked_ahead.then_some(Coverage::AskedAhead));
                 if self.clients[client].tasks[task].drop_at_reply {
                     self.abandon(client, task);
                     return;

@@ -104,7 +104,7 @@ impl World {
                     self.stats.fault(FaultKind::LostNotice);
                     continue;
                 }
-                if matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. }) {
+                if matches!(event, LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. }) {
                     let delay = self.delay(client);
                     if delay > self.faults.rates.delay.1 {
                         self.stats.reach(Coverage::LateNotice);

@@ -230,10 +230,31 @@ impl Parts {
             self.locks[lock].line_mut().replace_contender(ticket, end);
         }
         match self.locks[lock].line().phase() {
-            Phase::Sleeping(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
+            Phase::Sleeping(_) | Phase::Ahead(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
             // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
             Phase::Due(_) if !contends => self.begin_turn(now, lock),
             Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
+        }
+    }
+
+    /// This client sends the release of the lock: where the next of the queue is mostly its own, the contender asks behind the release, and
+    /// does not wait for the notice. The server decides whose turn it is in any case.
+    pub(super) fn ask_ahead(&mut self, lock: LockId) {
+        if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue || !self.is_well(lock) {
+            return;
+        }
+        let Some(contender) = self.locks[lock].line().contender() else { return };
+        if self.queued_hold_of(contender).is_some() && self.locks[lock].line_mut().ask_ahead() {
+            self.wake(contender);
+        }
+    }
+
+    /// The free lock was offered to an entry of this client. The offer says nothing new where the entry has been granted the lock, because it
+    /// asked ahead.
+    pub(super) fn handle_offer(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
+        let hold = self.client.number_in(entry).and_then(|number| self.holds.get(number));
+        if hold.is_none_or(|hold| hold.raising().is_some()) {
+            self.handle_notice(now, lock);
         }
     }
 
@@ -248,3 +269,6 @@ impl Parts {
         self.holds.get(number).filter(|hold| hold.is_queued()).map(|_| number)
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -18,7 +18,13 @@ const POLLING: Duration = Duration::from_millis(250);
 impl Parts {
     /// See [`Session::handle_event`](crate::session::Session::handle_event).
     pub(crate) fn handle_event(&mut self, now: Instant, event: LinkEvent) {
-        if !matches!(event, LinkEvent::Notice { .. } | LinkEvent::Wanted { .. } | LinkEvent::Connected { .. }) {
+        if !matches!(
+            event,
+            LinkEvent::Notice { .. }
+                | LinkEvent::Offered { .. }
+                | LinkEvent::Wanted { .. }
+                | LinkEvent::Connected { .. }
+        ) {
             // This client may have missed that another wants a lock, or the server may have lost what it had.
             self.stop_all_lingering(now);
         }
@@ -26,6 +32,11 @@ impl Parts {
             LinkEvent::Notice { channel } => {
                 for lock in self.subscriptions.listeners(&channel) {
                     self.handle_notice(now, lock);
+                }
+            }
+            LinkEvent::Offered { channel, entry } => {
+                for lock in self.subscriptions.listeners(&channel) {
+                    self.handle_offer(now, lock, &entry);
                 }
             }
             LinkEvent::Wanted { channel } => {

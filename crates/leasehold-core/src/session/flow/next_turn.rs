@@ -105,7 +105,9 @@ impl Parts {
             }
             return;
         }
-        self.locks[lock].line_mut().contender_leaves();
+        if self.locks[lock].line_mut().contender_leaves() {
+            self.granted_ahead += 1;
+        }
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.stand_aside();
         }

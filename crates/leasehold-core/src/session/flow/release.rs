@@ -77,13 +77,14 @@ impl Parts {
             return Step::Done(Ok(()));
         }
         if hold.is_for_caller() {
-            let target = hold.wanted();
-            let call = give(now, &self.locks[hold.lock()], hold, &self.settings);
+            let (lock, target) = (hold.lock(), hold.wanted());
+            let call = give(now, &self.locks[lock], hold, &self.settings);
             release.note_polled(waker);
-            return Step::Send(
-                self.begin_change(now, number, Some(ticket), CountChange::LowerTo(target), via, &call),
-                call,
-            );
+            let flight = self.begin_change(now, number, Some(ticket), CountChange::LowerTo(target), via, &call);
+            if target == 0 {
+                self.ask_ahead(lock);
+            }
+            return Step::Send(flight, call);
         }
         release.note_polled(waker);
         hold.wait_once(ticket);

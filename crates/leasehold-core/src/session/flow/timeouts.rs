@@ -135,7 +135,9 @@ impl Parts {
                     self.turn_missed(now, contender);
                 }
             }
-            Phase::Sleeping(until) | Phase::BackingOff(until) if until <= now => self.begin_turn(now, lock),
+            Phase::Sleeping(until) | Phase::Ahead(until) | Phase::BackingOff(until) if until <= now => {
+                self.begin_turn(now, lock);
+            }
             _ => {}
         }
         self.set_lock_timer(lock);

@@ -1,8 +1,11 @@
 //! The line of the requests of one client that wait for a lock: which of them contends on the server, what it is doing, and who follows.
 
 use crate::session::Ticket;
+use crate::session::lock::line::ahead::Ahead;
 use crate::session::lock::wait_queue::WaitQueue;
 use crate::time::Instant;
+
+mod ahead;
 
 /// The line of a lock.
 #[derive(Debug, Default)]
@@ -14,6 +17,7 @@ pub(crate) struct Line {
     phase: Phase,
     /// A notice came while the contender's command was under way.
     notice_came: bool,
+    ahead: Ahead,
 }
 
 /// The activity of the contender.
@@ -30,6 +34,8 @@ pub(crate) enum Phase {
     Subscribing,
     /// It waits for a notice, until then at most.
     Sleeping(Instant),
+    /// Its own client has sent the release: it may ask behind that. If it is not polled it goes on to wait for a notice, until then at most.
+    Ahead(Instant),
     /// It leaves the server in peace until then.
     BackingOff(Instant),
     /// It waits for another task of this client to let go.
@@ -60,7 +66,7 @@ pub(crate) enum End {
 impl Line {
     /// A line in which no request waits.
     pub(crate) const fn new() -> Self {
-        Self { queue: WaitQueue::new(), contender: None, phase: Phase::Idle, notice_came: false }
+        Self { queue: WaitQueue::new(), contender: None, phase: Phase::Idle, notice_came: false, ahead: Ahead::new() }
     }
 
     /// Whether no request waits.
@@ -85,7 +91,7 @@ impl Line {
 
     /// Whether this request is the contender, and may ask now.
     pub(crate) fn is_turn_of(&self, ticket: Ticket) -> bool {
-        self.is_contender(ticket) && self.is_due()
+        self.is_contender(ticket) && matches!(self.phase, Phase::Due(_) | Phase::Ahead(_))
     }
 
     /// What the contender is doing.
@@ -100,7 +106,7 @@ impl Line {
 
     /// Whether the contender waits without asking, and learns from notices alone.
     pub(crate) const fn listens(&self) -> bool {
-        matches!(self.phase, Phase::Sleeping(_) | Phase::Subscribing)
+        matches!(self.phase, Phase::Sleeping(_) | Phase::Ahead(_) | Phase::Subscribing)
     }
 
     /// Whether the contender has nothing on its way, and nothing has failed for it: it waits for a release, or is about to ask.
@@ -122,7 +128,7 @@ impl Line {
     pub(crate) const fn timeout(&self) -> Option<Instant> {
         match self.phase {
             Phase::Due(until) if self.contender.is_some() => Some(until),
-            Phase::Sleeping(until) | Phase::BackingOff(until) => Some(until),
+            Phase::Sleeping(until) | Phase::Ahead(until) | Phase::BackingOff(until) => Some(until),
             _ => None,
         }
     }
@@ -185,9 +191,22 @@ impl Line {
         if self.is_due() { AfterLeaving::TurnIsOpen } else { AfterLeaving::NextWaits }
     }
 
-    /// The contender is granted the lock.
-    pub(crate) const fn contender_leaves(&mut self) {
+    /// The contender is granted the lock. Says whether it asked ahead of its notice.
+    #[must_use]
+    pub(crate) const fn contender_leaves(&mut self) -> bool {
         self.contender = None;
+        self.ahead.granted()
+    }
+
+    /// This client sends a release. Says whether the contender, which sleeps, is to ask behind it.
+    #[must_use]
+    pub(crate) fn ask_ahead(&mut self) -> bool {
+        let Phase::Sleeping(until) = self.phase else { return false };
+        let asks = self.contender.is_some() && self.ahead.note_release();
+        if asks {
+            self.phase = Phase::Ahead(until);
+        }
+        asks
     }
 
     /// It is the contender's turn, until then.
@@ -197,6 +216,7 @@ impl Line {
 
     /// The contender's command is sent.
     pub(crate) const fn begin_attempt(&mut self) {
+        self.ahead.begin(matches!(self.phase, Phase::Ahead(_)));
         self.phase = Phase::Trying;
         self.notice_came = false;
     }
@@ -209,7 +229,8 @@ impl Line {
 
     /// The contender was told that the lock is taken. It asks again at once if a notice came meanwhile; it waits for its subscription if that
     /// is not `confirmed`; and it sleeps otherwise.
-    pub(crate) const fn wait(&mut self, confirmed: bool, due_until: Instant, sleep_until: Instant) {
+    pub(crate) fn wait(&mut self, confirmed: bool, due_until: Instant, sleep_until: Instant) {
+        self.ahead.refused();
         self.phase = match (confirmed, self.notice_came) {
             (false, _) => Phase::Subscribing,
             (true, true) => Phase::Due(due_until),
@@ -241,7 +262,7 @@ impl Line {
     #[must_use]
     pub(crate) const fn note_notice(&mut self) -> bool {
         match self.phase {
-            Phase::Sleeping(_) => return true,
+            Phase::Sleeping(_) | Phase::Ahead(_) => return true,
             Phase::Trying => self.notice_came = true,
             Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::BackingOff(_) | Phase::Gated => {}
         }
@@ -251,7 +272,7 @@ impl Line {
     /// Notices may have been missed: the contender asks at `at` or before, and once more if its command is under way.
     pub(crate) fn note_missed_notices(&mut self, at: Instant) {
         match &mut self.phase {
-            Phase::Sleeping(until) | Phase::BackingOff(until) => *until = at.min(*until),
+            Phase::Sleeping(until) | Phase::Ahead(until) | Phase::BackingOff(until) => *until = at.min(*until),
             Phase::Trying => self.notice_came = true,
             Phase::Idle | Phase::Due(_) | Phase::Subscribing | Phase::Gated => {}
         }
@@ -259,7 +280,7 @@ impl Line {
 
     /// The contender, if it sleeps, does so until `at` at most. Says whether it sleeps.
     pub(crate) fn wake_by(&mut self, at: Instant) -> bool {
-        let Phase::Sleeping(until) = &mut self.phase else { return false };
+        let (Phase::Sleeping(until) | Phase::Ahead(until)) = &mut self.phase else { return false };
         *until = at.min(*until);
         true
     }
@@ -288,110 +309,4 @@ impl Line {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use std::time::Duration;
-
-    const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const SOON: Instant = Instant::from_nanos(2_000_000_000);
-    const LATER: Instant = Instant::from_nanos(3_000_000_000);
-
-    /// A line whose contender is in this phase, and behind which another request waits.
-    fn line(phase: Phase) -> (Line, Ticket, Ticket) {
-        let (contender, other) = (Ticket::new(1), Ticket::new(2));
-        let mut line = Line::default();
-        line.begin(contender, SOON);
-        line.push(other, End::Back);
-        line.phase = phase;
-        (line, contender, other)
-    }
-
-    const PHASES: [Phase; 6] = [
-        Phase::Due(SOON),
-        Phase::Trying,
-        Phase::Subscribing,
-        Phase::Sleeping(LATER),
-        Phase::BackingOff(LATER),
-        Phase::Gated,
-    ];
-
-    #[test]
-    fn contender_leaving_opens_the_turn_only_where_it_was_its_turn() {
-        for phase in PHASES {
-            let (mut line, contender, other) = line(phase);
-            let expected = match phase {
-                Phase::Due(_) | Phase::Trying => AfterLeaving::TurnIsOpen,
-                _ => AfterLeaving::NextWaits,
-            };
-            assert_eq!(line.leave(NOW, contender), expected, "{phase:?}");
-            assert!(line.contender().is_none() && line.phase() != Phase::Trying, "{phase:?}");
-            line.pick(|_| true);
-            assert!(line.is_contender(other) && line.queue().is_empty(), "{phase:?}");
-        }
-    }
-
-    #[test]
-    fn waiter_leaving_changes_nothing_for_the_contender() {
-        for phase in PHASES {
-            let (mut line, contender, other) = line(phase);
-            assert_eq!(line.leave(NOW, other), AfterLeaving::Unchanged);
-            assert!(line.is_contender(contender) && line.phase() == phase);
-        }
-    }
-
-    #[test]
-    fn last_waiter_leaving_empties_the_line() {
-        let (mut line, contender, other) = line(Phase::Due(SOON));
-        assert_eq!(line.leave(NOW, contender), AfterLeaving::TurnIsOpen);
-        line.pick(|_| false);
-        assert_eq!((line.contender(), line.len()), (None, 1), "its future is not polled");
-        assert_eq!(line.timeout(), None, "an open turn does not lapse");
-        assert_eq!(line.leave(NOW, other), AfterLeaving::Empty);
-        line.end();
-        assert_eq!(line.phase(), Phase::Idle);
-    }
-
-    #[test]
-    fn notice_wakes_a_sleeper_and_is_kept_for_an_attempt_under_way() {
-        for phase in PHASES {
-            let (mut line, ..) = line(phase);
-            assert_eq!(line.note_notice(), matches!(phase, Phase::Sleeping(_)), "{phase:?}");
-            line.wait(true, SOON, LATER);
-            let asks_again = phase == Phase::Trying;
-            assert_eq!(line.phase(), if asks_again { Phase::Due(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
-        }
-    }
-
-    #[test]
-    fn attempt_forgets_the_notices_before_it() {
-        let (mut line, ..) = line(Phase::Trying);
-        assert!(!line.note_notice());
-        line.begin_attempt();
-        line.wait(true, SOON, LATER);
-        assert_eq!(line.phase(), Phase::Sleeping(LATER));
-    }
-
-    #[test]
-    fn missed_notices_shorten_every_rest() {
-        for phase in PHASES {
-            let (mut line, ..) = line(phase);
-            line.note_missed_notices(SOON);
-            let expected = match phase {
-                Phase::Sleeping(_) => Phase::Sleeping(SOON),
-                Phase::BackingOff(_) => Phase::BackingOff(SOON),
-                other => other,
-            };
-            assert_eq!(line.phase(), expected);
-            line.note_missed_notices(SOON + Duration::from_secs(9));
-            assert_eq!(line.phase(), expected, "none is made longer");
-        }
-    }
-
-    #[test]
-    fn unconfirmed_subscription_is_waited_for_before_anything_else() {
-        let (mut line, ..) = line(Phase::Trying);
-        assert!(!line.note_notice());
-        line.wait(false, SOON, LATER);
-        assert_eq!(line.phase(), Phase::Subscribing);
-    }
-}
+mod tests;

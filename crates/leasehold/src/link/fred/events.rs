@@ -54,7 +54,7 @@ impl Events {
     pub(super) fn event(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         match event {
-            LinkEvent::Notice { .. } | LinkEvent::Wanted { .. } => {
+            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. } => {
                 drop(waiting);
                 return self.message(event);
             }
