@@ -351,6 +351,11 @@ mod embedded_paused {
     }
 
     #[test]
+    fn next_in_a_fair_queue_has_the_lock_after_one_round_trip() {
+        crate::suite::acquire::next_in_a_fair_queue_has_the_lock_after_one_round_trip();
+    }
+
+    #[test]
     fn tries_of_shared_locks_take_one_round_trip_together() {
         crate::suite::acquire::tries_of_shared_locks_take_one_round_trip_together();
     }

@@ -111,3 +111,33 @@ pub(crate) fn every_reader_whose_wait_ends_makes_a_last_attempt() {
         assert!(took <= ms(12) + ROUND_TRIP, "{took:?}");
     });
 }
+
+/// The time of a grant where many tasks of one client take a fair lock in turn.
+async fn time_of_a_grant(client: &Client) -> Duration {
+    const ROUNDS: usize = 5;
+    let lock = client.fair_lock("till");
+    let held = lock.acquire().await.expect("the lock");
+    let tasks = (0..ALL).map(|_| lock.clone()).map(|lock| async move {
+        for _ in 0..ROUNDS {
+            lock.acquire().await?.release().await?;
+        }
+        Ok::<_, leasehold::Error>(Instant::now())
+    });
+    let first_release = async {
+        // Until then everybody stands in the queue, and listens.
+        tokio::time::sleep(4 * ROUND_TRIP).await;
+        let begun = Instant::now();
+        held.release().await.expect("a release");
+        begun
+    };
+    let (begun, ended) = tokio::join!(first_release, join_all(tasks));
+    let last = ended.into_iter().map(|ended| ended.expect("each has it in turn")).max().expect("a task");
+    last.duration_since(begun) / u32::try_from(ROUNDS * ALL).expect("a few")
+}
+
+pub(crate) fn next_in_a_fair_queue_has_the_lock_after_one_round_trip() {
+    in_paused_time(async |client| {
+        let took = time_of_a_grant(&client).await;
+        assert!(took <= ROUND_TRIP * 11 / 10, "{took:?}");
+    });
+}

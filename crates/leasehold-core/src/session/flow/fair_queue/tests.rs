@@ -169,7 +169,7 @@ fn asking_ahead_is_left_out_where_others_are_next() {
 }
 
 #[test]
-fn guard_that_is_dropped_is_released_by_the_background_and_not_asked_behind() {
+fn release_by_the_background_is_not_asked_behind() {
     let mut world = World::new();
     let [first, _] = world.waiters;
     let hold = world.holder.hold;

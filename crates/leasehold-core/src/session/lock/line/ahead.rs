@@ -85,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn asking_ahead_in_vain_becomes_rare_and_one_grant_brings_it_back() {
+    fn asking_in_vain_becomes_rare_and_one_grant_brings_it_back() {
         let mut ahead = Ahead::new();
         assert_eq!(attempts(&mut ahead, 100, true), 100);
         assert_eq!(attempts(&mut ahead, 7, false), 3, "it leaves out one release, then two, then four");
