@@ -107,7 +107,7 @@ fn unconfirmed_subscription_is_waited_for_before_anything_else() {
 }
 
 #[test]
-fn sleeper_asks_ahead_of_its_notice_and_keeps_the_end_of_its_sleep() {
+fn sleeper_asks_ahead_and_keeps_the_end_of_its_sleep() {
     for phase in PHASES {
         let (mut line, contender, _) = line(phase);
         let asks = line.ask_ahead();
