@@ -120,7 +120,7 @@ fn sleeper_asks_ahead_and_keeps_the_end_of_its_sleep() {
 }
 
 #[test]
-fn contender_refused_ahead_waits_for_the_notice_of_the_next_release() {
+fn contender_refused_ahead_waits_for_notices_longer() {
     let (mut line, ..) = line(Phase::Sleeping(LATER));
     for asks in [true, false, true, false, false, true] {
         assert_eq!(line.ask_ahead(), asks);
