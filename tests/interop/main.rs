@@ -12,6 +12,7 @@ mod child;
 mod dump;
 mod kind;
 mod place;
+mod program;
 mod suite;
 mod world;
 

@@ -1,5 +1,7 @@
 //! The cases: one file for each thing that both sides must agree on, each written for every kind of lock to which it applies.
 
+mod command;
+mod command_looks;
 mod counts;
 mod death;
 mod exclusion;
@@ -26,6 +28,7 @@ pub(crate) fn all() -> Cases {
         wake_up::add,
         renewal::add,
         permits::add,
+        command::add,
         fair::add,
         death::add,
         read_write::add,
@@ -39,6 +42,7 @@ pub(crate) fn all() -> Cases {
         latch::add,
         names::add,
         facts::add,
+        command_looks::add,
     ] {
         add(&mut cases);
     }
