@@ -6,7 +6,7 @@ use crate::world::World;
 use std::path::PathBuf;
 use std::process::Stdio;
 use std::time::Duration;
-use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, BufReader, Lines};
+use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader, Lines};
 use tokio::process::{Child, ChildStderr, ChildStdin, ChildStdout, Command};
 
 /// The longest that a line, or the end of the process, may take.
@@ -37,10 +37,23 @@ impl Program {
     /// Starts it for the server of this world.
     pub(crate) fn start(world: &World, words: &[&str]) -> Self {
         let mut command = Command::new(path());
+        command.args(words);
+        Self::of(world, command)
+    }
+
+    /// The same at a terminal, on which it says everything, and which types what [`Program::say`] is given. The words need no quotes.
+    pub(crate) fn at_a_terminal(world: &World, words: &[&str]) -> Self {
+        let line = format!("'{}' {}", path().display(), words.join(" "));
+        let mut command = Command::new("script");
+        command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]).env("SHELL", "sh");
+        Self::of(world, command)
+    }
+
+    fn of(world: &World, mut command: Command) -> Self {
         for variable in ["REDIS_URL", "LEASEHOLD_PASSWORD", "LEASEHOLD_NAME", "LEASEHOLD_FENCING_TOKEN"] {
             command.env_remove(variable);
         }
-        command.args(words).env("LEASEHOLD_URL", world.shared.place.url()).kill_on_drop(true);
+        command.env("LEASEHOLD_URL", world.shared.place.url()).kill_on_drop(true);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut process = command.spawn().expect("the program; run this by `cargo xtask interop`, which builds it");
         let input = process.stdin.take();
@@ -64,6 +77,12 @@ impl Program {
         let mut complaint = String::new();
         self.complaints.read_to_string(&mut complaint).await.expect("its complaints");
         panic!("it ended instead of speaking: {complaint:?}");
+    }
+
+    /// Gives it a line.
+    pub(crate) async fn say(&mut self, line: &str) {
+        let input = self.input.as_mut().expect("an open input");
+        input.write_all(format!("{line}\n").as_bytes()).await.expect("a process that listens");
     }
 
     /// It says nothing for that long, and does not end.

@@ -6,7 +6,7 @@ use crate::failure::{Exit, Failure};
 use crate::look::{Kind, Seen, look};
 use crate::output;
 use crate::seen::Hold;
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, HolderId};
 use rustix::termios::isatty;
 use serde_json::json;
 use std::io::stdin;
@@ -111,7 +111,23 @@ pub(crate) async fn end(client: &Client, name: &str, seen: &Seen, hold: &Hold) -
         (_, Some("read")) => client.read_write_lock(name).read().force_release_holder(id).await,
         (_, Some(_)) => client.read_write_lock(name).write().force_release_holder(id).await,
         // The script of the plain lock needs no right to the keys of a queue.
-        _ if !seen.has_queue => client.lock(name).force_release_holder(id).await,
+        _ if !seen.has_queue => {
+            let ended = client.lock(name).force_release_holder(id).await?;
+            if ended {
+                wake_a_queue(client, name, id).await;
+            }
+            Ok(ended)
+        }
         _ => client.fair_lock(name).force_release_holder(id).await,
+    }
+}
+
+/// Wakes the first waiter of a queue that was not there when the lock was looked at, perhaps before a question that took long to answer. It
+/// listens for what the script of the plain lock does not say, and a JVM's thread would sleep on for the rest of the lease that it has seen.
+async fn wake_a_queue(client: &Client, name: &str, freed_from: &HolderId) {
+    let lock = client.fair_lock(name);
+    // The lock is free by now. A user without the right to a queue has none to wake, and any other error leaves the waiter to its own next look.
+    if lock.inspect().await.is_ok_and(|queue| !queue.waiters.is_empty()) {
+        let _ = lock.force_release_holder(freed_from).await;
     }
 }

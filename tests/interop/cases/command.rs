@@ -31,6 +31,7 @@ pub(super) fn add(cases: &mut Cases) {
             let name = format!("command: {kind}: unlock gives what a JVM holds to the JVM that waits");
             cases.add_with(place, name, kind, frees);
         }
+        cases.add(place, "command: unlock of a fair lock wakes a JVM that came while it asked", frees_after_a_question);
         cases.add(place, "command: watch tells what JVMs do", watches);
     }
 }
@@ -195,6 +196,27 @@ async fn frees(world: World, kind: Kind) {
     next.tell("unlock", &[&awaited]).await;
     let free = Program::finish_of(&world, &["unlock", name, "--yes"]).await.succeeds();
     assert_eq!(free, [format!("{name}: free, so there is nothing to do")]);
+}
+
+/// The lock has no queue when it is looked at, and has one when the question is answered.
+async fn frees_after_a_question(world: World) {
+    let (jvm, next, object) = (world.actor("jvm"), world.actor("next"), world.object(Kind::Fair));
+    let [id, next_id] = [world.holder_id(&jvm).await, world.holder_id(&next).await];
+    jvm.tell("lock", &[&object, &never()]).await;
+    let mut command = Program::at_a_terminal(&world, &["unlock", &world.name]);
+    assert!(command.hear().await.starts_with(&format!("{}: held by {id}", world.name)));
+    assert!(command.hear().await.ends_with("Free the lock? [y/N]"));
+    let waiting = next.begin("lock", &[&object, &never()]).await;
+    world.until_waiting(Kind::Fair, 1).await;
+    world.until_listening(&format!("{}:{next_id}", Kind::Fair.channel(&world.name)), 1).await;
+    let answered = clock();
+    command.say("y").await;
+    let said = command.finish().await;
+    assert!(said.code == Some(0) && said.lines.iter().any(|line| line.contains("freed")), "{said:?}");
+    waiting.await.expect("an answer").expect("no exception");
+    soon(answered);
+    jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
+    next.tell("unlock", &[&object]).await;
 }
 
 async fn watches(world: World) {

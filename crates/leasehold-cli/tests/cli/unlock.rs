@@ -13,6 +13,15 @@ fn unlock(words: &[&str]) -> Command {
     command
 }
 
+/// `unlock` at a terminal, which types what it is given.
+fn at_a_terminal(name: &str) -> Command {
+    let line = format!("{} unlock {name}", env!("CARGO_BIN_EXE_leasehold"));
+    let mut command = Command::new("script");
+    command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
+    command.env("LEASEHOLD_URL", SERVER.url()).env("SHELL", "sh").stdin(Stdio::piped());
+    command
+}
+
 fn held(options: &[&str]) -> Running {
     let running = run_script(&SERVER, options, "echo in; sleep 100").start();
     running.says("in");
@@ -67,16 +76,33 @@ fn answer_at_the_terminal_decides() {
     let name = name();
     held_by_a_jvm(&SERVER, &name, "60000");
     for (answer, code, left) in [("n\n", 64, true), ("\n", 64, true), ("y\n", 0, false)] {
-        let line = format!("{} unlock {name}", env!("CARGO_BIN_EXE_leasehold"));
-        let mut command = Command::new("script");
-        command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
-        let mut running = command.env("LEASEHOLD_URL", SERVER.url()).env("SHELL", "sh").stdin(Stdio::piped()).start();
+        let mut running = at_a_terminal(&name).start();
         running.shows("Free the lock? [y/N]");
         running.shows(JVM);
         running.write(answer);
         let done = running.finish();
         assert_eq!((done.code(), exists(&SERVER, &name)), (code, left), "{done:?}");
     }
+}
+
+/// A plain lock looks like a fair one without a queue, and its release is told elsewhere than a fair waiter listens.
+#[test]
+fn queue_that_came_while_it_asked_is_woken() {
+    let name = name();
+    let waiter = "6f0c0000-0000-4000-8000-000000000000:9";
+    held_by_a_jvm(&SERVER, &name, "60000");
+    let mut running = at_a_terminal(&name).start();
+    running.shows("Free the lock? [y/N]");
+    let mut ear = SERVER.connect().expect("a connection");
+    ear.command(&["SUBSCRIBE", &format!("redisson_lock__channel:{{{name}}}:{waiter}")]).expect("an answer");
+    SERVER.command(&["RPUSH", &format!("redisson_lock_queue:{{{name}}}"), waiter]);
+    SERVER.command(&["ZADD", &format!("redisson_lock_timeout:{{{name}}}"), "99999999999999", waiter]);
+    running.write("y\n");
+    assert_eq!(running.finish().code(), 0);
+    // A message that is there already is the next thing to read, and the answer to a PING would be the next otherwise.
+    ear.send(&["PING"]).expect("a connection");
+    let told = ear.receive().expect("an answer");
+    assert_eq!(told.elements().first().and_then(|word| word.as_str()), Some("message"), "{told:?}");
 }
 
 #[test]
