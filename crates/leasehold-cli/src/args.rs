@@ -368,7 +368,7 @@ pub(crate) struct UnlockOptions {
 /// How `doctor` tries.
 #[derive(Args, Debug)]
 pub(crate) struct DoctorOptions {
-    /// The name under which locks are tried, for a user who may not use every key [default: leasehold:doctor:… with a number of its own]
+    /// How the names of the tried locks begin, for a user who may not use every key; a number of their own follows [default: leasehold:doctor]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
 }

@@ -67,6 +67,14 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     Ok(url)
 }
 
+/// The text in front of every name: that of the option, or else of the URL.
+pub(crate) fn prefix(options: &ServerOptions) -> String {
+    let url = url(options).unwrap_or_default();
+    let settings = url.split_once('?').map_or("", |(_, settings)| settings);
+    let all = form_urlencoded::parse(settings.as_bytes()).filter(|(name, _)| name == "prefix");
+    all.last().map(|(_, prefix)| prefix.into_owned()).unwrap_or_default()
+}
+
 /// The server that options and environment name, for people to read: its URL without user, password and settings.
 ///
 /// # Errors

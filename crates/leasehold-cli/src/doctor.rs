@@ -12,7 +12,7 @@ mod trial;
 
 use crate::args::{DoctorOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output::{self, shown};
 use crate::raw::{Node, Raw};
 use leasehold::Error;
@@ -93,11 +93,16 @@ impl Finding {
 /// The server cannot be reached or used at all.
 pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, None, "leasehold doctor").await?;
-    if let Some(name) = &options.name {
-        // A name that no lock can have says nothing about the server.
-        if let Err(error @ Error::Invalid(_)) = client.inspect(name).await {
-            return Err(error.into());
-        }
+    // The trial deletes what it leaves behind, so its name is one that nothing else can have.
+    let begin = options.name.as_deref().unwrap_or("leasehold:doctor");
+    let name = format!("{begin}:{}", client.id());
+    // A name that no lock can have says nothing about the server.
+    if begin.is_empty() {
+        let text = "--name is empty; names of locks begin with at least one byte that a user may be allowed";
+        return Err(Failure::new(Exit::Usage, text));
+    }
+    if let Err(error @ Error::Invalid(_)) = client.inspect(&name).await {
+        return Err(error.into());
     }
     let waiter = connection::connect(server, None, "leasehold doctor").await?;
     let mut faults = 0;
@@ -117,7 +122,6 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
             None
         }
     };
-    let name = options.name.clone().unwrap_or_else(|| format!("leasehold:doctor:{}", client.id()));
     let rights = trial::of_kinds(&client, &name).await;
     let has_locks = rights.iter().all(|finding| finding.verdict != Verdict::Fault);
     for finding in rights {

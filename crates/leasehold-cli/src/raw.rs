@@ -65,7 +65,7 @@ impl Raw {
     /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
     /// the marks of a queue.
     pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
-        let name = format!("{}{name}", options.prefix.as_deref().unwrap_or_default());
+        let name = format!("{}{name}", connection::prefix(options));
         for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")] {
             // A user without the right to do so leaves three small keys.
             let _ = self.any().ask::<i64>("DEL", &[&key]).await;

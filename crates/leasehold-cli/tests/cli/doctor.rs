@@ -1,7 +1,8 @@
 //! `leasehold doctor` finds what is planted, and nothing on a server that is well.
 
-use crate::support::{Done, Start as _, bare, leasehold, texts};
-use leasehold_test_support::{Binary, Cluster, Proxy, Sentinel, Server, ServerBuilder, WallClock, Way, until};
+use crate::support::{Done, Start as _, bare, leasehold, run_script, texts};
+use leasehold_test_support::{Binary, Cluster, Proxy, Resp, Sentinel, Server, ServerBuilder, WallClock, Way, until};
+use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -203,6 +204,35 @@ fn user_who_needs_plain_locks_alone_is_well() {
     assert_eq!((done.code(), faults(&done)), (0, vec![]), "{done:?}");
     for note in ["rights       a lock of the kind fair", "settings", "pace", "clock"] {
         assert!(done.stdout.contains(&format!("note   {note}")), "{note} in {}", done.stdout);
+    }
+}
+
+#[test]
+fn what_has_the_name_of_the_trial_is_left_alone() {
+    let server = well().start();
+    server.command(&["HSET", "stock:hash", "quantity", "3"]);
+    server.command(&["SET", "stock:text", "a text"]);
+    let held = run_script(&server, &["--fenced", "stock:lock"], "echo in; sleep 100").start();
+    held.says("in");
+    for name in ["stock:hash", "stock:text", "stock:lock"] {
+        let done = examined(&server, &["--name", name]);
+        assert_eq!((done.code(), faults(&done)), (0, vec![]), "{done:?}");
+        assert_eq!(server.command(&["EXISTS", name]), Resp::Int(1), "{name}");
+    }
+    assert_eq!(server.command(&["EXISTS", "redisson_lock_token:{stock:lock}"]), Resp::Int(1));
+    held.signal(Signal::TERM);
+    assert_eq!(held.finish().code(), 143);
+}
+
+#[test]
+fn prefix_of_the_url_does_not_hide_what_is_left() {
+    let server = well().start();
+    let url = format!("{}?prefix=shop%3A", server.url());
+    for words in [&["doctor"][..], &["bench", "--pairs", "10"]] {
+        let done = bare().env("LEASEHOLD_URL", &url).args(words).finish();
+        assert_eq!((done.code(), done.stderr.as_str()), (0, ""), "{done:?}");
+        let left = texts(&server.command(&["KEYS", "*shop:leasehold*"]));
+        assert!(left.iter().all(|key| key.starts_with("leasehold:1:op:")), "{left:?}");
     }
 }
 

@@ -24,7 +24,7 @@ fn command_line_that_cannot_be_read_is_usage() {
         (&["run", "x", "--busy-exit", "256", "--", "true"], "256"),
         (&["fly"], "fly"),
         (&["lss"], "'lss'; a similar subcommand exists: 'ls'"),
-        (&["doctor", "--name", ""], "a lock needs a name"),
+        (&["doctor", "--name", ""], "--name is empty"),
         (&[], "help"),
     ] {
         let done = leasehold(&SERVER).args(words).finish();
