@@ -182,7 +182,10 @@ impl ConnectError {
             _ if text.contains("DB index is out of range") => {
                 Some(Self::Address(format!("{server} does not have this database: {reason}")))
             }
-            _ if text.contains("unknown command") && text.to_ascii_uppercase().contains("'SENTINEL'") => {
+            // Redis 6 quotes the command with backticks, later ones with apostrophes.
+            _ if text.contains("unknown command")
+                && text.replace('`', "'").to_ascii_uppercase().contains("'SENTINEL'") =>
+            {
                 Some(Self::Address(format!("{server} is no Sentinel; leave out `-sentinel` in the address: {reason}")))
             }
             _ if text.contains("cluster support disabled") => Some(Self::NotACluster { server, reason }),

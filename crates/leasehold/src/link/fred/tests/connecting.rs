@@ -150,6 +150,16 @@ fn answers_that_make_no_sense_are_told_apart() {
 }
 
 #[test]
+fn server_that_is_no_sentinel_is_told_apart_at_once() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let url = server.url().replace("redis://", "redis-sentinel://");
+        let error = failure_at(&format!("{url}?sentinelServiceName=main"));
+        assert!(matches!(&error, ConnectError::Address(why) if why.contains("is no Sentinel")), "{error:?}");
+    });
+}
+
+#[test]
 fn a_cluster_and_one_server_are_not_mixed_up() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
