@@ -4,7 +4,7 @@ use crate::args::{ServerOptions, UnlockOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::look::{Kind, Seen, look};
-use crate::output;
+use crate::output::{self, shown};
 use crate::seen::Hold;
 use leasehold::{Client, Error, HolderId};
 use rustix::termios::isatty;
@@ -59,7 +59,7 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
     if json {
         output::print(&format!("{}\n", json!({ "name": name, "state": "free", "freed": null })))?;
     } else {
-        output::print(&format!("{name}: free, so there is nothing to do\n"))?;
+        output::print(&format!("{}: free, so there is nothing to do\n", shown(name)))?;
     }
     Ok(0)
 }
@@ -70,7 +70,7 @@ async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
         return Err(Failure::new(Exit::Usage, "unlock asks first, and stdin is no terminal; use --yes").of_lock(name));
     }
     for hold in hit {
-        output::complain(&format!("{name}: held by {}", hold.as_text()));
+        output::complain(&format!("{}: held by {}", shown(name), hold.as_text()));
     }
     output::complain("It is not asked, and may go on with its work beside the next holder. Free the lock? [y/N]");
     let answer = tokio::task::spawn_blocking(|| {
@@ -95,7 +95,7 @@ async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: 
     if json {
         output::print(&format!("{}\n", json!({ "name": name, "freed": hold.as_json() })))
     } else {
-        output::print(&format!("{name}: freed; it was held by {}\n", hold.as_text()))
+        output::print(&format!("{}: freed; it was held by {}\n", shown(name), hold.as_text()))
     }
 }
 

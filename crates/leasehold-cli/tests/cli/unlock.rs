@@ -53,6 +53,17 @@ fn free_lock_needs_nothing() {
 }
 
 #[test]
+fn name_of_an_unlocked_lock_gives_the_terminal_no_command() {
+    let name = format!("{}\u{1b}[2J", name());
+    held_by_a_jvm(&SERVER, &name, "60000");
+    for state in ["freed", "free"] {
+        let done = unlock(&[&name, "--yes"]).finish();
+        assert!(done.stdout.contains(&format!("\\u{{1b}}[2J: {state}")), "{done:?}");
+        assert!(!done.stdout.contains('\u{1b}'), "{done:?}");
+    }
+}
+
+#[test]
 fn another_holder_than_the_named_one_is_left_alone() {
     let name = name();
     held_by_a_jvm(&SERVER, &name, "60000");
