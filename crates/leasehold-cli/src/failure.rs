@@ -1,5 +1,6 @@
 //! The reasons why the command fails, its exit codes, and the one line that it says.
 
+use crate::output::shown;
 use clap::error::ErrorKind;
 use leasehold::{ConnectError, Error};
 use std::fmt;
@@ -54,7 +55,7 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
   77   refused: the password, the rights, the certificate or the server itself does not fit
   126  the command cannot be executed
   127  the command was not found
-  128+n  signal n ended the wait for the lock, top or serve";
+  128+n  signal n ended the wait for the lock, top, serve, bench or doctor";
 
 /// Why the command ends without success.
 #[derive(Debug)]
@@ -99,7 +100,9 @@ impl Failure {
         let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
-        Self::new(Exit::Usage, format!("{said}; --help tells more"))
+        // The usage of `run` is the one that has a command, and its `--` is easily forgotten.
+        let behind = if text.contains("-- <CMD>") { "; the command stands behind --" } else { "" };
+        Self::new(Exit::Usage, format!("{said}{behind}; --help tells more"))
     }
 
     pub(crate) const fn exit(&self) -> Exit {
@@ -131,8 +134,8 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Line breaks of a server's error or of a name stay within the one line.
-        f.write_str(&self.message.replace(['\n', '\r'], " "))
+        // Line breaks of a server's error or of a name stay within the one line, and a terminal gets no command from them.
+        f.write_str(&shown(&self.message.replace(['\n', '\r'], " ")))
     }
 }
 
@@ -216,8 +219,9 @@ mod tests {
 
     #[test]
     fn a_failure_is_one_line_whatever_its_text() {
-        let failure = Failure::new(Exit::Busy, "the lock \"a\nb\" is busy").with_code(9);
+        let failure = Failure::new(Exit::Busy, "the lock \"a\nb\u{1b}[2J\" is busy").with_code(9);
         assert_eq!((failure.to_string().lines().count(), failure.code()), (1, 9));
+        assert!(!failure.to_string().contains('\u{1b}'));
         assert_eq!(failure.json()["error"], "busy");
     }
 }

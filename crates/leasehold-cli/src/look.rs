@@ -103,9 +103,19 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
 
 /// Refuses the hash of an application, whose fields look like holders: freeing it from one of them would delete its data.
 fn of_clients<'a>(name: &str, holders: impl IntoIterator<Item = &'a Holder>) -> Result<(), Failure> {
-    let Some(odd) = holders.into_iter().find(|holder| !is_of_a_client(holder.id.as_str())) else { return Ok(()) };
-    let text =
-        format!("{name:?} is in use by something else: the field {:?} is none that a lock writes", odd.id.as_str());
+    holders.into_iter().try_for_each(|holder| of_a_client(name, holder.id.as_str()))
+}
+
+/// Refuses the field of a hash that no lock writes.
+///
+/// # Errors
+///
+/// The name is in use by something else.
+pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
+    if is_of_a_client(id) {
+        return Ok(());
+    }
+    let text = format!("{name:?} is in use by something else: the field {id:?} is none that a lock writes");
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 

@@ -2,6 +2,7 @@
 
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
+use crate::look::of_a_client;
 use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -49,7 +50,11 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions) -> Result<Hel
     };
     match acquired {
         Ok(held) => Ok(held),
-        Err(Error::WaitElapsed { lock, holder, .. }) => Err(busy(client, options, &lock, holder).await),
+        Err(Error::WaitElapsed { lock, holder, .. }) => {
+            // The first field of an application's hash looks like a holder.
+            holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
+            Err(busy(client, options, &lock, holder).await)
+        }
         Err(error) => Err(error.into()),
     }
 }

@@ -16,7 +16,7 @@ fn command_line_that_cannot_be_read_is_usage() {
     for (words, hint) in [
         (&["run", "x"][..], "<CMD>"),
         (&["run"], "<NAME>"),
-        (&["run", "x", "true"], "true"),
+        (&["run", "x", "true"], "'true' found; the command stands behind --;"),
         (&["run", "x", "--wait", "30", "--", "true"], "500ms, 30s"),
         (&["run", "x", "--try", "--wait", "3s", "--", "true"], "--wait"),
         (&["run", "x", "--read", "--fair", "--", "true"], "--fair"),

@@ -124,3 +124,14 @@ fn name_that_something_else_has_is_a_conflict() {
     done.fails_with(73, &[&format!("\"{name}\""), "in use"]);
     assert_eq!(SERVER.command(&["GET", &name]).as_str(), Some("data"));
 }
+
+#[test]
+fn hash_of_an_application_is_no_busy_lock() {
+    let name = name();
+    SERVER.command(&["HSET", &name, "quantity", "3"]);
+    for options in [&["--try"][..], &["--try", "--fair"], &["--try", "--fenced"], &["--wait", "100ms"]] {
+        let done = run(&SERVER, &[&[name.as_str()], options, &["--", "true"]].concat()).finish();
+        done.fails_with(73, &["in use by something else", "\"quantity\""]);
+    }
+    assert_eq!(crate::support::texts(&SERVER.command(&["HGETALL", &name])), ["quantity", "3"]);
+}
