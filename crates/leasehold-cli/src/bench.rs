@@ -5,6 +5,7 @@ use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::raw::Raw;
+use crate::signals::{Signals, code_of};
 use leasehold::{AnyLock, Client, Error};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -65,29 +66,42 @@ pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Res
     let other = connection::connect(server, None, "leasehold bench").await?;
     let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
     let name = format!("leasehold:bench:{}", client.id());
-    if !server.json {
+    // A signal must not leave the register of fencing tokens behind, which has no end of its own.
+    let mut signals = Signals::listen()?;
+    let measured = signals.unless_ended(measure([&client, &other], &raw, &name, options, server.json)).await;
+    // What was under way gives its lock back before the keys are removed.
+    let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
+    raw.remove(server, &name).await;
+    measured.unwrap_or_else(|signal| Ok(code_of(signal)))
+}
+
+async fn measure(
+    [client, other]: [&Client; 2],
+    raw: &Raw,
+    name: &str,
+    options: &BenchOptions,
+    json: bool,
+) -> Result<u8, Failure> {
+    if !json {
         let head = format!("{:<44} {:>11} {:>11} {:>12} {:>7}\n", "", "p50", "p99", "", "PINGs");
         output::print(&head)?;
     }
-    let ping = pings(&raw, options.pairs).await?;
+    let ping = pings(raw, options.pairs).await?;
     let unit = ping.quantile(50);
-    ping.tell(unit, server.json)?;
+    ping.tell(unit, json)?;
     let kinds: [(&str, AnyLock); 3] = [
-        ("acquire and release", client.lock(&name).into()),
-        ("acquire and release, fenced", client.fenced_lock(&name).into()),
-        ("acquire and release, fair", client.fair_lock(&name).into()),
+        ("acquire and release", client.lock(name).into()),
+        ("acquire and release, fenced", client.fenced_lock(name).into()),
+        ("acquire and release, fair", client.fair_lock(name).into()),
     ];
     for (what, lock) in kinds {
-        pairs(what, &lock, options.pairs).await?.tell(unit, server.json)?;
+        pairs(what, &lock, options.pairs).await?.tell(unit, json)?;
     }
-    at_once("the same at once, a name for each task", &client, options, |task| format!("{name}:{task}"))
+    at_once("the same at once, a name for each task", client, options, |task| format!("{name}:{task}"))
         .await?
-        .tell(unit, server.json)?;
-    at_once("the same at once, one name", &client, options, |_| name.clone()).await?.tell(unit, server.json)?;
-    wake_ups(&client, &other, &name, options.pairs).await?.tell(unit, server.json)?;
-    raw.remove(server, &name).await;
-    // Nothing is held any more.
-    let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
+        .tell(unit, json)?;
+    at_once("the same at once, one name", client, options, |_| name.to_owned()).await?.tell(unit, json)?;
+    wake_ups(client, other, name, options.pairs).await?.tell(unit, json)?;
     Ok(0)
 }
 
@@ -96,10 +110,17 @@ async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {
     let begun = Instant::now();
     for _ in 0..count {
         let begun = Instant::now();
-        raw.any().ask::<String>("PING", &[]).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
+        raw.any().ask::<String>("PING", &[]).await.map_err(|why| unanswered(&why))?;
         times.push(begun.elapsed());
     }
     Ok(Figure::new("PING", times, begun.elapsed()))
+}
+
+/// The failure of a PING. The answer of a server that refuses begins with a code in capitals.
+fn unanswered(why: &str) -> Failure {
+    let code = why.split(' ').next().unwrap_or_default();
+    let is_refused = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
+    Failure::new(if is_refused { Exit::Refused } else { Exit::Unreachable }, format!("PING was not answered: {why}"))
 }
 
 async fn pairs(what: &'static str, lock: &AnyLock, count: u32) -> Result<Figure, Failure> {

@@ -15,7 +15,8 @@ use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, shown};
 use crate::raw::{Node, Raw};
-use leasehold::Error;
+use crate::signals::{Signals, code_of};
+use leasehold::{Client, Error};
 use serde_json::json;
 
 /// The exit code when something is wrong with the server.
@@ -105,40 +106,51 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
         return Err(error.into());
     }
     let waiter = connection::connect(server, None, "leasehold doctor").await?;
+    let raw = Raw::connect(server).await;
+    // A signal must not leave the register of fencing tokens behind, which has no end of its own.
+    let mut signals = Signals::listen()?;
+    let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, server)).await;
+    // What was under way gives its lock back before the keys are removed.
+    let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
+    if let Ok(raw) = raw {
+        raw.remove(server, &name).await;
+    }
+    examined.unwrap_or_else(|signal| Ok(code_of(signal)))
+}
+
+async fn examine(
+    [client, waiter]: [&Client; 2],
+    raw: Result<&Raw, &String>,
+    name: &str,
+    server: &ServerOptions,
+) -> Result<u8, Failure> {
     let mut faults = 0;
     let mut tell = |finding: Finding| {
         faults += usize::from(finding.verdict == Verdict::Fault);
         finding.tell(server.json)
     };
-    let raw = match Raw::connect(server).await {
+    match raw {
         Ok(raw) => {
             for finding in of_all(&raw.primaries()).await.into_iter().chain(sentinel::judge(server).await) {
                 tell(finding)?;
             }
-            Some(raw)
         }
-        Err(why) => {
-            tell(Finding::note("server", format!("the server cannot be asked about itself: {why}"), ""))?;
-            None
-        }
-    };
-    let rights = trial::of_kinds(&client, &name).await;
+        Err(why) => tell(Finding::note("server", format!("the server cannot be asked about itself: {why}"), ""))?,
+    }
+    let rights = trial::of_kinds(client, name).await;
     let has_locks = rights.iter().all(|finding| finding.verdict != Verdict::Fault);
     for finding in rights {
         tell(finding)?;
     }
     if has_locks {
-        tell(trial::of_notices(&client, &waiter, &name).await)?;
-        tell(trial::of_latency(&client, &name).await)?;
+        tell(trial::of_notices(client, waiter, name).await)?;
+        tell(trial::of_latency(client, name).await)?;
     }
-    if let Some(raw) = raw {
+    if let Ok(raw) = raw {
         for finding in of_clocks(&raw.primaries()).await {
             tell(finding)?;
         }
-        raw.remove(server, &name).await;
     }
-    // Nothing is held any more.
-    let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
     Ok(if faults > 0 { FAULTY } else { 0 })
 }
 
