@@ -2,7 +2,7 @@
 
 use super::*;
 use leasehold_core::link::ServerError;
-use leasehold_test_support::{Cluster, Proxy, Rounds, Sentinel, Server, until};
+use leasehold_test_support::{Cluster, Proxy, Rounds, Sentinel, Server, binaries, until};
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
 
@@ -151,12 +151,13 @@ fn answers_that_make_no_sense_are_told_apart() {
 
 #[test]
 fn server_that_is_no_sentinel_is_told_apart_at_once() {
-    on_each(|binary| {
-        let server = Server::builder().binary(binary).start();
+    // Redis 6 quotes the command in another way, so all of them are asked.
+    for binary in binaries() {
+        let server = Server::builder().binary(&binary).start();
         let url = server.url().replace("redis://", "redis-sentinel://");
         let error = failure_at(&format!("{url}?sentinelServiceName=main"));
         assert!(matches!(&error, ConnectError::Address(why) if why.contains("is no Sentinel")), "{error:?}");
-    });
+    }
 }
 
 #[test]
