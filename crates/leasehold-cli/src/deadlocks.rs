@@ -4,8 +4,9 @@ use crate::args::ServerOptions;
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
 use crate::failure::Failure;
-use crate::output::{self, shown};
+use crate::output;
 use crate::seen::millis;
+use crate::shown::shown;
 use leasehold::{Deadlock, DeadlockedWait};
 use serde_json::{Value, json};
 

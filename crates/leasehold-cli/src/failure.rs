@@ -1,6 +1,6 @@
 //! The reasons why the command fails, its exit codes, and the one line that it says.
 
-use crate::output::shown;
+use crate::shown::shown;
 use clap::error::ErrorKind;
 use leasehold::{ConnectError, Error};
 use std::fmt;

@@ -4,9 +4,10 @@ use crate::args::{LsOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
 use crate::failure::Failure;
-use crate::output::{self, shown};
+use crate::output;
 use crate::people::People;
 use crate::seen::Seen;
+use crate::shown::shown;
 use crate::table::Table;
 use leasehold::{Client, FoundKind};
 

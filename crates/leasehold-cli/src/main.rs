@@ -23,6 +23,7 @@ mod run;
 mod seen;
 mod serve;
 mod shim;
+mod shown;
 mod signals;
 mod table;
 mod top;

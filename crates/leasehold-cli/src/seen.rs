@@ -1,8 +1,8 @@
 //! A lock as the server has it, together with the processes behind it, for scripts and for people.
 
 use crate::duration::show;
-use crate::output::shown;
 use crate::people::{People, Person};
+use crate::shown::shown;
 use leasehold::{ClientRecord, FoundKind, Holder, LockState, Waiter};
 use serde_json::{Value, json};
 use std::fmt::Write as _;

@@ -3,7 +3,7 @@
 use super::row::{Held, Row};
 pub(crate) use crate::args::Column;
 use crate::duration::show;
-use crate::output::shown;
+use crate::shown::shown;
 use clap::ValueEnum;
 use std::cmp::Ordering;
 

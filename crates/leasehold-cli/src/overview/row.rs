@@ -1,7 +1,7 @@
 //! A lock in the table.
 
-use crate::output::shown;
 use crate::seen::Seen;
+use crate::shown::shown;
 use leasehold::FoundKind;
 use std::time::Duration;
 

@@ -1,6 +1,6 @@
 //! HTML. This is the one place that escapes: a text that is not part of the program cannot get into a page unescaped.
 
-use crate::output::shown;
+use crate::shown::shown;
 
 /// A page, or a part of one.
 #[derive(Debug, Default)]

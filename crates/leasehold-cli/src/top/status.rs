@@ -1,9 +1,9 @@
 //! The lines above and below the table.
 
 use super::state::{Mode, State};
-use crate::output::shown;
 use crate::overview::column::Column;
 use crate::overview::words::{self, age};
+use crate::shown::shown;
 use std::time::{Duration, Instant};
 
 /// A look that takes longer than this is worth a word.

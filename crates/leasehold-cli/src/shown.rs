@@ -1,0 +1,27 @@
+//! Texts from elsewhere, which a terminal may take for commands.
+
+/// A text from elsewhere as a terminal may have it: a character that would move the cursor, break the line, or turn the direction of the text is
+/// written as its escape.
+pub(crate) fn shown(text: &str) -> String {
+    text.chars().fold(String::with_capacity(text.len()), |mut safe, next| {
+        match next {
+            '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}' => {
+                safe.extend(next.escape_unicode());
+            }
+            next if next.is_control() => safe.extend(next.escape_default()),
+            next => safe.push(next),
+        }
+        safe
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn terminal_gets_no_command_from_a_name() {
+        assert_eq!(shown("a\u{1b}[2Jb\nc\u{9b}\u{202e}"), "a\\u{1b}[2Jb\\nc\\u{9b}\\u{202e}");
+        assert_eq!(shown("stöck:*?[1] \u{1f512}"), "stöck:*?[1] \u{1f512}");
+    }
+}
