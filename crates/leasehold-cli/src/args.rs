@@ -220,7 +220,7 @@ pub(crate) struct RunOptions {
     /// Let up to this many run at once; everyone must name the same number
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
     pub(crate) permits: Option<u32>,
-    /// Wait for at most this long while others hold the lock [default: as long as it takes]
+    /// Wait for at most this long while others hold the lock, such as 500ms, 30s or 1h30m [default: as long as it takes]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) wait: Option<Duration>,
     /// Do not wait for the lock
@@ -252,7 +252,7 @@ pub(crate) struct LsOptions {
     /// Only locks of this kind, or of these with commas between
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<KindWord>,
-    /// Only locks that have been held for longer than this; the holder must say so
+    /// Only locks that have been held for longer than this, such as 30s or 5m; the holder must say so
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) held_longer_than: Option<Duration>,
     /// Also keys that are no locks

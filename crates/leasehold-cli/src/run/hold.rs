@@ -7,6 +7,9 @@ use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, Pe
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// After this time without the lock, a look tells whether there is one at all.
+const LOOK: Duration = Duration::from_secs(1);
+
 /// How long the answer to a release may take. The command is done by then, and its caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
@@ -45,7 +48,10 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions) -> Result<Hel
         None => {
             let acquire = lock(client, options).acquire().wait(wait);
             let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
-            acquire.await.map(Held::Lock)
+            tokio::select! {
+                acquired = acquire => acquired.map(Held::Lock),
+                no_lock = finds_no_lock(client, options) => return Err(no_lock),
+            }
         }
     };
     match acquired {
@@ -57,6 +63,18 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions) -> Result<Hel
         }
         Err(error) => Err(error.into()),
     }
+}
+
+/// Completes when something else than a lock has the name: a wait for that would end by no release.
+async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
+    tokio::time::sleep(LOOK).await;
+    // A user may lack the rights for this look, and the server may not answer: the acquire tells what becomes of it.
+    if let Ok(Some(holder)) = client.lock(&options.name).inspect().await
+        && let Err(no_lock) = of_a_client(&options.name, holder.id.as_str())
+    {
+        return no_lock;
+    }
+    std::future::pending().await
 }
 
 fn lock(client: &Client, options: &RunOptions) -> AnyLock {

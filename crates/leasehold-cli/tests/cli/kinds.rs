@@ -129,7 +129,9 @@ fn name_that_something_else_has_is_a_conflict() {
 fn hash_of_an_application_is_no_busy_lock() {
     let name = name();
     SERVER.command(&["HSET", &name, "quantity", "3"]);
-    for options in [&["--try"][..], &["--try", "--fair"], &["--try", "--fenced"], &["--wait", "100ms"]] {
+    let tries: [&[&str]; 4] = [&["--try"], &["--try", "--fair"], &["--try", "--fenced"], &["--wait", "100ms"]];
+    let waits: [&[&str]; 3] = [&[], &["--fair"], &["--wait", "1h"]];
+    for options in tries.into_iter().chain(waits) {
         let done = run(&SERVER, &[&[name.as_str()], options, &["--", "true"]].concat()).finish();
         done.fails_with(73, &["in use by something else", "\"quantity\""]);
     }
