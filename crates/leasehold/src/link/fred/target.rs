@@ -250,13 +250,15 @@ fn socket_database(rest: &str) -> Result<Option<u8>, ConnectError> {
     }
 }
 
+/// The advice for a password that ends the part of the URL in which it stands.
+const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
+
 /// fred's words for a malformed URL, which never repeat more of it than a node's address.
 fn explain(error: &fred::error::Error) -> String {
     match error.details() {
-        "EmptyHost" | "Invalid or missing host." => "it names no host".to_owned(),
-        "InvalidPort" => {
-            "the port is no number from 1 to 65535; a password with / : ? # or @ must be percent-encoded".to_owned()
-        }
+        "EmptyHost" | "Invalid or missing host." => format!("it names no host; {ENCODE}"),
+        "InvalidPort" => format!("the port is no number from 1 to 65535; {ENCODE}"),
+        "InvalidDomainCharacter" => format!("the host is no name and no address; {ENCODE}"),
         "Invalid integer string." => "the database, or a port, is no number".to_owned(),
         "Invalid database path." => "after the host comes nothing, or / and the number of a database".to_owned(),
         details if details.starts_with("Invalid or missing sentinel") => {
@@ -264,5 +266,19 @@ fn explain(error: &fred::error::Error) -> String {
         }
         details if details.starts_with("Invalid host:port") => "a node is not written as host:port".to_owned(),
         details => details.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn password_that_is_not_encoded_is_told_how_to_be() {
+        for password in ["a/b", "a#b", "a?b", "a:/b", "/", "#"] {
+            let error =
+                ServerTarget::parse(&format!("redis://:{password}@127.0.0.1:6379")).expect_err(password).to_string();
+            assert!(error.contains("must be percent-encoded"), "{password}: {error}");
+        }
     }
 }
