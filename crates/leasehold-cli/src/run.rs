@@ -54,7 +54,7 @@ async fn with_client(client: &Client, options: &RunOptions, signals: &mut Signal
         Err(signal) => return Ok(code_of(signal)),
     };
     let terminal = Terminal::of_this_process();
-    let end = match Child::start(&options.command, &held.environment(&options.name), &terminal) {
+    let end = match Child::start(&options.command, &held.environment(&options.name), &terminal, json) {
         Ok(mut child) => supervise::to_the_end(&mut child, &held, signals, &terminal, options.grace).await,
         Err(error) => End::NotStarted(error),
     };

@@ -3,6 +3,7 @@
 //! A program may change only its own process without `unsafe`, so the child arranges by itself that it dies with its parent and waits for
 //! the terminal. `leasehold` starts it with the words that [`words`] makes.
 
+use crate::failure::{Exit, Failure};
 use crate::output;
 use rustix::process::{Pid, getpgrp, getppid};
 use std::ffi::{OsStr, OsString};
@@ -22,13 +23,15 @@ const NOT_FOUND: u8 = 127;
 pub(crate) struct Words {
     parent: OsString,
     in_front: bool,
+    /// Whether errors are told as JSON.
+    json: bool,
     command: Vec<OsString>,
 }
 
 /// The arguments with which this program is started as the shim.
-pub(crate) fn words(parent: Pid, in_front: bool, command: &[OsString]) -> Vec<OsString> {
-    let front = if in_front { "front" } else { "back" };
-    let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), front.into()];
+pub(crate) fn words(parent: Pid, in_front: bool, json: bool, command: &[OsString]) -> Vec<OsString> {
+    let (front, form) = (if in_front { "front" } else { "back" }, if json { "json" } else { "text" });
+    let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), front.into(), form.into()];
     words.extend_from_slice(command);
     words
 }
@@ -48,28 +51,41 @@ pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
     if args.next()? != WORD {
         return None;
     }
-    let (parent, front) = (args.next()?, args.next()?);
-    Some(Words { parent, in_front: front == "front", command: args.collect() })
+    let (parent, front, form) = (args.next()?, args.next()?, args.next()?);
+    Some(Words { parent, in_front: front == "front", json: form == "json", command: args.collect() })
 }
 
 /// Becomes the command. This returns only if that fails, and the exit code is that of a shell.
 pub(crate) fn become_the_command(words: Words) -> u8 {
     let Some((program, args)) = words.command.split_first() else { return NOT_FOUND };
     if let Err(error) = die_with_parent() {
-        output::complain(&format!("leasehold: the command would outlive a crash: {error}"));
+        output::note(&format!("the command would outlive a crash: {error}"), words.json);
     }
     // The parent may have died before the kernel was told to watch it.
     let parent = getppid().map(|parent| OsString::from(parent.as_raw_nonzero().to_string()));
     if parent.as_ref() != Some(&words.parent) {
-        output::complain("leasehold: the command was not started, because leasehold was killed");
-        return NOT_EXECUTABLE;
+        return tell(
+            "the command was not started, because leasehold was killed".to_owned(),
+            NOT_EXECUTABLE,
+            words.json,
+        );
     }
     if words.in_front {
         wait_for_terminal();
     }
     let error = Command::new(program).args(args).exec();
-    output::complain(&format!("leasehold: {}", why_not(program, &error)));
-    if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE }
+    let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
+    tell(why_not(program, &error), code, words.json)
+}
+
+/// Tells why there is no command, and gives the exit code.
+fn tell(why: String, code: u8, json: bool) -> u8 {
+    // The lock is known from what the command would have been told.
+    let lock = std::env::var("LEASEHOLD_NAME").unwrap_or_default();
+    if let Some(line) = Failure::new(Exit::Other, why).of_lock(&lock).with_code(code).line(json) {
+        output::complain(&line);
+    }
+    code
 }
 
 fn why_not(program: &OsStr, error: &io::Error) -> String {
@@ -110,9 +126,9 @@ mod tests {
     fn the_words_of_the_shim_are_read_as_they_were_written() {
         let command: Vec<OsString> = vec!["sh".into(), "-c".into(), "--".into()];
         let parent = rustix::process::getpid();
-        let args = std::iter::once("leasehold".into()).chain(words(parent, true, &command));
+        let args = std::iter::once("leasehold".into()).chain(words(parent, true, true, &command));
         let read = asked_for(args).expect("the shim");
-        assert_eq!((read.in_front, read.command), (true, command));
+        assert_eq!((read.in_front, read.json, read.command), (true, true, command));
         assert_eq!(read.parent, OsString::from(parent.as_raw_nonzero().to_string()));
         assert!(asked_for(["leasehold".into(), "run".into()].into_iter()).is_none());
     }

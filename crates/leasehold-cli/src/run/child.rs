@@ -44,10 +44,11 @@ impl Child {
         command: &[OsString],
         environment: &[(&str, Option<OsString>)],
         terminal: &Terminal,
+        json: bool,
     ) -> io::Result<Self> {
         let in_front = terminal.is_interactive();
         let mut shim = Command::new(shim::program()?);
-        shim.args(shim::words(process::getpid(), in_front, command)).process_group(0);
+        shim.args(shim::words(process::getpid(), in_front, json, command)).process_group(0);
         for (name, value) in environment {
             match value {
                 Some(value) => shim.env(name, value),
