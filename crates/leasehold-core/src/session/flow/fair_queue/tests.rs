@@ -97,7 +97,7 @@ impl World {
     fn is_offered_to(&mut self, number: HoldNumber) {
         let entry = ID.field(number);
         let channel = self.session.parts.locks.iter().find_map(|(_, lock)| lock.channel()).expect("a channel");
-        self.session.handle_event(self.now, LinkEvent::Offered { channel, entry });
+        self.session.handle_event(self.now, LinkEvent::of_message(channel, &entry));
     }
 
     fn number_of(&self, ticket: Ticket) -> HoldNumber {
