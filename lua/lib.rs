@@ -74,12 +74,13 @@ pub const BATCH: &str = include_str!("batch/run.lua");
 pub mod lock {
     /// Takes the lock, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/grant.lua"),
+        include_str!("short/lock_acquire.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
-        include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
         include_str!("lock/acquire.lua"),
     );

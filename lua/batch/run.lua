@@ -6,21 +6,15 @@
 -- returns  [array]         the reply of each call, in order; a call that failed has its error in its place, and hinders no other
 -- example  KEYS stock:1001  ARGV 1 1 4 6f0c…:7 1 30000 -1  returns {{1, 30000, 0}}
 
-local replies, key, arg = {}, 0, 0
+local keys, args, replies, key, arg = KEYS, ARGV, {}, 0, 0
+local last = #args
 
--- The next `count` values of a list behind `from`.
-local function take(list, from, count)
-  local taken = {}
-  for i = 1, count do
-    taken[i] = list[from + i]
-  end
-  return taken
-end
-
-while arg < #ARGV do
-  local run, keys, args = scripts[tonumber(ARGV[arg + 1])], tonumber(ARGV[arg + 2]), tonumber(ARGV[arg + 3])
-  local done, reply = pcall(run, take(KEYS, key, keys), take(ARGV, arg + 3, args))
-  key, arg = key + keys, arg + 3 + args
+while arg < last do
+  local run, of_key, of_arg = scripts[tonumber(args[arg + 1])], tonumber(args[arg + 2]), tonumber(args[arg + 3])
+  -- A call has few of either, far below the number that unpack can take.
+  local own_keys, own_args = {unpack(keys, key + 1, key + of_key)}, {unpack(args, arg + 4, arg + 3 + of_arg)}
+  local done, reply = pcall(run, own_keys, own_args)
+  key, arg = key + of_key, arg + 3 + of_arg
   if not done and type(reply) ~= 'table' then
     -- Servers before 7.0 throw a text.
     reply = {err = reply}

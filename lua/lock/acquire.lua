@@ -22,7 +22,7 @@
 -- example  KEYS stock:1001  ARGV 6f0c…:7 1 30000 -1 PUBLISH redisson_lock__channel:{stock:1001}  returns {1, 30000, 0}
 
 local lock_key, publish, channel = KEYS[1], ARGV[5], ARGV[6]
-local ask = {hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]), not_after = tonumber(ARGV[4])}
+local ask = {hold = ARGV[1], count = tonumber(ARGV[2]), lease = ARGV[3], not_after = tonumber(ARGV[4])}
 
 local stored = redis.pcall('HGET', lock_key, ask.hold)
 if type(stored) == 'table' then

@@ -21,7 +21,7 @@
 -- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0 ""  returns 1
 
 local lock_key, channel = KEYS[1], KEYS[2]
-local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], tonumber(ARGV[4])
+local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 local kept = ARGV[5]
 
 local stored = redis.pcall('HGET', lock_key, hold)
@@ -34,7 +34,7 @@ if type(stored) == 'table' then
 end
 
 if not stored then
-  if keep > 0 and redis.call('HEXISTS', lock_key, kept) == 1 then
+  if keep ~= '0' and redis.call('HEXISTS', lock_key, kept) == 1 then
     return 5
   end
   if redis.call('EXISTS', lock_key) == 1 then
@@ -43,7 +43,6 @@ if not stored then
   return 0
 end
 
-stored = hold_count(stored)
 if count == 0 then
   -- In this order, so that a user who may not publish has released nothing when the server says so.
   local heard = 0
@@ -51,17 +50,20 @@ if count == 0 then
     heard = redis.call(publish, channel, '0')
   end
   local released = heard == 0 and 1 or heard == 1 and 6 or 7
-  if keep == 0 then
+  if keep == '0' then
     redis.call('DEL', lock_key)
     return released
   end
   -- Waiters were told above, because the time that they have to wait is another one now. The new field comes before the old one goes, so
   -- that the key is there throughout, and keeps its time to live.
   redis.call('PEXPIRE', lock_key, keep)
-  redis.call('HSET', lock_key, kept, 1)
+  redis.call('HSET', lock_key, kept, '1')
   redis.call('HDEL', lock_key, hold)
   return released
-elseif stored > count then
+end
+
+stored = hold_count(stored)
+if stored > count then
   redis.call('HSET', lock_key, hold, count)
   return 2
 elseif stored == count then

@@ -8,7 +8,7 @@
 --                     -5 where the server refused this key; left is the lease left in milliseconds, 0 where count is not positive
 -- example    KEYS a b  ARGV 6f0c…:7 30000 6f0c…:8 30000  returns {1, 30000, 0, 0}
 
-local reply, compares = {}, true
+local reply, compares, lease, number = {}, true, nil, nil
 for i = 1, #KEYS do
   local count, left = 0, 0
   local stored = redis.pcall('HGET', KEYS[i], ARGV[2 * i - 1])
@@ -16,7 +16,14 @@ for i = 1, #KEYS do
     count = refuse_kind(stored, KEYS[i]).err and -5 or -4
   elseif stored then
     count = hold_count(stored)
-    left, compares = renew_lease(KEYS[i], tonumber(ARGV[2 * i]), compares)
+    if lease ~= ARGV[2 * i] then
+      -- Most leases are as long as the one before, and are made a number of once.
+      lease, number = ARGV[2 * i], tonumber(ARGV[2 * i])
+    end
+    left, compares = renew_lease(KEYS[i], lease, compares)
+    if left == lease then
+      left = number
+    end
   end
   reply[2 * i - 1] = count
   reply[2 * i] = left

@@ -3,7 +3,7 @@
 do
   local reply, time = acquire_shortly(KEYS, ARGV)
   if time then
-    return complete(grant_hold(KEYS[1], {hold = ARGV[1], lease = tonumber(ARGV[3])}), time, nil)
+    return complete(grant_hold(KEYS[1], {hold = ARGV[1], lease = ARGV[3]}), time, nil)
   elseif reply then
     return reply
   end

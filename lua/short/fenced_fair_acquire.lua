@@ -6,7 +6,7 @@ if type(redis.pcall('GET', KEYS[6])) ~= 'table' then
   if time then
     -- The token first: a token without a grant is only a gap.
     local token = next_token(KEYS[6])
-    return complete(grant_hold(KEYS[1], {hold = ARGV[1], lease = tonumber(ARGV[3])}), time, token)
+    return complete(grant_hold(KEYS[1], {hold = ARGV[1], lease = ARGV[3]}), time, token)
   elseif reply then
     return reply
   end

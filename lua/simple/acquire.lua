@@ -18,7 +18,7 @@
 
 local lock_key = KEYS[1]
 local hold, count = ARGV[1], tonumber(ARGV[2])
-local lease, not_after = tonumber(ARGV[3]), tonumber(ARGV[4])
+local lease, not_after = ARGV[3], tonumber(ARGV[4])
 
 local stored = redis.pcall('GET', lock_key)
 if type(stored) == 'table' then
@@ -41,4 +41,4 @@ elseif not_after > 0 and time > not_after then
 end
 
 redis.call('SET', lock_key, hold, 'PX', lease)
-return {1, lease, time}
+return {1, tonumber(lease), time}

@@ -16,7 +16,7 @@ for i = 1, #KEYS do
     count = refuse_kind(stored, KEYS[i]).err and -5 or -4
   elseif stored == ARGV[2 * i - 1] then
     count = 1
-    left = extend_lease(KEYS[i], tonumber(ARGV[2 * i]))
+    left = extend_lease(KEYS[i], ARGV[2 * i])
   end
   reply[2 * i - 1] = count
   reply[2 * i] = left

@@ -180,3 +180,49 @@ fn a_released_lock_that_stays_busy_is_that_of_no_hold() {
         world.check("DEL {} => 1");
     });
 }
+
+/// The lock's value and the time that it has.
+fn shown(world: &World) -> [String; 3] {
+    let value = match world.command("TYPE {}").as_str() {
+        "\"hash\"" => world.command("HGETALL {}"),
+        _ => world.command("GET {}"),
+    };
+    [world.command("TYPE {}"), value, world.command("PTTL {}")]
+}
+
+#[test]
+fn the_short_way_answers_and_leaves_what_the_long_one_does() {
+    let short_way = include_str!("../../lua/short/lock_acquire.lua");
+    let world = World::embedded("lock-short-way");
+    let held = |field: &str| format!("HSET {{}} {field} 1\nPEXPIRE {{}} 70000");
+    let states = [
+        String::new(),
+        held("me:1"),
+        held("you:1"),
+        held("mode"),
+        "SET {} me:1".to_owned(),
+        "HSET {} you:1 1".to_owned(),
+        "HSET {} me:1 nonsense".to_owned(),
+    ];
+    let wishes = [None, Some(0), Some(1), Some(u64::MAX / 4096)].map(|not_after| Wish { not_after, ..wish(60_000) });
+    let mut short_ways = 0;
+    for (state, wish, count) in
+        states.iter().flat_map(|state| wishes.iter().flat_map(move |wish| [1, 2].map(|count| (state, wish, count))))
+    {
+        let call = world.acquire_call(LOCK, "me:1", count, *wish);
+        let source = call.script().source();
+        assert_eq!(source.matches(short_way).count(), 1, "the script has its short way");
+        let left = format!("{short_way}\nredis.call('SET', 'left-the-short-way', '1')\n");
+        let [long, short] = [source.replace(short_way, ""), source.replace(short_way, &left)].map(|source| {
+            world.command("DEL {}");
+            state.lines().for_each(|command| drop(world.command(command)));
+            let reply = world.server().eval(&source, call.keys(), call.args()).expect("a reply");
+            (reply, shown(&world))
+        });
+        assert_eq!(short, long, "count {count}, {wish:?}, {state:?}");
+        let is_short = world.command("DEL left-the-short-way") == "0";
+        assert_eq!(is_short, state.is_empty() && wish.not_after.is_none() && count == 1, "{wish:?}, {state:?}");
+        short_ways += u32::from(is_short);
+    }
+    assert_eq!(short_ways, 1);
+}
