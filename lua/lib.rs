@@ -53,6 +53,7 @@ pub const PRELUDES: &[&str] = &[
     include_str!("shared/fair_walk.lua"),
     include_str!("shared/fence.lua"),
     include_str!("shared/free.lua"),
+    include_str!("shared/give.lua"),
     include_str!("shared/grant.lua"),
     include_str!("shared/hold.lua"),
     include_str!("shared/hold_left.lua"),
@@ -74,13 +75,14 @@ pub const BATCH: &str = include_str!("batch/run.lua");
 pub mod lock {
     /// Takes the lock, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
-        include_str!("shared/grant.lua"),
+        include_str!("shared/give.lua"),
         include_str!("short/lock_acquire.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
+        include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
         include_str!("lock/acquire.lua"),
     );
@@ -105,7 +107,7 @@ pub mod lock {
 pub mod fair {
     /// Takes the lock, raises a hold count, or takes a place in the queue.
     pub const ACQUIRE: &str = fair_change!(
-        ["shared/fair_plain.lua", "shared/fair_short.lua", "shared/grant.lua", "short/fair_acquire.lua"]
+        ["shared/fair_plain.lua", "shared/fair_short.lua", "shared/give.lua", "shared/grant.lua", "short/fair_acquire.lua"]
         "shared/whole.lua",
         "shared/lease.lua",
         "shared/hold.lua",
@@ -134,6 +136,7 @@ pub mod fenced_fair {
         [
             "shared/fair_plain.lua",
             "shared/fair_short.lua",
+            "shared/give.lua",
             "shared/grant.lua",
             "shared/token.lua",
             "short/fenced_fair_acquire.lua",
@@ -155,6 +158,7 @@ pub mod fenced {
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
+        include_str!("shared/give.lua"),
         include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
         include_str!("shared/token.lua"),

@@ -2,24 +2,26 @@
 -- table `scripts` of functions, one made of each script's own file.
 --
 -- KEYS[1]  keys  [any]     the keys of each call, call after call
--- ARGV[1]  calls  [mixed]  for each call: which of the scripts, how many keys and how many arguments it has, and these arguments
--- returns  [array]         the reply of each call, in order; a call that failed has its error in its place, and hinders no other
--- example  KEYS stock:1001  ARGV 1 1 4 6f0c…:7 1 30000 -1  returns {{1, 30000, 0}}
+-- ARGV[1]  plan  [string]   three characters for each call: which of the scripts, how many keys and how many arguments it has; '1' is one,
+--                           and the character behind it in ASCII is one more
+-- ARGV[2]  args  [mixed]    the arguments of each call, call after call
+-- returns  [array]          the reply of each call, in order; a call that failed has its error in its place, and hinders no other
+-- example  KEYS stock:1001  ARGV 114 6f0c…:7 1 30000 -1  returns {{1, 30000, 0}}
 
-local keys, args, replies, key, arg = KEYS, ARGV, {}, 0, 0
-local last = #args
+local keys, args, plan, replies, key, arg = KEYS, ARGV, ARGV[1], {}, 0, 1
 
-while arg < last do
-  local run, of_key, of_arg = scripts[tonumber(args[arg + 1])], tonumber(args[arg + 2]), tonumber(args[arg + 3])
+for call = 1, #plan / 3 do
+  local script, of_key, of_arg = string.byte(plan, 3 * call - 2, 3 * call)
+  of_key, of_arg = of_key - 48, of_arg - 48
   -- A call has few of either, far below the number that unpack can take.
-  local own_keys, own_args = {unpack(keys, key + 1, key + of_key)}, {unpack(args, arg + 4, arg + 3 + of_arg)}
-  local done, reply = pcall(run, own_keys, own_args)
-  key, arg = key + of_key, arg + 3 + of_arg
+  local own_keys, own_args = {unpack(keys, key + 1, key + of_key)}, {unpack(args, arg + 1, arg + of_arg)}
+  local done, reply = pcall(scripts[script - 48], own_keys, own_args)
+  key, arg = key + of_key, arg + of_arg
   if not done and type(reply) ~= 'table' then
     -- Servers before 7.0 throw a text.
     reply = {err = reply}
   end
   -- A nil would end the array.
-  replies[#replies + 1] = reply or false
+  replies[call] = reply or false
 end
 return replies

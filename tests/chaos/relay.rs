@@ -188,19 +188,21 @@ fn runs<'a>(request: &'a Request, reply: &'a Resp) -> Vec<Run<'a>> {
     batch::scripts_of(text).and_then(|scripts| parts(&scripts, keys, args, reply.elements())).unwrap_or_default()
 }
 
-/// The parts of a batch, whose arguments say how many keys and arguments each has.
+/// The parts of a batch, whose plan says how many keys and arguments each has.
 fn parts<'a>(
     scripts: &[&'static Script],
     mut keys: &'a [Vec<u8>],
-    mut args: &'a [Vec<u8>],
+    args: &'a [Vec<u8>],
     replies: &'a [Resp],
 ) -> Option<Vec<Run<'a>>> {
+    let (plan, mut args) = args.split_first()?;
     let mut runs = Vec::new();
-    for reply in replies {
-        let [script, key_count, arg_count, rest @ ..] = args else { return None };
-        let script = scripts.get(number(script)?.checked_sub(1)?)?;
-        let (own_keys, other_keys) = keys.split_at_checked(number(key_count)?)?;
-        let (own_args, other_args) = rest.split_at_checked(number(arg_count)?)?;
+    for (reply, plan) in replies.iter().zip(plan.chunks_exact(3)) {
+        let [script, key_count, arg_count] = plan else { return None };
+        let digit = |character: &u8| character.checked_sub(b'0').map(usize::from);
+        let script = scripts.get(digit(script)?.checked_sub(1)?)?;
+        let (own_keys, other_keys) = keys.split_at_checked(digit(key_count)?)?;
+        let (own_args, other_args) = args.split_at_checked(digit(arg_count)?)?;
         runs.push(Run { script, keys: own_keys, args: own_args, reply });
         (keys, args) = (other_keys, other_args);
     }

@@ -68,7 +68,13 @@ impl Script {
 
     /// The script of a [batch](crate::batch), whose keys and arguments are those of the calls in it. It is not among [`ALL`].
     pub(crate) fn of_batch(text: String) -> Self {
-        Self { name: "batch/run", source: String::leak(text), sha1: OnceLock::new(), keys: &["keys"], args: &["calls"] }
+        Self {
+            name: "batch/run",
+            source: String::leak(text),
+            sha1: OnceLock::new(),
+            keys: &["keys"],
+            args: &["plan", "args"],
+        }
     }
 }
 

@@ -162,7 +162,7 @@ fn a_release_that_ignores_the_owner_is_found() {
 #[test]
 fn a_lock_that_outlives_its_holder_is_found() {
     let stays: Broken =
-        ("lock/acquire", |source| with(source, "redis.pcall('PEXPIRE', key, ask.lease)", "redis.call('PERSIST', key)"));
+        ("lock/acquire", |source| with(source, "redis.pcall('PEXPIRE', key, lease)", "redis.call('PERSIST', key)"));
     let fault = found(&small(Subject::Reentrant, 2, 1, 0), stays);
     assert!(fault.way.iter().any(|choice| choice.contains("crash")), "{fault}");
 }

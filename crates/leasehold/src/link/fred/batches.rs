@@ -2,7 +2,8 @@
 //!
 //! A few calls at a time go out by themselves, from their own callers. A further one is queued, and a task of the connection's runtime, the
 //! [driver](super::driver), takes what is queued, sends it as one [batch](leasehold_core::batch), hands out the replies, and takes what has been queued
-//! meanwhile. Nobody overtakes the queue. On a cluster each hash slot has a line of its own, because the keys of one script must lie in one.
+//! meanwhile. Where many calls are under way, all of them are queued. No call overtakes the queue. On a cluster each hash slot has a line of its own,
+//! because the keys of one script must lie in one.
 //!
 //! What a caller may rely on stays as it is without batches:
 //!

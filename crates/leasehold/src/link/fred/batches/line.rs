@@ -18,7 +18,13 @@ pub(super) struct Line {
     /// A driver has taken calls that are not on the connection yet. Until they are, nothing may follow them.
     unwritten: bool,
     /// The batches whose replies have not been handed out.
-    flying: Vec<CancellationToken>,
+    flying: Vec<Flying>,
+}
+
+#[derive(Debug)]
+struct Flying {
+    calls: usize,
+    landed: CancellationToken,
 }
 
 #[derive(Debug)]
@@ -28,9 +34,15 @@ enum Entry {
 }
 
 impl Line {
-    /// Whether a call may go out by itself: it overtakes none, and few are out.
+    /// Whether a call may go out by itself: it overtakes none, and few are out. Where more than that and once more are under way, it is cheaper for
+    /// everybody if a driver takes it along.
     pub(super) fn has_room(&self, direct: usize) -> bool {
-        self.queue.is_empty() && !self.unwritten && self.out < direct
+        self.queue.is_empty() && !self.unwritten && self.out < direct && self.out + self.in_batches() <= 2 * direct
+    }
+
+    /// How many calls are in batches.
+    fn in_batches(&self) -> usize {
+        self.flying.iter().filter(|flying| !flying.landed.is_cancelled()).map(|flying| flying.calls).sum()
     }
 
     /// A call goes out by itself.
@@ -48,9 +60,11 @@ impl Line {
         self.queue.push_back(Entry::Call(queued));
     }
 
-    /// Whether another driver is to be started, of so many at most. It counts from now on.
+    /// Whether another driver is to be started, of so many at most. It counts from now on. A full batch has nothing to wait for, and gets a driver
+    /// of its own.
     pub(super) fn wants_driver(&mut self, most: usize) -> bool {
-        let wants = self.drivers < most && !self.queue.is_empty() && !self.collecting && !self.unwritten;
+        let may_start = self.drivers < most || self.queue.len() >= MOST as usize;
+        let wants = may_start && !self.queue.is_empty() && !self.collecting && !self.unwritten;
         if wants {
             self.drivers += 1;
             self.collecting = true;
@@ -83,8 +97,8 @@ impl Line {
         }
         self.unwritten = true;
         let landed = CancellationToken::new();
-        self.flying.retain(|flying| !flying.is_cancelled());
-        self.flying.push(landed.clone());
+        self.flying.retain(|flying| !flying.landed.is_cancelled());
+        self.flying.push(Flying { calls: taken.calls.len(), landed: landed.clone() });
         taken.landed = Some(landed.drop_guard());
         Some(taken)
     }
@@ -117,7 +131,7 @@ impl Line {
 
     /// The batches whose replies have not been handed out.
     pub(super) fn flying(&self) -> Vec<CancellationToken> {
-        self.flying.clone()
+        self.flying.iter().map(|flying| flying.landed.clone()).collect()
     }
 
     /// Whether nothing happens here.

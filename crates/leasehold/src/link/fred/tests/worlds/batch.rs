@@ -8,12 +8,13 @@ use super::trace::Number;
 pub(super) fn calls<'a>(words: &[&'a str]) -> Option<Vec<(Number, &'a str)>> {
     let [_, _, count, rest @ ..] = words else { return None };
     let (keys, args) = rest.split_at_checked(count.parse().ok()?)?;
-    if args.len() != 4 * keys.len() {
+    let [plan, args @ ..] = args else { return None };
+    if args.len() != keys.len() || plan.len() != 3 * keys.len() {
         return None;
     }
-    let call = |(key, arg): (&&'a str, &[&str])| {
-        let [_, "1", "1", call] = arg else { return None };
-        Some((call.strip_prefix(CALL)?.parse().ok()?, *key))
+    let call = |((key, arg), plan): ((&&'a str, &&str), &[u8])| {
+        let [_, b'1', b'1'] = plan else { return None };
+        Some((arg.strip_prefix(CALL)?.parse().ok()?, *key))
     };
-    keys.iter().zip(args.chunks_exact(4)).map(call).collect()
+    keys.iter().zip(args).zip(plan.as_bytes().chunks_exact(3)).map(call).collect()
 }
