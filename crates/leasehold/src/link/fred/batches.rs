@@ -52,6 +52,8 @@ struct State {
     lines: HashMap<u16, Line>,
     script: BatchScript,
     pace: Pace,
+    /// The time after which the batch was answered that was answered soonest.
+    fastest: Option<Duration>,
     paused_until: Option<Instant>,
 }
 
@@ -245,8 +247,11 @@ impl Batches {
 
     /// A batch was answered after this time.
     pub(super) fn answered_after(&self, took: Duration) {
-        let is_quick = self.batching.is_some_and(|batching| took < batching.quick);
-        self.state.lock().pace = if is_quick { Pace::Quick } else { Pace::Slow };
+        let Some(batching) = self.batching else { return };
+        let mut state = self.state.lock();
+        let fastest = state.fastest.map_or(took, |fastest| fastest.min(took));
+        state.fastest = Some(fastest);
+        state.pace = if fastest < batching.near && took < batching.quick { Pace::Quick } else { Pace::Slow };
     }
 
     /// A driver has ended before its time, with its runtime: nobody sends what is in the line.
@@ -274,5 +279,95 @@ impl Batches {
             state.lines.remove(&id);
         }
         Some(changed)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use leasehold_core::script::RELEASE;
+
+    const SETTINGS: Batching =
+        Batching { direct: 2, near: Duration::from_micros(300), quick: Duration::from_millis(3) };
+
+    fn batches(direct: usize) -> Batches {
+        Batches::new(Some(Batching { direct, ..SETTINGS }), Role::Calls(Plane::Foreground))
+    }
+
+    fn way(batches: &Batches, line: LineId) -> Way<'_> {
+        let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
+        batches.way(line, Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args())))
+    }
+
+    /// Queues a call. The answer is whether another driver is to be started.
+    fn queue(batches: &Batches, line: LineId) -> bool {
+        let Way::Queued { wants_driver, .. } = way(batches, line) else { panic!("it is queued") };
+        wants_driver.is_some()
+    }
+
+    /// A driver takes what is queued, and writes it.
+    fn take(batches: &Batches, line: LineId) -> Taken {
+        let ((), taken) = batches.take(line, || ()).expect("calls");
+        batches.wrote(line);
+        taken
+    }
+
+    /// How many drivers are started for calls that come one after the other and are not answered.
+    fn drivers(batches: &Batches, line: LineId) -> usize {
+        let mut unanswered = Vec::new();
+        for _ in 0..5 {
+            if queue(batches, line) {
+                unanswered.push(take(batches, line));
+            }
+        }
+        unanswered.len()
+    }
+
+    #[test]
+    fn calls_wait_for_batches_of_a_near_server_only() {
+        let batches = batches(0);
+        let mut drivers = (1..).map(|line| drivers(&batches, line));
+        let mut drivers_after = |micros| {
+            batches.answered_after(Duration::from_micros(micros));
+            drivers.next().expect("a number")
+        };
+        assert_eq!(drivers_after(1_000), 5, "the server may be far away");
+        assert_eq!(drivers_after(200), 2, "it is near");
+        assert_eq!(drivers_after(1_000), 2, "it is near, and busy");
+        assert_eq!(drivers_after(3_000), 5, "the wait would be long");
+    }
+
+    #[test]
+    fn a_full_batch_gets_a_driver_of_its_own() {
+        let batches = batches(0);
+        batches.answered_after(Duration::from_micros(200));
+        let _unanswered = [(); 2].map(|()| queue(&batches, 1).then(|| take(&batches, 1)).expect("a driver"));
+        let started = (1..=64).find(|_| queue(&batches, 1));
+        assert_eq!(started, Some(64));
+    }
+
+    #[test]
+    fn calls_go_by_themselves_while_few_are_under_way() {
+        let batches = batches(SETTINGS.direct);
+        let goes_out = || match way(&batches, 1) {
+            Way::Direct(_, Some(out)) => Some(out),
+            _ => None,
+        };
+        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        assert!(queue(&batches, 1), "two are out");
+        let few = take(&batches, 1);
+        drop(out);
+        drop(goes_out().expect("one is under way"));
+        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        for place in 0..5 {
+            assert_eq!(queue(&batches, 1), place == 0);
+        }
+        let many = take(&batches, 1);
+        drop((few, out));
+        assert!(goes_out().is_none(), "five are under way");
+        let more = take(&batches, 1);
+        drop((many, more));
+        assert!(goes_out().is_some(), "none is under way");
     }
 }

@@ -36,14 +36,17 @@ pub(crate) struct Batching {
     /// How many calls go out by themselves. With fewer, callers that are few would wait for others although there is room on the
     /// connection; with more, those that are many would gain less.
     pub(crate) direct: usize,
-    /// Calls wait for batches that are answered within this time, to be more in the next one. A server that has nothing but batches to do, and
-    /// a client on the same machine, take less, and a server some hundred kilometres away takes more.
+    /// Calls wait for batches, to be more in the next one, only at a server that has answered one within this time. A server in the same rack
+    /// does, or one on the same machine. At another one the wait costs more than it saves.
+    pub(crate) near: Duration,
+    /// They do not wait either while batches are answered later than this. A server that has nothing but batches to do, and a client on the
+    /// same machine, take less.
     pub(crate) quick: Duration,
 }
 
 impl Default for Batching {
     fn default() -> Self {
-        Self { direct: 4, quick: Duration::from_millis(3) }
+        Self { direct: 4, near: Duration::from_micros(300), quick: Duration::from_millis(3) }
     }
 }
 

@@ -11,7 +11,7 @@ type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
 const ALWAYS_QUICK: Duration = Duration::MAX;
 
 fn batched(direct: usize, quick: Duration) -> LinkSettings {
-    let batching = Batching { direct, quick };
+    let batching = Batching { direct, near: quick, quick };
     LinkSettings { batching: Some(batching), ..patient() }
 }
 

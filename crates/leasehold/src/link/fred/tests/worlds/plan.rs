@@ -82,7 +82,7 @@ impl Plan {
         let kill_forbidden = rng.u8(..8) == 0;
         let quick = if rng.bool() { TIMEOUT } else { Duration::from_millis(1) };
         let direct = [None, Some(0), Some(0), Some(1)][rng.usize(..4)];
-        let batching = direct.map(|direct| Batching { direct, quick });
+        let batching = direct.map(|direct| Batching { direct, near: quick, quick });
         // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
         let steady = rng.u8(..3) == 0;
         // Some worlds have a favourite plane and lock, so that more meets on one connection.
