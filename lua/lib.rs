@@ -153,15 +153,16 @@ pub mod fenced_fair {
 pub mod fenced {
     /// Takes the lock, or raises a hold count, and tells the fencing token.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/give.lua"),
+        include_str!("shared/token.lua"),
+        include_str!("short/fenced_acquire.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/hold.lua"),
-        include_str!("shared/give.lua"),
         include_str!("shared/grant.lua"),
         include_str!("shared/free.lua"),
-        include_str!("shared/token.lua"),
         include_str!("fenced/acquire.lua"),
     );
     /// Tells the last fencing token.

@@ -33,8 +33,7 @@ local last = redis.pcall('GET', token_key)
 if type(last) == 'table' then
   return refuse_kind(last, token_key)
 end
-if last and tonumber(last) and tonumber(last) >= 9007199254740991 then
-  -- Beyond this Lua cannot add one, and the next token would be an old one.
+if is_last_token(last) then
   return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
 end
 
@@ -44,7 +43,7 @@ if ask.not_after >= 0 then
 end
 
 if stored then
-  local same = same_token(token_key)
+  local same = same_token(token_key, last)
   return complete(raise_hold(lock_key, ask, hold_count(stored)), time, same)
 end
 local refusal = refuse_grant(lock_key, ask, time)
@@ -52,5 +51,5 @@ if refusal then
   return refusal
 end
 -- The token first: a token without a grant is only a gap.
-local new = next_token(token_key)
+local new = next_token(token_key, last)
 return complete(grant_hold(lock_key, ask), time, new)

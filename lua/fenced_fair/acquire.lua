@@ -47,12 +47,14 @@ local token = KEYS[6]
 local issued = redis.pcall('GET', token)
 if type(issued) == 'table' then
   return refuse_kind(issued, token)
+elseif is_last_token(issued) then
+  return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
 end
 local stored = redis.pcall('HGET', fair.lock, ask.hold)
 if type(stored) == 'table' then
   return refuse_kind(stored, fair.lock)
 elseif stored then
-  local same = same_token(token)
+  local same = same_token(token, issued)
   return complete(raise_hold(fair.lock, ask, hold_count(stored)), fair.now, same)
 end
 local refusal = acquire_place(fair, ask, ARGV[7])
@@ -60,5 +62,5 @@ if refusal then
   return refusal
 end
 -- The token first: a token without a grant is only a gap.
-local new = next_token(token)
+local new = next_token(token, issued)
 return complete(grant_hold(fair.lock, ask), fair.now, new)

@@ -1,11 +1,16 @@
 -- Prelude: fencing tokens. A token is the server's time in microseconds, or one more than the last token where that is
 -- greater: tokens grow with every grant, even if a failover has lost the last of them. It stays below 2^53, so that every
--- client can count with it, and travels as text. The key is never deleted.
+-- client can count with it, and travels as text. The key is never deleted. `last` is what GET says of it.
 
-local function next_token(key)
+-- Whether no token can follow: beyond this Lua cannot add one, and the next token would be an old one.
+local function is_last_token(last)
+  return (tonumber(last or 0) or 0) >= 9007199254740991
+end
+
+local function next_token(key, last)
   local time = redis.call('TIME')
   local token = tonumber(time[1]) * 1000000 + tonumber(time[2])
-  local stored = tonumber(redis.call('GET', key) or 0)
+  local stored = tonumber(last or 0)
   if stored and stored >= token then
     token = stored + 1
   end
@@ -14,7 +19,7 @@ local function next_token(key)
   return text
 end
 
-local function same_token(key)
+local function same_token(key, last)
   -- A key that is gone although its lock is held was deleted by hand: a new token is greater than the lost one.
-  return redis.call('GET', key) or next_token(key)
+  return last or next_token(key, last)
 end

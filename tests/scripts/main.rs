@@ -17,6 +17,7 @@ mod read_write;
 mod record;
 mod semaphore;
 mod semaphores_random;
+mod short_ways;
 mod simple;
 mod spin;
 mod store;

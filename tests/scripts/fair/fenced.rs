@@ -80,3 +80,13 @@ fn a_token_key_of_another_kind_costs_no_place() {
     assert_eq!(world.acquire(&b), Acquired::Kind("hash".into()));
     assert_eq!(world.queue(), [b]);
 }
+
+#[test]
+fn no_token_is_issued_where_lua_cannot_count_on() {
+    let world = fenced();
+    let hold = world.process().hold(1);
+    let call = world.acquire_call(&hold, |_| {});
+    world.command(&["SET", &world.key("token"), "9007199254740991"]);
+    let error = world.server().eval(call.script().source(), call.keys(), call.args()).expect_err("a refusal");
+    assert!(error.to_string().contains("2^53"), "{error}");
+}
