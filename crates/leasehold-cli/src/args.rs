@@ -220,10 +220,10 @@ pub(crate) struct RunOptions {
     /// Let up to this many run at once; everyone must name the same number
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
     pub(crate) permits: Option<u32>,
-    /// Wait for at most this long while others hold the lock, such as 500ms, 30s or 1h30m [default: as long as it takes]
+    /// Wait for at most this long for server and lock, such as 500ms, 30s or 1h30m; the server has at least 1s [default: as long as it takes]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait for the lock
+    /// Do not wait for the lock, and for the server for at most 3s
     #[arg(long = "try", conflicts_with = "wait", help_heading = "Times")]
     pub(crate) try_once: bool,
     /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]

@@ -34,6 +34,28 @@ pub(crate) async fn connect(
     Ok(builder.connect(&url).await?)
 }
 
+/// The same within a time, where somebody waits for it. The server's own `connect_deadline` still holds, if it is shorter.
+///
+/// # Errors
+///
+/// As [`connect`], or it was not connected in this time.
+pub(crate) async fn connect_within(
+    limit: Option<Duration>,
+    options: &ServerOptions,
+    lease: Option<Duration>,
+    as_whom: &str,
+) -> Result<Client, Failure> {
+    let connecting = connect(options, lease, as_whom);
+    let Some(limit) = limit else { return connecting.await };
+    match tokio::time::timeout(limit, connecting).await {
+        Ok(connected) => connected,
+        Err(_) => {
+            let text = format!("not connected: {} did not answer within {limit:?}", place(options)?);
+            Err(Failure::new(Exit::Unreachable, text))
+        }
+    }
+}
+
 /// The URL with the password and the prefix.
 ///
 /// # Errors

@@ -79,5 +79,8 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
 fn in_runtime(task: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("no runtime can be made: {error}")))?;
-    runtime.block_on(task)
+    let result = runtime.block_on(task);
+    // A resolver that does not answer holds a thread up for many seconds, and has nothing more to tell.
+    runtime.shutdown_background();
+    result
 }

@@ -30,13 +30,12 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
-/// Acquires the lock that the options name.
+/// Acquires the lock that the options name, within `wait`.
 ///
 /// # Errors
 ///
 /// It is busy, or the server does not grant it.
-pub(super) async fn acquire(client: &Client, options: &RunOptions) -> Result<Held, Failure> {
-    let wait = if options.try_once { Duration::ZERO } else { options.wait.unwrap_or(Duration::MAX) };
+pub(super) async fn acquire(client: &Client, options: &RunOptions, wait: Duration) -> Result<Held, Failure> {
     let acquired = match options.permits {
         Some(permits) => {
             let semaphore = client.leased_semaphore(&options.name);

@@ -24,4 +24,5 @@ mod terminal;
 mod top;
 mod topologies;
 mod unlock;
+mod waits;
 mod watch;
