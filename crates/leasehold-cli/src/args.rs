@@ -1,10 +1,12 @@
 //! The command line.
 
+mod dashes;
 mod words;
 
 use crate::{duration, failure};
 use clap::{Args, Parser, Subcommand};
 use clap_complete::Shell;
+pub(crate) use dashes::parse;
 use leasehold::FoundKind;
 use std::ffi::OsString;
 use std::net::SocketAddr;
@@ -30,6 +32,7 @@ Examples:
   leasehold run --permits 3 supplier -- ./fetch.sh      # at most three at once
   leasehold run --read catalogue -- ./export.sh
   leasehold run --fenced ledger -- sh -c 'echo \"token $LEASEHOLD_FENCING_TOKEN\"'
+  leasehold run -- -name -- ./report.sh                 # a name that begins with a dash
 
 The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER and, with --fenced, LEASEHOLD_FENCING_TOKEN.
 
@@ -203,7 +206,7 @@ pub(crate) enum Task {
 #[derive(Args, Debug)]
 #[command(after_help = RUN_EXAMPLES, after_long_help = format!("{RUN_EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct RunOptions {
-    /// The name of the lock
+    /// The name of the lock; one that begins with a dash stands behind --, and another -- before the command
     pub(crate) name: String,
     /// Serve the waiters in the order in which they came
     #[arg(long, help_heading = "Kind of lock")]

@@ -101,7 +101,11 @@ impl Failure {
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
         // The usage of `run` is the one that has a command, and its `--` is easily forgotten.
-        let behind = if text.contains("-- <CMD>") { "; the command stands behind --" } else { "" };
+        let is_run = text.contains("-- <CMD>");
+        if let (true, Some((said, _))) = (is_run, said.split_once("; to pass '-")) {
+            return Self::new(Exit::Usage, format!("{said}; {DASHES}; --help tells more"));
+        }
+        let behind = if is_run { "; the command stands behind --" } else { "" };
         Self::new(Exit::Usage, format!("{said}{behind}; --help tells more"))
     }
 
@@ -154,6 +158,9 @@ pub(crate) fn reason(error: &Error) -> String {
         error => error.to_string(),
     }
 }
+
+/// The place of a name that looks like an option.
+const DASHES: &str = "a name that begins with a dash is written so: leasehold run -- -name -- COMMAND";
 
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";

@@ -31,7 +31,6 @@ mod unlock;
 mod watch;
 
 use args::{Cli, Task};
-use clap::Parser as _;
 use clap::error::ErrorKind;
 use failure::{Exit, Failure};
 use std::process::ExitCode;
@@ -41,8 +40,9 @@ fn main() -> ExitCode {
     if let Some(words) = shim::asked_for(std::env::args_os()) {
         return ExitCode::from(shim::become_the_command(words));
     }
-    let json = std::env::args_os().take_while(|word| word != "--").any(|word| word == "--json");
-    let result = match Cli::try_parse() {
+    let words: Vec<_> = std::env::args_os().collect();
+    let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
+    let result = match args::parse(&words) {
         Ok(cli) => perform(&cli),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             output::print(&error.render().to_string()).map(|()| 0)

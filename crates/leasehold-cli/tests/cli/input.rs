@@ -17,6 +17,11 @@ fn command_line_that_cannot_be_read_is_usage() {
         (&["run", "x"][..], "<CMD>"),
         (&["run"], "<NAME>"),
         (&["run", "x", "true"], "'true' found; the command stands behind --;"),
+        (
+            &["run", "-x", "--", "true"],
+            "'-x' found; a name that begins with a dash is written so: leasehold run -- -name",
+        ),
+        (&["run", "--", "-x"], "<NAME>"),
         (&["run", "x", "--wait", "30", "--", "true"], "500ms, 30s"),
         (&["run", "x", "--try", "--wait", "3s", "--", "true"], "--wait"),
         (&["run", "x", "--read", "--fair", "--", "true"], "--fair"),
@@ -30,6 +35,14 @@ fn command_line_that_cannot_be_read_is_usage() {
         let done = leasehold(&SERVER).args(words).finish();
         done.fails_with(64, &["leasehold: ", hint]);
     }
+}
+
+#[test]
+fn name_may_begin_with_a_dash_behind_dashes() {
+    let done = run(&SERVER, &["--", "-x", "--", "sh", "-c", "echo $LEASEHOLD_NAME"]).finish();
+    assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (0, "-x\n", ""));
+    let done = leasehold(&SERVER).args(["inspect", "--", "-x"]).finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (0, "-x: free\n"));
 }
 
 #[test]

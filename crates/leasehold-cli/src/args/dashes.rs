@@ -1,0 +1,67 @@
+//! A name of `run` that begins with a dash: `leasehold run -- -name -- COMMAND`.
+//!
+//! In front of the first `--` such a name looks like an option, and one that is misspelt is not taken for a name. Behind it the name and
+//! another `--` stand before the command, as the other subcommands have a name behind `--`.
+
+use super::{Cli, Task};
+use clap::Parser as _;
+use clap::error::ErrorKind;
+use std::ffi::OsString;
+
+/// Reads a command line.
+///
+/// # Errors
+///
+/// It cannot be read.
+pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
+    Cli::try_parse_from(words).or_else(|error| match error.kind() {
+        ErrorKind::MissingRequiredArgument => behind_dashes(words).ok_or(error),
+        _ => Err(error),
+    })
+}
+
+/// The command line of which the name stands behind `--`; `None` if that is not what is wrong with it.
+fn behind_dashes(words: &[OsString]) -> Option<Cli> {
+    let (before, behind) = words.split_at(words.iter().position(|word| word == "--")?);
+    let [_, name, dashes, _, ..] = behind else { return None };
+    if dashes != "--" {
+        return None;
+    }
+    // In front of the dashes another word stands for the name.
+    let standing_in = [before, &[OsString::from("name")], &behind[2..]].concat();
+    let mut cli = Cli::try_parse_from(standing_in).ok()?;
+    let Task::Run(options) = &mut cli.task else { return None };
+    options.name = name.to_str()?.to_owned();
+    Some(cli)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(line: &str) -> Option<(String, Vec<OsString>)> {
+        let words: Vec<_> = line.split(' ').map(OsString::from).collect();
+        match parse(&words).ok()?.task {
+            Task::Run(options) => Some((options.name, options.command)),
+            _ => None,
+        }
+    }
+
+    #[test]
+    fn name_behind_dashes_is_read() {
+        for (line, name, command) in [
+            ("leasehold run -- -x -- true", "-x", &["true"][..]),
+            ("leasehold run --try -- --name -- sh -- y", "--name", &["sh", "--", "y"]),
+            ("leasehold run x -- sudo -- true", "x", &["sudo", "--", "true"]),
+            ("leasehold run x -- -y -- true", "x", &["-y", "--", "true"]),
+        ] {
+            let command = command.iter().map(OsString::from).collect();
+            assert_eq!(read(line), Some((name.to_owned(), command)), "{line}");
+        }
+        for line in
+            ["leasehold run -- -x", "leasehold run -- -x --", "leasehold run -- true x", "leasehold run -x -- true"]
+        {
+            assert_eq!(read(line), None, "{line}");
+        }
+    }
+}
