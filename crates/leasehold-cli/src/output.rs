@@ -40,6 +40,15 @@ pub(crate) fn note(text: &str, json: bool) {
     }
 }
 
+/// Warns on stderr of something about a lock that is no failure.
+pub(crate) fn warn(what: &str, lock: &str, text: &str, json: bool) {
+    if json {
+        complain(&serde_json::json!({ "warning": what, "lock": lock, "message": text }).to_string());
+    } else {
+        complain(&format!("leasehold: {}", shown(text)));
+    }
+}
+
 /// Writes a line to stderr. There is no other place to which an error of this could be told.
 pub(crate) fn complain(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());

@@ -1,10 +1,11 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal.
+//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal.
 //! `run/supervise.rs` decides what each event means, and this file puts all of them together.
 
 mod child;
 mod hold;
+mod nested;
 mod supervise;
 mod terminal;
 
@@ -76,7 +77,8 @@ async fn with_client(
     json: bool,
 ) -> Result<u8, Failure> {
     let wait = time_to_wait(options, begun);
-    let held = match signals.unless_ended(hold::acquire(client, options, wait)).await {
+    let acquiring = nested::with_warning(hold::acquire(client, options, wait), client, options, json);
+    let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.
         Err(signal) => return Ok(code_of(signal)),
@@ -129,12 +131,6 @@ impl Released {
             Self::NotConfirmed(why) => why.clone(),
         };
         let text = format!("the command is done, and the lock is free when its lease has run out: {error}");
-        if json {
-            output::complain(
-                &serde_json::json!({ "warning": "not_released", "lock": name, "message": text }).to_string(),
-            );
-        } else {
-            output::complain(&format!("leasehold: {text}"));
-        }
+        output::warn("not_released", name, &text, json);
     }
 }

@@ -36,7 +36,14 @@ pub(crate) fn leasehold(server: &Server) -> Command {
 /// The command without a server.
 pub(crate) fn bare() -> Command {
     let mut command = with_usual_signals(env!("CARGO_BIN_EXE_leasehold"));
-    for variable in ["LEASEHOLD_URL", "REDIS_URL", "LEASEHOLD_PASSWORD", "LEASEHOLD_NAME", "LEASEHOLD_FENCING_TOKEN"] {
+    for variable in [
+        "LEASEHOLD_URL",
+        "REDIS_URL",
+        "LEASEHOLD_PASSWORD",
+        "LEASEHOLD_NAME",
+        "LEASEHOLD_HOLDER",
+        "LEASEHOLD_FENCING_TOKEN",
+    ] {
         command.env_remove(variable);
     }
     command.stdin(Stdio::null());

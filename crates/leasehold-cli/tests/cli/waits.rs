@@ -1,6 +1,6 @@
 //! How long `run` waits for a server and for a lock, and what it says of it.
 
-use crate::support::{Start as _, held_by_a_jvm, run};
+use crate::support::{SERVER, Start as _, held_by_a_jvm, name, objects, run};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
 
@@ -35,4 +35,44 @@ fn time_to_connect_is_a_part_of_the_wait() {
     waiting.finish().fails_with(75, &["stayed busy for the whole wait of 3s"]);
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(4_300), "{took:?}");
+}
+
+/// The command, run by itself.
+fn nested(outer: &[&str], inner: &[&str]) -> std::process::Command {
+    let mut command = run(&SERVER, outer);
+    command.args(["--", env!("CARGO_BIN_EXE_leasehold"), "run"]).args(inner).args(["--", "true"]);
+    command
+}
+
+#[test]
+fn command_that_waits_for_its_own_lock_is_warned() {
+    let name = name();
+    let warning = format!("waits for itself: the command that started it runs under the lock \"{name}\" and holds it");
+    for (outer, inner) in [
+        (&[&*name][..], &[&*name, "--wait", "1s"][..]),
+        (&[&name, "--fair"], &[&name, "--fair", "--wait", "1s"]),
+        (&[&name, "--read"], &[&name, "--write", "--wait", "1s"]),
+    ] {
+        let done = nested(outer, inner).finish();
+        let lines: Vec<_> = done.stderr.lines().collect();
+        assert!(done.code() == 75 && lines.len() == 2, "{done:?}");
+        assert!(lines[0].contains(&warning) && lines[1].contains("stayed busy"), "{done:?}");
+    }
+    let done = nested(&[&name], &[&name, "--json", "--wait", "1s"]).finish();
+    assert_eq!(objects(&done.stderr)[0]["warning"], "waits_for_itself", "{done:?}");
+}
+
+#[test]
+fn command_that_waits_for_another_holder_is_not_warned() {
+    let (name, other) = (name(), name());
+    held_by_a_jvm(&SERVER, &other, "60000");
+    // The last one is the same name on another server, which this one holds for somebody else.
+    let elsewhere = Server::start();
+    held_by_a_jvm(&elsewhere, &name, "60000");
+    let url = elsewhere.url();
+    for inner in [&[&*other, "--wait", "1s"][..], &[&name, "--wait", "1s", "--url", &url]] {
+        nested(&[&name], inner).finish().fails_with(75, &["stayed busy"]);
+    }
+    let done = nested(&[&name, "--read"], &[&name, "--read"]).finish();
+    assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
 }
