@@ -52,8 +52,7 @@ impl Raw {
         }
         let mut servers = self.0.active_connections();
         servers.sort_by_key(ToString::to_string);
-        let node =
-            |server: Server| Node { address: Some(server.to_string()), client: self.0.with_cluster_node(server) };
+        let node = |server: Server| Node { address: Some(written(&server)), client: self.0.with_cluster_node(server) };
         servers.into_iter().map(node).collect()
     }
 
@@ -106,10 +105,16 @@ impl Sentinels {
                 }
                 Err(why) => Err(format!("it cannot be reached: {why}")),
             };
-            answers.push((host.to_string(), answer));
+            answers.push((written(host), answer));
         }
         answers
     }
+}
+
+/// An address as URLs have it: an IPv6 address has brackets.
+fn written(server: &Server) -> String {
+    let (host, port) = (&server.host, server.port);
+    if host.contains(':') && !host.starts_with('[') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
 /// A server that is asked.

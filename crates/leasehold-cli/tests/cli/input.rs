@@ -169,3 +169,9 @@ fn errors_are_objects_with_json() {
     let done = bare().args(["run", "x", "--", "true", "--json"]).finish();
     assert!(done.line().starts_with("leasehold: "), "{done:?}");
 }
+
+#[test]
+fn ipv6_address_is_shown_in_brackets() {
+    at("redis://[::1]:1").finish().fails_with(69, &[" [::1]:1 cannot be reached"]);
+    at("redis-cluster://[::1]:1").finish().fails_with(69, &["the cluster at [::1]:1 cannot"]);
+}

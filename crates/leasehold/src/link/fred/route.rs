@@ -123,7 +123,7 @@ pub(super) fn named(address: &str, connection_slot: &ConnectionSlot) -> String {
     match (slots::host_and_port(address), connection_slot.current()) {
         (Some(("", port)), Ok(connection)) => {
             let host = slots::host_and_port(&connection.server).map_or("", |(host, _)| host).to_owned();
-            format!("{host}:{port}")
+            slots::address_of(&host, port)
         }
         _ => address.to_owned(),
     }

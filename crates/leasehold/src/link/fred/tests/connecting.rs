@@ -341,7 +341,7 @@ fn urls_of_every_kind_are_read() {
     let shown = [
         ("redis://user:hunter2@host", "host:6379"),
         ("valkey://:hunter2@host:1/7", "host:1"),
-        ("redis://:hunter2@[::1]:7000", "::1:7000"),
+        ("redis://:hunter2@[::1]:7000", "[::1]:7000"),
         ("redis+unix:///run/redis.sock?db=2", "/run/redis.sock"),
         ("redis-cluster://:hunter2@a:1?node=b:2&node=c:3", "the cluster at a:1, b:2, c:3"),
         (
