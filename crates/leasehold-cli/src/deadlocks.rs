@@ -3,15 +3,18 @@
 use crate::args::ServerOptions;
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
-use crate::failure::Failure;
+use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::seen::millis;
 use crate::shown::shown;
-use leasehold::{Deadlock, DeadlockedWait};
+use leasehold::{Deadlock, DeadlockedWait, Error};
 use serde_json::{Value, json};
 
 /// The exit code when there is a deadlock.
 const FOUND: u8 = 1;
+
+/// The rights that the search needs beside those of a lock.
+const RIGHTS: &str = "deadlocks needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
 
 /// Prints a line for each deadlock.
 ///
@@ -23,7 +26,7 @@ pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
     let found = client.deadlocks().await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
-    let found = found.map_err(Failure::of_a_look)?;
+    let found = found.map_err(failure)?;
     for deadlock in &found {
         let line = if server.json { as_json(deadlock).to_string() } else { as_text(deadlock) };
         output::print(&format!("{line}\n"))?;
@@ -32,6 +35,23 @@ pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
         output::note("no deadlock was found among the processes that announce themselves", server.json);
     }
     Ok(if found.is_empty() { 0 } else { FOUND })
+}
+
+/// The failure of a look at the records of programs, whose names are none of locks. A lock at which the user may not look is passed over.
+fn failure(error: Error) -> Failure {
+    let of_records = |exit, why: &str, advice: &str| {
+        Failure::new(exit, format!("what programs say of themselves cannot be read: {why}{advice}"))
+    };
+    match &error {
+        Error::Refused { refusal, .. } | Error::SearchFailed { refusal: Some(refusal), .. } => {
+            let advice = if refusal.is_transient() { String::new() } else { format!("; {RIGHTS}") };
+            of_records(Exit::Refused, &refusal.to_string(), &advice)
+        }
+        Error::SearchFailed { message, .. }
+        | Error::Unreachable { message, .. }
+        | Error::OutcomeUnknown { message, .. } => of_records(Exit::Unreachable, message, ""),
+        _ => Failure::of_a_look(error),
+    }
 }
 
 fn as_text(deadlock: &Deadlock) -> String {

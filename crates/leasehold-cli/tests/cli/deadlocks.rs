@@ -1,6 +1,6 @@
 //! `leasehold deadlocks` finds programs that wait for each other.
 
-use crate::support::{Start as _, leasehold, objects};
+use crate::support::{Start as _, bare, held, leasehold, objects};
 use leasehold::{Client, Guard, Owner};
 use leasehold_test_support::{Server, until};
 use std::time::Duration;
@@ -49,4 +49,27 @@ fn wait_that_is_no_circle_is_none() {
     assert!(done.line().contains("no deadlock was found"), "{done:?}");
     let done = leasehold(&server).args(["deadlocks", "--json"]).finish();
     assert_eq!((done.code(), done.stdout.as_str(), objects(done.line()).len()), (0, "", 1));
+}
+
+#[test]
+fn refusal_names_the_rights_and_takes_no_record_for_a_lock() {
+    let commands = "+eval +evalsha +hget +type +pttl +time +exists +publish +subscribe +info +ping";
+    for (rights, refused) in
+        [("~x", "scan"), ("~x +scan", "keys"), ("~x ~leasehold:1:client:* +scan", "can't run this command")]
+    {
+        let server = Server::builder().user(&format!("app on >secret &* {commands} {rights}")).start();
+        let _announced = held(&server, &["x"]);
+        until("a program has announced itself", || {
+            !server.command(&["KEYS", "leasehold:1:client:*"]).elements().is_empty()
+        });
+        let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+        let done = bare().env("LEASEHOLD_URL", &url).args(["deadlocks", "--json"]).finish();
+        let told = objects(done.line()).remove(0);
+        let message = told["message"].as_str().expect("a text");
+        assert_eq!((done.code(), &told["lock"]), (77, &serde_json::Value::Null), "{told}");
+        for word in ["what programs say of themselves", refused, "+scan, +hlen, +hmget and ~leasehold:1:client:*"] {
+            assert!(message.contains(word), "{message} has {word}");
+        }
+        assert!(!message.contains("lock \""), "{message}");
+    }
 }
