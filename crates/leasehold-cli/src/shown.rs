@@ -15,9 +15,21 @@ pub(crate) fn shown(text: &str) -> String {
     })
 }
 
+/// A number of things, such as `1 lock` or `2 locks`.
+pub(crate) fn counted<N: Into<i128>>(number: N, thing: &str) -> String {
+    let number = number.into();
+    let plural = if number == 1 { "" } else { "s" };
+    format!("{number} {thing}{plural}")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn one_thing_is_none_of_many() {
+        assert_eq!([0, 1, 2].map(|number| counted(number, "lock")), ["0 locks", "1 lock", "2 locks"]);
+    }
 
     #[test]
     fn terminal_gets_no_command_from_a_name() {

@@ -30,7 +30,7 @@ async fn with_client(client: &Client, options: &UnlockOptions, json: bool) -> Re
     let name = &options.name;
     let Some(seen) = look(client, name).await? else { return free(name, json) };
     if matches!(seen.kind, Kind::Permits | Kind::Counter) {
-        let text = format!("{name:?} is the {}, which has permits and no holder to free it from", seen.kind.word());
+        let text = format!("{name:?} is a {}, which has permits and no holder to free it from", seen.kind.word());
         return Err(Failure::new(Exit::Conflict, text).of_lock(name));
     }
     let hit: Vec<&Hold> = seen.holds.iter().filter(|hold| is_meant(hold, options)).collect();

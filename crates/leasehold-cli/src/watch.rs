@@ -11,7 +11,7 @@ use crate::moment;
 use crate::output;
 use crate::people::People;
 use crate::seen::{process_as_json, process_as_text};
-use crate::shown::shown;
+use crate::shown::{counted, shown};
 use changes::{Change, Event, Looked};
 use leasehold::{Client, Error};
 use serde_json::{Value, json};
@@ -67,7 +67,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                     teller.tell(&change, &mut people).await?;
                 }
                 if before.is_none() {
-                    teller.of_the_server("answers", Some(&format!("{} locks fit", now.len())))?;
+                    teller.of_the_server("answers", Some(&fitting(now.len())))?;
                 }
                 if unseen.is_some() && unseen != hidden {
                     teller.of_the_server("refuses looks", unseen.as_deref())?;
@@ -95,6 +95,12 @@ async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>),
     }
     let unseen = search.refusal().map(|refusal| connection::unseen(search.unseen(), refusal));
     Ok((locks, unseen))
+}
+
+/// How many locks there are at the first look.
+fn fitting(count: usize) -> String {
+    let verb = if count == 1 { "fits" } else { "fit" };
+    format!("{} {verb}", counted(count as u64, "lock"))
 }
 
 /// Prints what happens, each with its time.

@@ -2,6 +2,7 @@
 
 use super::{Picture, Server, Table};
 use crate::duration::show;
+use crate::shown::counted;
 use std::time::{Duration, Instant};
 
 /// How old the table is and what there is in it; `None` before the first look has ended.
@@ -23,7 +24,11 @@ pub(crate) fn outage(server: &Server, now: Instant) -> Option<String> {
 
 /// The first look, which is under way, and how far it is.
 pub(crate) fn first_look((since, found): (Instant, usize), now: Instant) -> String {
-    format!("the first look goes on for {}, {found} locks so far", age(now.saturating_duration_since(since)))
+    format!(
+        "the first look goes on for {}, {} so far",
+        age(now.saturating_duration_since(since)),
+        counted(found as u64, "lock")
+    )
 }
 
 /// What a table leaves out. A table without the locks that are looked for must not look like a server without them.

@@ -3,6 +3,7 @@
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
 use crate::look::of_a_client;
+use crate::shown::counted;
 use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
 use std::ffi::OsString;
 use std::time::Duration;
@@ -98,7 +99,8 @@ async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Resul
     }
     let name = semaphore.name();
     let text = format!(
-        "the semaphore {name:?} has {capacity} permits in all, and --permits says {permits}; name the same number everywhere"
+        "the semaphore {name:?} has {} in all, and --permits says {permits}; name the same number everywhere",
+        counted(capacity, "permit")
     );
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }

@@ -9,6 +9,20 @@ use serde_json::Value;
 
 const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
 
+#[test]
+fn first_look_counts_locks_in_words_that_fit() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &format!("{name}:1"), "60000");
+    let first = |pattern: &str| {
+        let told = ended(watching(&SERVER, &[pattern, "--json"]));
+        let told = told.iter().find(|event| event["event"] == "server").expect("the first look");
+        told["message"].as_str().expect("a text").to_owned()
+    };
+    assert_eq!(first(&format!("{name}:*")), "1 lock fits");
+    held_by_a_jvm(&SERVER, &format!("{name}:2"), "60000");
+    assert_eq!([first(&format!("{name}:*")), first(&format!("{name}:3"))], ["2 locks fit", "0 locks fit"]);
+}
+
 /// Watches until the first look is told of.
 fn watching(server: &Server, words: &[&str]) -> Running {
     let running = leasehold(server).args(["watch", "--every", "50ms"]).args(words).start();
