@@ -3,6 +3,9 @@
 use crate::source::Source;
 use fred::types::config::ServerConfig;
 
+#[path = "../../crates/leasehold/src/link/fred/address.rs"]
+#[cfg_attr(not(test), expect(dead_code, reason = "the link uses more of it"))]
+mod address;
 #[path = "../../crates/leasehold/src/error/cause.rs"]
 #[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
 mod cause;

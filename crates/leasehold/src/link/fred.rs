@@ -11,6 +11,7 @@
 //! when they are needed.
 
 mod absent;
+mod address;
 mod batches;
 mod call;
 mod certificates;

@@ -345,7 +345,7 @@ async fn first(pool: &Arc<Pool>, seed: ServerConfig) -> Result<Arc<ConnectionSlo
         connection.end();
         return Err(ConnectError::of_refusal(&label, &refusal));
     }
-    let host = super::slots::host_and_port(&connection.server).map_or("", |(host, _)| host);
+    let host = super::address::host_and_port(&connection.server).map_or("", |(host, _)| host);
     let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason, source: None };
     slots.learn(&answer, host).map_err(protocol)?;
     // The seed is one of the nodes, most likely, and then it need not be connected to again.

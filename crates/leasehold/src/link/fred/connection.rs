@@ -14,9 +14,9 @@
 //! connection; `force_reconnection()` sends again what was under way, even with `fail_fast`; and its router, when it ended
 //! once, leaves commands waiting for ever.
 
+use super::address;
 use super::error::{self, ConnectError};
 use super::settings::LinkSettings;
-use super::slots;
 use super::target::{self, ServerTarget};
 use super::{frame, profile};
 use fred::clients::Client;
@@ -96,7 +96,7 @@ impl Connection {
         let (server, id) = ids
             .into_iter()
             .next()
-            .map_or_else(|| (label, None), |(server, id)| (slots::address_of(&server.host, server.port), Some(id)));
+            .map_or_else(|| (label, None), |(server, id)| (address::address_of(&server.host, server.port), Some(id)));
         let abort = guard.abort_handle();
         let mut connection = Self {
             id,

@@ -1,10 +1,10 @@
 //! A connection that is kept: when one ends, another is made.
 
+use super::address;
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
 use super::settings::Backoff;
 use super::shared::{LinkShared, Role};
-use super::slots;
 use super::target;
 use super::{frame, profile};
 use fred::types::Value;
@@ -274,7 +274,7 @@ impl ConnectionSlot {
     fn owned_slots(&self) -> Option<Vec<u16>> {
         let slots = self.shared.slots.as_ref()?;
         let ServerConfig::Centralized { server } = &self.server else { return None };
-        Some(slots.owned_by(&slots::address_of(&server.host, server.port)))
+        Some(slots.owned_by(&address::address_of(&server.host, server.port)))
     }
 
     /// Gives a server that was just connected to the scripts that it lacks, and never returns.

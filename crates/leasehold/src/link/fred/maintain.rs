@@ -1,5 +1,6 @@
 //! The regular duties of a link, done by a task on the background's runtime.
 
+use super::address;
 use super::connection::Connection;
 use super::error::ConnectError;
 use super::notices::Notices;
@@ -110,7 +111,7 @@ async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: ServerConfig) -> Res
     let timeout = Some(shared.settings.command_timeout);
     let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
     connection.end();
-    let host = slots::host_and_port(&connection.server).map_or("", |(host, _)| host);
+    let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
     let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
     slots.learn(&answer.map_err(|error| protocol(error.to_string()))?, host).map_err(protocol)
 }
@@ -134,7 +135,7 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     for (_, connection_slot) in pool.all() {
         let Ok(connection) = connection_slot.current() else { continue };
         let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
-        let host = slots::host_and_port(&connection.server).map_or("", |(host, _)| host);
+        let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
         match answer.map(|answer| slots.learn(&answer, host)) {
             Ok(Ok(changed)) => {
                 settle_in(pools, pool, slots, changed);

@@ -1,9 +1,10 @@
 //! A pool: the connection slots for one purpose, one to each server.
 
+use super::address;
 use super::batches::{Batches, LineId};
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
-use super::slots::{self, Node, Slots};
+use super::slots::{Node, Slots};
 use super::tls;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane};
@@ -212,7 +213,7 @@ impl Drop for SetOnDrop {
 /// How to connect to a node of a cluster.
 pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Option<ServerConfig> {
     let address = slots.address(node)?;
-    let (host, port) = slots::host_and_port(&address)?;
+    let (host, port) = address::host_and_port(&address)?;
     let is_number = host.parse::<std::net::IpAddr>().is_ok();
     let name = if is_number { shared.target.certificate_name() } else { None };
     Some(ServerConfig::Centralized { server: tls::server(host, port, name) })

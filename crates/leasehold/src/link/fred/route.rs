@@ -1,10 +1,11 @@
 //! The way of a command: to which connection, in which words, and not behind a settling.
 
+use super::address;
 use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::error::Redirect;
 use super::pool::Pool;
-use super::slots::{self, Slots};
+use super::slots::Slots;
 use bytes::Bytes;
 use fred::types::Value;
 use futures_util::FutureExt as _;
@@ -120,10 +121,10 @@ pub(super) fn follow(
 
 /// A redirection without a host means the host of the server that said it.
 pub(super) fn named(address: &str, connection_slot: &ConnectionSlot) -> String {
-    match (slots::host_and_port(address), connection_slot.current()) {
+    match (address::host_and_port(address), connection_slot.current()) {
         (Some(("", port)), Ok(connection)) => {
-            let host = slots::host_and_port(&connection.server).map_or("", |(host, _)| host).to_owned();
-            slots::address_of(&host, port)
+            let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host).to_owned();
+            address::address_of(&host, port)
         }
         _ => address.to_owned(),
     }

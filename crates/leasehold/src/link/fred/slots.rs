@@ -5,6 +5,7 @@
 //! that were under way on a node that left the map; and it follows redirections behind the caller's back, so that a caller cannot know
 //! where a call is.
 
+use super::address;
 use super::frame;
 use fred::interfaces::Resp3Frame;
 use parking_lot::RwLock;
@@ -59,7 +60,8 @@ impl Default for Slots {
 impl Slots {
     /// The node at `address`, which is `host:port`. Nodes write an IPv6 address without brackets, and a node has one number however it is written.
     pub(super) fn node(&self, address: &str) -> Node {
-        let address = host_and_port(address).map_or_else(|| address.to_owned(), |(host, port)| address_of(host, port));
+        let address = address::host_and_port(address)
+            .map_or_else(|| address.to_owned(), |(host, port)| address::address_of(host, port));
         let known = |map: &Map| map.addresses.iter().position(|known| *known == address);
         if let Some(at) = known(&self.map.read()) {
             return at as Node;
@@ -246,18 +248,6 @@ impl Map {
     }
 }
 
-/// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, with brackets or without, or nothing.
-pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
-    let (host, port) = address.rsplit_once(':')?;
-    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
-    Some((bare.unwrap_or(host), port.parse().ok()?))
-}
-
-/// An address as people read it and URLs have it: an IPv6 address has brackets, because the port could be its last group otherwise.
-pub(super) fn address_of(host: &str, port: u16) -> String {
-    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -339,9 +329,6 @@ mod tests {
         assert!(slots.learn(&number(1), "x").is_err());
         assert!(slots.learn(&array(vec![]), "x").is_err());
         assert!(slots.learn(&array(vec![range(0, 16_384, "a", 1)]), "x").is_err());
-        assert_eq!(host_and_port("::1:7000"), Some(("::1", 7000)));
-        assert_eq!(host_and_port(":7000"), Some(("", 7000)));
-        assert_eq!(host_and_port("[::1]:7000"), Some(("::1", 7000)));
     }
 
     #[test]
@@ -351,6 +338,6 @@ mod tests {
         let node = slots.node("::1:7000");
         assert_eq!((slots.node("[::1]:7000"), slots.primaries()), (node, vec![node]));
         assert_eq!(slots.address(node).as_deref(), Some("[::1]:7000"));
-        assert_eq!(slots.owned_by(&address_of("::1", 7000)).len(), 16_384);
+        assert_eq!(slots.owned_by(&address::address_of("::1", 7000)).len(), 16_384);
     }
 }

@@ -1,8 +1,8 @@
 //! Which server, and as whom: parsed from a URL, or taken from a configuration of fred.
 
+use super::address;
 use super::certificates::Certificates;
 use super::error::ConnectError;
-use super::slots;
 use super::tls;
 use fred::types::RespVersion;
 use fred::types::config::{Config, Server, ServerConfig};
@@ -202,11 +202,11 @@ impl fmt::Debug for ServerTarget {
 /// The name of a server in errors and logs. [`ServerConfig`] itself must not be shown: it may hold Sentinel's password.
 pub(super) fn label(server: &ServerConfig) -> String {
     let list = |hosts: &[Server]| {
-        let names: Vec<_> = hosts.iter().map(|server| slots::address_of(&server.host, server.port)).collect();
+        let names: Vec<_> = hosts.iter().map(|server| address::address_of(&server.host, server.port)).collect();
         names.join(", ")
     };
     match server {
-        ServerConfig::Centralized { server } => slots::address_of(&server.host, server.port),
+        ServerConfig::Centralized { server } => address::address_of(&server.host, server.port),
         ServerConfig::Clustered { hosts, .. } => format!("the cluster at {}", list(hosts)),
         ServerConfig::Sentinel { hosts, service_name, .. } => {
             format!("{service_name}, by the Sentinels at {}", list(hosts))

@@ -1,0 +1,32 @@
+//! The addresses of servers as texts.
+
+/// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, with brackets or without, or nothing.
+pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Some((bare.unwrap_or(host), port.parse().ok()?))
+}
+
+/// An address as people read it and URLs have it: an IPv6 address has brackets, because the port could be its last group otherwise.
+pub(super) fn address_of(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ipv6_address_has_brackets_where_people_read_it() {
+        for (address, host, written) in [
+            ("::1:7000", "::1", "[::1]:7000"),
+            ("[::1]:7000", "::1", "[::1]:7000"),
+            (":7000", "", ":7000"),
+            ("a:7000", "a", "a:7000"),
+        ] {
+            assert_eq!(host_and_port(address), Some((host, 7000)));
+            assert_eq!(address_of(host, 7000), written);
+        }
+        assert_eq!(host_and_port("a"), None);
+    }
+}
