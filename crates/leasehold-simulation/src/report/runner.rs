@@ -202,7 +202,7 @@ mod tests {
 
     /// They are about a semaphore's late copies, places in queues, waiters that were not woken or told, an entry that brought a lost hold
     /// back, and worlds that were wrong themselves.
-    const FOUND: [(u64, LockFamily); 37] = [
+    const FOUND: [(u64, LockFamily); 38] = [
         (3_599, LockFamily::FencedFair),
         (8_856, LockFamily::Fair),
         (9_788, LockFamily::Fair),
@@ -240,6 +240,7 @@ mod tests {
         (8_880_057_418, LockFamily::Lock),
         (30_764, LockFamily::Fair),
         (2_742, LockFamily::PreferWriters),
+        (358_819_237_145_084, LockFamily::Fenced),
     ];
 
     #[test]

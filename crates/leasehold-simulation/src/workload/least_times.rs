@@ -3,6 +3,7 @@
 use crate::report::stats::Coverage;
 use crate::workload::family::LockFamily;
 use crate::world::{World, ms};
+use leasehold_core::command::Kind;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -30,10 +31,11 @@ pub(crate) fn plan(world: &mut World, seed: u64) {
 }
 
 impl World {
-    /// A caller has a guard, and some ask that the lock stay busy. Gives the instant until when it does.
-    pub(crate) fn perhaps_keep_busy(&mut self, client: usize, hold: HoldNumber) -> Option<Instant> {
+    /// A caller has a guard of this kind, and some ask that the lock stay busy. Gives the instant until when it does. Some names of a world are
+    /// of another kind than the world's, which may have none that can stay busy.
+    pub(crate) fn perhaps_keep_busy(&mut self, client: usize, hold: HoldNumber, kind: Kind) -> Option<Instant> {
         let LeastTimes { rng, longest } = self.plan.least_times.as_mut()?;
-        if self.plan.over || rng.bool() {
+        if self.plan.over || rng.bool() || !kind.protocol().may_be_kept() {
             return None;
         }
         let least = longest.mul_f64(rng.f64());

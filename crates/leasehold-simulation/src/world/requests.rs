@@ -280,7 +280,7 @@ impl World {
         if self.clients[client].lost.remove(guard.name.key()) {
             self.stats.reach(Coverage::LostThenReacquired);
         }
-        let busy_until = self.perhaps_keep_busy(client, guard.hold);
+        let busy_until = self.perhaps_keep_busy(client, guard.hold, guard.kind);
         self.guards.push(Guard { busy_until, ..guard });
         let guard = self.guards.len() - 1;
         self.note_degraded(guard);
