@@ -32,7 +32,7 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
         search = search.with_foreign();
     }
     let mut people = People::new(client);
-    let mut table = Table::new([24, 9, 36, 10, 10, 7, 0]);
+    let mut table = Table::new([24, 16, 36, 10, 10, 7, 0]);
     let (mut printed, mut ageless) = (0_u64, 0_u64);
     while let Some(found) = search.next().await {
         let state = found.map_err(Failure::of_a_look)?;
@@ -51,8 +51,10 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
         if json {
             output::print(&format!("{}\n", seen.as_json()))?;
         } else {
+            // The header is made behind the first row, so that it is as wide.
+            let row = table.row(cells(&seen));
             let header = if printed == 0 { table.row(HEADER) } else { String::new() };
-            output::print(&format!("{header}{}", table.row(cells(&seen))))?;
+            output::print(&format!("{header}{row}"))?;
         }
         printed += 1;
     }

@@ -21,6 +21,17 @@ fn listed_as_json(words: &[&str]) -> BTreeMap<String, Value> {
 }
 
 #[test]
+fn header_of_a_list_stands_above_its_first_row() {
+    let lock = format!("{}:with-a-name-that-is-longer-than-most", name());
+    let _holder = held(&SERVER, &[&lock, "--write"]);
+    let done = listed(&[&lock]);
+    let (header, row) = done.stdout.split_once('\n').expect("a header and a row");
+    for (title, cell) in [("NAME", lock.as_str()), ("KIND", "read-write lock"), ("HOLDER", "write: leasehold run")] {
+        assert_eq!(header.find(title), row.find(cell), "{title}:\n{header}\n{row}");
+    }
+}
+
+#[test]
 fn locks_of_every_kind_are_listed_with_their_kind() {
     let all = name();
     let under = |last: &str| format!("{all}:{last}");
