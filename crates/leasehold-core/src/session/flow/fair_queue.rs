@@ -249,11 +249,15 @@ impl Parts {
         }
     }
 
-    /// The free lock was offered to an entry of this client. The offer says nothing new where the entry has been granted the lock, because it
-    /// asked ahead.
+    /// The free lock was offered to an entry of this client: its task asks, because another one would ask in vain, and have the lock offered
+    /// once more. The offer says nothing new where the entry has been granted the lock, because it asked ahead.
     pub(super) fn handle_offer(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let hold = self.client.number_in(entry).and_then(|number| self.holds.get(number));
-        if hold.is_none_or(|hold| hold.raising().is_some()) {
+        let waits = hold.map(|hold| hold.raising().is_some());
+        if waits == Some(true) {
+            self.turn_of_entry(now, lock, entry);
+        }
+        if waits != Some(false) {
             self.handle_notice(now, lock);
         }
     }

@@ -176,3 +176,15 @@ fn release_by_the_background_is_not_asked_behind() {
     world.session.drop_guard(world.now, hold, true);
     assert_eq!(world.asks(first), None, "two connections have no order");
 }
+
+#[test]
+fn task_that_an_offer_names_asks_and_not_the_first_one() {
+    let mut world = World::new();
+    let [first, second] = world.waiters;
+    // The server has the places in another order than the client.
+    let number = world.number_of(second);
+    world.is_offered_to(number);
+    assert_eq!(world.asks(first), None, "it would ask in vain");
+    let flight = world.asks(second).expect("it is its turn");
+    assert_eq!(world.granted(second, flight).hold, number);
+}
