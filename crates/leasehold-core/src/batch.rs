@@ -43,8 +43,8 @@ impl BatchScript {
         Call::new(self.made(), keys, args)
     }
 
-    /// Which script each call runs, and how many keys and arguments it has. One text, because a server that is told each of these numbers by
-    /// itself needs longer for them than for the rest of a call.
+    /// Which script each call runs, and how many keys and arguments it has. One text, because each argument by itself costs client and server
+    /// some time.
     fn plan(&self, calls: &[&Call]) -> Bytes {
         let numbers =
             calls.iter().flat_map(|call| [self.place(call.script()) + 1, call.keys().len(), call.args().len()]);

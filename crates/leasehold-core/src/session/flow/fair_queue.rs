@@ -258,6 +258,7 @@ impl Parts {
             self.turn_of_entry(now, lock, entry);
         }
         if waits != Some(false) {
+            // A contender whose reply is still to come keeps the notice in mind.
             self.handle_notice(now, lock);
         }
     }

@@ -34,8 +34,8 @@ enum Entry {
 }
 
 impl Line {
-    /// Whether a call may go out by itself: it overtakes none, and few are out. Where more than that and once more are under way, it is cheaper for
-    /// everybody if a driver takes it along.
+    /// Whether a call may go out by itself: it overtakes none, and few are out. Where more than twice as many are under way, the server and the
+    /// other callers have less to do if a driver takes it along.
     pub(super) fn has_room(&self, direct: usize) -> bool {
         self.queue.is_empty() && !self.unwritten && self.out < direct && self.out + self.in_batches() <= 2 * direct
     }
