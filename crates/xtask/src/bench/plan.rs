@@ -27,8 +27,8 @@ pub(crate) struct Plan {
 pub(crate) enum Renewals {
     /// Only the memory of the locks is measured.
     LeftOut,
-    /// For a period, after a time in which renewals spread that are bunched after many acquires at once.
-    Watched { settle: Duration, period: Duration },
+    /// For so many periods, after a time in which renewals spread that are bunched after many acquires at once.
+    Watched { settle: Duration, period: Duration, periods: usize },
 }
 
 #[derive(Clone, Copy)]
@@ -47,7 +47,7 @@ impl Plan {
         pairs: rounds(11, 600),
         hot: rounds(7, 1_000),
         contended: rounds(7, 2_000),
-        queue: rounds(5, 2_000),
+        queue: rounds(7, 2_000),
         wake_rounds: 7,
         wake_ups: 100,
         polled_rounds: 3,
@@ -55,7 +55,7 @@ impl Plan {
         lines: &[10, 1_000, 10_000],
         held: &[10_000, 100_000],
         // A third of the default lease of leasehold and of Redisson, which is their period of renewal.
-        renewals: Renewals::Watched { settle: Duration::from_secs(10), period: Duration::from_secs(10) },
+        renewals: Renewals::Watched { settle: Duration::from_secs(10), period: Duration::from_secs(10), periods: 3 },
         waiters: &[100_000],
     };
 

@@ -77,7 +77,7 @@ impl Moment {
     }
 }
 
-/// The cost of a period in which held locks are renewed.
+/// The cost of periods in which held locks are renewed.
 pub(crate) fn held(crew: &mut Crew<'_>, figures: &mut Figures) {
     for locks in crew.plan.held {
         for peer in crew.of(Row::Held) {
@@ -94,18 +94,20 @@ fn hold(crew: &Crew<'_>, peer: &'static Peer, locks: usize, figures: &mut Figure
     let idle = crew.server.ping(Duration::from_secs(1))?;
     let answer = worker.ask(&format!("hold bench:held:{} {locks}", peer.library))?;
     figures.add(Row::Held, &case, peer.name, &BYTES, figure(&answer, "bytes")? / count(locks));
-    let Renewals::Watched { settle, period } = crew.plan.renewals else { return Ok(()) };
+    let Renewals::Watched { settle, period, periods } = crew.plan.renewals else { return Ok(()) };
     thread::sleep(settle);
-    let before = crew.server.reading();
-    let stalled = crew.server.ping(period)?;
-    let done = crew.server.reading().since(&before, peer.sends);
-    let each = [
-        (&SHARE, done.micros / 1e4 / period.as_secs_f64()),
-        (&STALL, stalled / idle),
-        (&KEPT, (crew.server.keys() / count(locks) * 100.0).min(100.0)),
-    ];
-    for (metric, value) in each {
-        figures.add(Row::Held, &case, peer.name, metric, value);
+    for _ in 0..periods {
+        let before = crew.server.reading();
+        let stalled = crew.server.ping(period)?;
+        let done = crew.server.reading().since(&before, peer.sends);
+        let each = [
+            (&SHARE, done.micros / 1e4 / period.as_secs_f64()),
+            (&STALL, stalled / idle),
+            (&KEPT, (crew.server.keys() / count(locks) * 100.0).min(100.0)),
+        ];
+        for (metric, value) in each {
+            figures.add(Row::Held, &case, peer.name, metric, value);
+        }
     }
     Ok(())
 }
