@@ -3,15 +3,16 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, AnnouncedLock, AnyGuard, AnyLock, Backoff, CancellationToken, Cause, Client, ClientBuilder,
-    ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch, Deadlock, DeadlockedWait, Error, FairGuard,
-    FairLock, FairQueue, FairSettings, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind,
-    GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
-    Leader, LeaderHandle, LeaderState, LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken,
-    Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period,
-    PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock,
-    ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard,
-    SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff,
+    CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch,
+    Deadlock, DeadlockedWait, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback, FencedFairGuard,
+    FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId,
+    InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState, LeasedSemaphore, Lock,
+    LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
+    NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire,
+    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard,
+    ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError,
+    WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -50,6 +51,8 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    AnnouncedClient: send sync unpin forever;
+    AnnouncedClients: send sync unpin forever;
     AnnouncedLock: send sync unpin forever;
     AnyGuard: send sync unpin forever;
     AnyLock: send sync unpin forever;
@@ -143,6 +146,7 @@ types! {
     blocking::LeaderHandle: send sync unpin forever;
     blocking::Lock: send sync unpin forever;
     blocking::Once: send sync unpin forever;
+    blocking::AnnouncedClients: send sync unpin forever;
     blocking::Locks: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;

@@ -6,6 +6,7 @@ use crate::duration::show;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::people::{People, Person};
+use crate::permits::find_holders;
 use crate::seen::{Seen, with_process};
 use crate::shown::shown;
 use leasehold::{Client, FoundKind, LockProblem, Waiter};
@@ -19,12 +20,17 @@ use std::fmt::Write as _;
 /// The name is in use by something that is no lock, or the server gives no answer.
 pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, None, "leasehold inspect").await?;
-    let seen = look(&client, &options.name).await;
+    let key = format!("{}{}", connection::prefix(server), options.name);
+    let seen = look(&client, &options.name, &key).await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
-    let text = match seen? {
-        Some(seen) if server.json => format!("{}\n", seen.as_json()),
-        Some(seen) => as_text(&seen),
+    let seen = seen?;
+    if let Some(unknown) = seen.as_ref().and_then(|(_, unknown)| unknown.as_ref()) {
+        output::note(unknown, server.json);
+    }
+    let text = match seen {
+        Some((seen, _)) if server.json => format!("{}\n", seen.as_json()),
+        Some((seen, _)) => as_text(&seen),
         None if server.json => format!("{}\n", json!({ "name": options.name, "state": "free" })),
         None => format!("{}: free\n", shown(&options.name)),
     };
@@ -32,7 +38,8 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     Ok(0)
 }
 
-async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
+/// What stands under a name, and what could not be learned of it.
+async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
     let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
     if state.kind == FoundKind::Foreign {
         let why = state.problems.iter().map(|problem| match problem {
@@ -42,7 +49,9 @@ async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
         let why = why.collect::<Vec<_>>().join("; ");
         return Err(Failure::new(Exit::Conflict, format!("{name:?} is in use by something else: {why}")).of_lock(name));
     }
-    Ok(Some(Seen::new(state, &mut People::new(client)).await))
+    let mut seen = Seen::new(state, &mut People::new(client)).await;
+    let unknown = find_holders(client, key, &mut seen).await;
+    Ok(Some((seen, unknown)))
 }
 
 fn as_text(seen: &Seen) -> String {
@@ -67,6 +76,9 @@ pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     let is_counted = state.kind == FoundKind::LeasedSemaphore;
     for hold in &seen.holds {
         line(if is_counted { "permit" } else { "holder" }, hold.as_text());
+    }
+    for hold in &seen.said {
+        line("holder", hold.as_text());
     }
     let unlisted = state.held.saturating_sub(u64::try_from(seen.holds.len()).unwrap_or(u64::MAX));
     if unlisted > 0 && !seen.holds.is_empty() {

@@ -18,6 +18,7 @@ mod moment;
 mod output;
 mod overview;
 mod people;
+mod permits;
 mod raw;
 mod run;
 mod seen;

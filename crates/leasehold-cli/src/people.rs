@@ -1,6 +1,6 @@
 //! The processes behind holders and waiters, as far as they have announced themselves.
 
-use leasehold::{AnnouncedLock, Client, ClientRecord};
+use leasehold::{AnnouncedClient, AnnouncedLock, Client, ClientRecord, PermitId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,11 +21,21 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// How long it says that it has held a lock under this id; it says so after a second.
+    /// How long it says that it has held a lock under this id, or the permit with it; it says so after a second.
     pub(crate) fn held(&self, id: &str) -> Option<Duration> {
+        let permit = id.parse::<PermitId>().ok();
         // An id belongs to one hold, whose lock may have another name here than its key, because of the prefix.
-        let of_hold = |lock: &&AnnouncedLock| lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id);
+        let of_hold = |lock: &&AnnouncedLock| {
+            let is_of = |permit| lock.holder.as_ref().is_some_and(|holder| holder.has_permit(permit));
+            lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
+        };
         self.locks.iter().find(of_hold).map(|lock| lock.lasted)
+    }
+}
+
+impl From<AnnouncedClient> for Person {
+    fn from(found: AnnouncedClient) -> Self {
+        Self { record: found.record, locks: found.locks }
     }
 }
 

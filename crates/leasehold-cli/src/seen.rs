@@ -3,7 +3,7 @@
 use crate::duration::show;
 use crate::people::{People, Person};
 use crate::shown::shown;
-use leasehold::{ClientRecord, FoundKind, Holder, LockState, Waiter};
+use leasehold::{ClientRecord, FoundKind, Holder, HolderId, LockState, Waiter};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -68,22 +68,49 @@ impl Hold {
     }
 }
 
+/// A hold of which only its process tells: the server has a number.
+#[derive(Clone, Debug)]
+pub(crate) struct Said {
+    pub(crate) id: HolderId,
+    pub(crate) lasted: Duration,
+    pub(crate) who: Arc<Person>,
+}
+
+impl Said {
+    /// A line: the id, for how long it has been held, and the process.
+    pub(crate) fn as_text(&self) -> String {
+        let text = format!("{}, held for {}, as its process says", shown(self.id.as_str()), show(self.lasted));
+        with_process(&text, Some(&self.who))
+    }
+
+    fn as_json(&self) -> Value {
+        json!({
+            "id": self.id.as_str(),
+            "held_ms": millis(self.lasted),
+            "process": process_as_json(&self.who.record),
+        })
+    }
+}
+
 /// What stands under a name.
 pub(crate) struct Seen {
     pub(crate) state: LockState,
     pub(crate) holds: Vec<Hold>,
+    /// The holds of a bare semaphore.
+    pub(crate) said: Vec<Said>,
     pub(crate) queue: Vec<(Waiter, Option<Arc<Person>>)>,
 }
 
 impl Seen {
-    /// Adds the processes to what the server knows.
+    /// Adds the processes to what the server knows. The id of a permit names none.
     pub(crate) async fn new(mut state: LockState, people: &mut People<'_>) -> Self {
         let has_halves = state.kind == FoundKind::ReadWriteLock;
+        let names_clients = state.kind != FoundKind::LeasedSemaphore;
         let writers = std::mem::take(&mut state.holders).into_iter().map(|one| (has_halves.then_some("write"), one));
         let readers = std::mem::take(&mut state.readers).into_iter().map(|one| (Some("read"), one));
         let mut holds = Vec::new();
         for (half, holder) in writers.chain(readers) {
-            let who = people.of(holder.id.as_str()).await;
+            let who = if names_clients { people.of(holder.id.as_str()).await } else { None };
             holds.push(Hold { holder, half, who });
         }
         let mut queue = Vec::new();
@@ -91,7 +118,7 @@ impl Seen {
             let who = people.of(waiter.id.as_str()).await;
             queue.push((waiter, who));
         }
-        Self { state, holds, queue }
+        Self { state, holds, said: Vec::new(), queue }
     }
 
     /// One word for scripts, or two.
@@ -130,7 +157,7 @@ impl Seen {
 
     pub(crate) fn as_json(&self) -> Value {
         let state = &self.state;
-        json!({
+        let mut object = json!({
             "name": state.name,
             "state": self.word(),
             "kind": state.kind.word(),
@@ -148,7 +175,11 @@ impl Seen {
             "fencing_token": state.fencing_token,
             "permits": state.available.map(|available| json!({ "available": available, "held": state.held })),
             "warnings": self.problems(),
-        })
+        });
+        if !self.said.is_empty() {
+            object["announced_holders"] = self.said.iter().map(Said::as_json).collect();
+        }
+        object
     }
 }
 

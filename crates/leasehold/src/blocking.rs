@@ -52,7 +52,7 @@ pub use guard::Guard;
 pub use leader::{Leader, LeaderHandle};
 pub use lock::{AnyLock, Lock, ReadWriteLock};
 pub use once::Once;
-pub use search::Locks;
+pub use search::{AnnouncedClients, Locks};
 
 use crate::caller;
 use crate::sync::{Thread, thread};

@@ -1,5 +1,6 @@
 //! How clients and holders are called, here and on the server.
 
+use leasehold_core::command::permits::PermitId;
 use std::borrow::Borrow;
 use std::fmt;
 
@@ -101,6 +102,27 @@ impl HolderId {
     /// Whether it is of a hold of this client.
     pub fn is_of(&self, client: &ClientId) -> bool {
         self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
+    }
+
+    /// Whether a permit of a [`LeasedSemaphore`](crate::LeasedSemaphore) is one that this hold took. The ids of such permits follow from the
+    /// name of the hold; those of a JVM are random.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let supplier = client.leased_semaphore("supplier");
+    /// supplier.try_set_permits(3).await?;
+    /// let (one, other) = (supplier.acquire().await?, supplier.acquire().await?);
+    /// let permit = supplier.inspect().await?.expect("a semaphore").permits[0].id;
+    /// assert!(one.holder_id().has_permit(permit) != other.holder_id().has_permit(permit));
+    /// # one.release().await?;
+    /// # other.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn has_permit(&self, permit: PermitId) -> bool {
+        permit.is_of(self.0.as_bytes())
     }
 }
 

@@ -1,5 +1,6 @@
 //! Inspecting a lock from outside, and ending the hold of another owner.
 
+mod announced;
 mod any;
 mod deadlocks;
 mod keys;
@@ -9,6 +10,7 @@ mod search;
 pub(crate) mod seen;
 mod state;
 
+pub use announced::AnnouncedClients;
 pub use deadlocks::{Deadlock, DeadlockedWait};
 pub use search::Locks;
 pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
@@ -208,7 +210,7 @@ impl Lock<Simple> {
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
-    use crate::{AnnouncedLock, ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
+    use crate::{AnnouncedClient, AnnouncedLock, ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use std::time::{Duration, SystemTime};
@@ -230,7 +232,8 @@ mod tests {
         survives(&PermitCounts { available: -1, held: 1, permits: vec![HeldPermit { id, remaining: None }] });
         assert_eq!(serde_json::to_string(&id).expect("a text"), format!("\"{id}\""));
         let (host, application) = ("vm".to_owned(), "orders".to_owned());
-        survives(&ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH });
+        let record = ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH };
+        survives(&record);
         let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
         survives(&state);
@@ -238,6 +241,7 @@ mod tests {
         let lock =
             AnnouncedLock { key: "stock".to_owned(), holder: Some("a:1".into()), lasted: Duration::from_secs(2) };
         survives(&lock);
+        survives(&AnnouncedClient { id: "a".into(), record, locks: vec![lock] });
         survives(&ClientStats::default());
         survives(&ServerInfo::default());
     }

@@ -107,7 +107,8 @@ pub use fair_settings::FairSettings;
 pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
 pub use inspect::{
-    Deadlock, DeadlockedWait, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks, ReadWriteHolders, Waiter,
+    AnnouncedClients, Deadlock, DeadlockedWait, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks,
+    ReadWriteHolders, Waiter,
 };
 pub use kinds::*;
 pub use leader::{Leader, LeaderHandle, LeaderState, Term};
@@ -122,7 +123,7 @@ pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use once::{Occurrence, Once, Period};
 pub use owner::Owner;
-pub use record::{AnnouncedLock, ClientRecord};
+pub use record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
 /// The token of the crate `tokio-util`, as [`LossToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;

@@ -1,6 +1,6 @@
 //! The process behind a holder: the record that a client may leave about itself.
 
-use crate::ids::HolderId;
+use crate::ids::{ClientId, HolderId};
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::uses::LockUse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -51,6 +51,19 @@ impl AnnouncedLock {
     pub(crate) fn from_server(lock: LockUse) -> Self {
         Self { key: lock.key, holder: lock.hold.map(HolderId::from), lasted: lock.lasted }
     }
+}
+
+/// A client that announces itself, and what it says of its locks.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct AnnouncedClient {
+    /// Its identity.
+    pub id: ClientId,
+    /// Its process.
+    pub record: ClientRecord,
+    /// The locks that it holds and waits for, as [`Client::locks_of`](crate::Client::locks_of) tells them.
+    pub locks: Vec<AnnouncedLock>,
 }
 
 /// The record of this process.

@@ -133,7 +133,9 @@ async fn look(
 
 /// Adds locks to those that were found, with the processes behind them.
 async fn take(found: &mut BTreeMap<String, Found>, some: &mut Vec<LockState>, people: &mut People<'_>) {
-    let ids = some.iter().flat_map(|state| {
+    // The ids of permits name no clients.
+    let of_clients = some.iter().filter(|state| state.kind != FoundKind::LeasedSemaphore);
+    let ids = of_clients.flat_map(|state| {
         let holders = state.holders.iter().chain(&state.readers).map(|holder| holder.id.to_string());
         holders.chain(state.queue.iter().map(|waiter| waiter.id.to_string()))
     });

@@ -1,7 +1,12 @@
 //! `leasehold inspect` tells of every kind of lock.
 
-use crate::support::{Running, SERVER, Start as _, held_by_a_jvm, leasehold, name, run, until_announced, until_held};
-use leasehold_test_support::until;
+use crate::support::{
+    Done, Running, SERVER, Start as _, bare, held_by_a_jvm, leasehold, name, run, run_script, until_announced,
+    until_held,
+};
+use leasehold::{Client, HolderId};
+use leasehold_test_support::{Server, until};
+use std::process::Stdio;
 
 fn held(options: &[&str]) -> Running {
     crate::support::held(&SERVER, options)
@@ -65,13 +70,82 @@ fn halves_of_a_read_write_lock_are_told_apart() {
     assert!(text.contains("held (read-write lock)") && text.matches(", read half").count() == 2, "{text}");
 }
 
+/// A look at a semaphore, and the permits of which it knows the process.
+fn known_permits(words: &[&str]) -> (Done, Vec<serde_json::Value>) {
+    let done = leasehold(&SERVER).args(["inspect", "--json"]).args(words).finish();
+    let seen: serde_json::Value = serde_json::from_str(&done.stdout).expect("an object");
+    let all = seen["holders"].as_array().expect("a list");
+    let known = all.iter().filter(|permit| !permit["process"].is_null()).cloned().collect();
+    (done, known)
+}
+
 #[test]
-fn permits_are_counted() {
+fn permits_are_counted_and_told_with_their_processes() {
     let name = name();
-    let _holder = held(&[&name, "--permits", "3"]);
+    let holders = [(), ()].map(|()| {
+        let script = "echo holder $LEASEHOLD_HOLDER; read end";
+        run_script(&SERVER, &["--prefix", "p:", &name, "--permits", "3"], script).stdin(Stdio::piped()).start()
+    });
+    let ids = holders.each_ref().map(|holder| HolderId::from(holder.says("holder ")));
+    let words = ["--prefix", "p:", &name];
+    until("both say what they hold", || known_permits(&words).1.len() == 2);
+    let (done, known) = known_permits(&words);
+    assert_eq!((done.code(), done.stderr.as_str()), (0, ""), "{done:?}");
+    for permit in known {
+        let id = permit["id"].as_str().and_then(|id| id.parse().ok()).expect("an id");
+        let of = ids.iter().position(|holder| holder.has_permit(id)).expect("one of both");
+        assert_eq!(permit["process"]["pid"], holders[of].pid(), "{permit}");
+        assert!(permit["held_ms"].as_u64().is_some_and(|held| held >= 1_000), "{permit}");
+    }
+    let text = leasehold(&SERVER).arg("inspect").args(words).finish().stdout;
+    assert!(text.contains("leased semaphore") && text.contains("1 available, 2 held"), "{text}");
+    for holder in &holders {
+        assert!(text.contains(&format!("leasehold run sh, process {} on ", holder.pid())), "{text}");
+    }
+    // The same name behind another prefix is another semaphore.
+    assert_eq!(inspected(&name), format!("{name}: free\n"));
+}
+
+#[test]
+fn permit_of_no_known_process_is_told_with_the_reason() {
+    let keys = "~x ~{x}:* ~redisson_* ~leasehold:1:fair:* ~leasehold:1:rw_readers:*";
+    let server = Server::builder().user(&format!("app on >secret {keys} &* +@all")).start();
+    server.command(&["SET", "x", "2"]);
+    server.command(&["ZADD", "{x}:timeout", "4102444800000", "a JVM's permit 1"]);
+    let done = leasehold(&server).args(["inspect", "x"]).finish();
+    assert!(done.code() == 0 && done.stdout.contains("2 available, 1 held"), "{done:?}");
+    assert!(done.line().contains("which process has 1 permit is not known: it does not announce itself"), "{done:?}");
+    let _announced = crate::support::held(&server, &["other"]);
+    until_announced(&server, "other");
+    let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
+    let done = bare().env("LEASEHOLD_URL", &url).args(["inspect", "x"]).finish();
+    assert_eq!(done.code(), 0, "{done:?}");
+    for word in
+        ["which process has 1 permit is not known: ", "NOPERM", "+scan, +hlen, +hmget and ~leasehold:1:client:*"]
+    {
+        assert!(done.line().contains(word), "{done:?} has {word:?}");
+    }
+}
+
+#[test]
+fn holds_of_a_bare_semaphore_are_told_as_their_processes_say() {
+    let name = name();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (client, guard) = runtime.block_on(async {
+        let client = Client::builder().announce("orders").connect(&SERVER.url()).await.expect("a server");
+        let seats = client.semaphore(&name);
+        seats.try_set_permits(3).await.expect("a number");
+        let guard = seats.acquire().await.expect("a permit");
+        (client, guard)
+    });
+    until("it says what it holds", || inspected(&name).contains("as its process says"));
     let text = inspected(&name);
-    assert!(text.contains("leased semaphore") && text.contains("2 available, 1 held"), "{text}");
-    assert_eq!(inspected_as_json(&name)["permits"]["available"], 2);
+    for word in ["2 available", guard.holder_id().as_str(), "; orders, process "] {
+        assert!(text.contains(word), "{text:?} has {word:?}");
+    }
+    let said = &inspected_as_json(&name)["announced_holders"];
+    assert_eq!((said.as_array().map(Vec::len), &said[0]["process"]["application"]), (Some(1), &"orders".into()));
+    drop((guard, client));
 }
 
 #[test]

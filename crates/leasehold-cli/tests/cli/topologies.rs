@@ -142,6 +142,13 @@ impl Deployment<'_> {
             foreign.keys().map(String::as_str).eq(GARBAGE.into_iter().collect::<std::collections::BTreeSet<_>>()),
             "{foreign:?}"
         );
+        for name in ["permits", "many"] {
+            let is_known = || {
+                let done = self.leasehold(&["inspect", name, "--json"]).finish();
+                objects(&done.stdout)[0]["holders"][0]["process"]["application"] == "leasehold run sh"
+            };
+            until("the process of a permit says so", is_known);
+        }
         for (name, kind) in expected {
             let lock = self.inspected(name);
             let state = if kind == "counter" { "counted" } else { "held" };

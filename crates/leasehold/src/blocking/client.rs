@@ -1,8 +1,8 @@
 //! The client of threads.
 
 use super::{
-    CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, Locks, MultiLock, Once, ReadWriteLock, Semaphore,
-    mirrors, park_on,
+    AnnouncedClients, CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, Locks, MultiLock, Once,
+    ReadWriteLock, Semaphore, mirrors, park_on,
 };
 use crate::ClientId;
 use crate::caller;
@@ -171,6 +171,11 @@ impl Client {
     /// As [`Client::locks_of`](crate::Client::locks_of).
     pub fn locks_of(&self, id: impl AsRef<str>) -> Result<Vec<AnnouncedLock>, Error> {
         park_on(self.0.locks_of(id))
+    }
+
+    /// The clients that announce themselves, with their locks. See [`Client::announced_clients`](crate::Client::announced_clients).
+    pub fn announced_clients(&self) -> AnnouncedClients {
+        self.0.announced_clients().into()
     }
 
     /// The deadlocks among the clients that announce themselves. See [`Client::deadlocks`](crate::Client::deadlocks).

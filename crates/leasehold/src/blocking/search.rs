@@ -1,8 +1,8 @@
-//! The search for locks, for threads.
+//! The searches for locks and for clients, for threads.
 
 use super::{mirrors, park_on};
-use crate::LockState;
 use crate::error::Error;
+use crate::{AnnouncedClient, LockState};
 
 /// A [`Locks`](crate::Locks) for threads: an iterator, which is over after an error.
 ///
@@ -32,6 +32,31 @@ impl Locks {
 
 impl Iterator for Locks {
     type Item = Result<LockState, Error>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        park_on(self.0.next())
+    }
+}
+
+/// [`AnnouncedClients`](crate::AnnouncedClients) for threads: an iterator, which is over after an error.
+///
+/// # Examples
+///
+/// ```
+/// # let client = leasehold::blocking::Client::from(leasehold::Client::embedded());
+/// for found in client.announced_clients() {
+///     println!("{}", found?.record.application);
+/// }
+/// # Ok::<(), leasehold::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "a search does nothing until it is asked for the next client"]
+pub struct AnnouncedClients(crate::AnnouncedClients);
+
+mirrors!(AnnouncedClients);
+
+impl Iterator for AnnouncedClients {
+    type Item = Result<AnnouncedClient, Error>;
 
     fn next(&mut self) -> Option<Self::Item> {
         park_on(self.0.next())

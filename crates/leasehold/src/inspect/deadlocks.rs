@@ -2,32 +2,23 @@
 
 mod graph;
 
+use super::announced::{Announced, Records};
 use super::any;
-use super::keys::Keys;
 use super::state::LockState;
 use crate::client::Client;
-use crate::client_inner::Handle;
 use crate::error::Error;
 use crate::ids::{ClientId, HolderId};
 use crate::lock_spec::LockSpec;
 use futures_util::future::join_all;
 use leasehold_core::command::Kind;
-use leasehold_core::command::record::ClientRecord;
 use leasehold_core::command::record::uses::LockUse;
-use leasehold_core::command::record::{self as command, Found};
 use leasehold_core::name::LockName;
-use leasehold_core::owner;
 use std::collections::{HashMap, HashSet};
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
-use uuid::Uuid;
 
 /// How many questions are asked at once.
 const AT_ONCE: usize = 8;
-
-/// The names of all records.
-const RECORDS: &str = "leasehold:1:client:*";
 
 /// Owners that wait for each other in a circle, so that none of them goes on before a wait runs out or a hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -72,13 +63,6 @@ impl fmt::Display for Deadlock {
         }
         Ok(())
     }
-}
-
-/// A client that said which locks it holds and waits for.
-struct Announced {
-    client: ClientId,
-    record: ClientRecord,
-    uses: Vec<LockUse>,
 }
 
 /// An owner of a client, by the place of the client and its number there.
@@ -212,32 +196,9 @@ const AT_MOST: u32 = 64;
 
 /// Every client that says something of itself.
 async fn announced(client: &Client) -> Result<Vec<Announced>, Error> {
-    let mut found = Vec::new();
-    for uuids in records(client.handle()).await?.chunks(AT_ONCE) {
-        for record in join_all(uuids.iter().map(|uuid| record_of(client, *uuid))).await {
-            found.extend(record?);
-        }
+    let (mut records, mut found) = (Records::new(client.handle()), Vec::new());
+    while let Some(announced) = records.next().await? {
+        found.push(announced);
     }
     Ok(found)
-}
-
-async fn record_of(client: &Client, uuid: Uuid) -> Result<Option<Announced>, Error> {
-    let id = owner::ClientId::new(uuid);
-    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, &id.to_string());
-    Ok(match spec.call_once(command::get(&id), command::found).await? {
-        Found::Record { record, uses, .. } => Some(Announced { client: id.to_string().into(), record, uses }),
-        Found::Absent | Found::Kind(_) => None,
-    })
-}
-
-/// The clients that have a record on one of the servers.
-async fn records(handle: &Arc<Handle>) -> Result<Vec<Uuid>, Error> {
-    let mut keys = Keys::new(handle.clone(), RECORDS.to_owned(), RECORDS);
-    let mut found = HashSet::new();
-    while let Some(page) = keys.page().await? {
-        let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
-        found.extend(names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok()));
-        keys.turn(page);
-    }
-    Ok(found.into_iter().collect())
 }

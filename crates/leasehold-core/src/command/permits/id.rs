@@ -10,6 +10,9 @@ use thiserror::Error;
 /// How long an id is on the server, in bytes.
 pub const ID_BYTES: usize = 16;
 
+/// Where the number of the permit begins in it.
+const NUMBER_AT: usize = ID_BYTES - 4;
+
 /// The id of one permit: sixteen bytes on the server, and 32 hexadecimal digits for people and for a JVM.
 ///
 /// A hold's ids follow from its field, so that every copy of its acquire names the same permits: the first twelve bytes are those of
@@ -31,9 +34,14 @@ impl PermitId {
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&digest[..ID_BYTES]);
         (1..=hold.permits).map(move |number| {
-            id[ID_BYTES - 4..].copy_from_slice(&number.to_be_bytes());
+            id[NUMBER_AT..].copy_from_slice(&number.to_be_bytes());
             Self(id)
         })
+    }
+
+    /// Whether it is one of those that a hold with this field takes.
+    pub fn is_of(&self, field: &[u8]) -> bool {
+        self.0[..NUMBER_AT] == Sha1::from(field).digest().bytes()[..NUMBER_AT]
     }
 
     /// The id that these bytes are; `None` where they are not sixteen.
@@ -116,6 +124,8 @@ mod tests {
         assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
         assert_eq!(ids[0].to_string().to_uppercase().parse(), Ok(ids[0]));
         assert_eq!(PermitId::blob(ids.iter().copied()).len(), 48);
+        assert!(ids.iter().all(|id| id.is_of(&hold(3).field)));
+        assert!(!ids[0].is_of(b"6f0c0000-0000-4000-8000-000000000001:8"));
     }
 
     #[test]

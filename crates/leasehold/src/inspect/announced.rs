@@ -1,0 +1,163 @@
+//! The search for the clients that say something of themselves.
+
+use super::keys::Keys;
+use crate::client::Client;
+use crate::client_inner::Handle;
+use crate::error::Error;
+use crate::ids::ClientId;
+use crate::lock_spec::LockSpec;
+use crate::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
+use futures_util::future::join_all;
+use leasehold_core::command::Kind;
+use leasehold_core::command::record::uses::LockUse;
+use leasehold_core::command::record::{self as command, Found};
+use leasehold_core::owner;
+use std::collections::{HashSet, VecDeque};
+use std::fmt;
+use std::sync::Arc;
+use uuid::Uuid;
+
+/// The names of all records.
+const RECORDS: &str = "leasehold:1:client:*";
+
+/// How many records are asked for at once. A server carries out what comes by one connection in one go, so this bounds how long other clients
+/// wait.
+const AT_ONCE: usize = 32;
+
+impl Client {
+    /// The clients on the server, or on all primaries of a cluster, that [announce](crate::ClientBuilder::announce) themselves, each with the locks that
+    /// it holds and waits for. So an operator learns who holds the permits of a semaphore, of which the server has no more than ids, or a number.
+    ///
+    /// It is made of many short commands, as the search for [locks](Self::locks) is. This needs the rights of the block `record` in
+    /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), and `+scan`.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::embedded::{EmbeddedServer, ManualClock};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let clock = ManualClock::new();
+    /// # let server = EmbeddedServer::with_clock(clock.clone());
+    /// let client = leasehold::Client::builder().announce("orders").manual_clock(&clock).embedded(&server)?;
+    /// let supplier = client.leased_semaphore("supplier");
+    /// supplier.try_set_permits(3).await?;
+    /// let guard = supplier.acquire().await?;
+    /// clock.advance(Duration::from_secs(3));
+    /// let permit = supplier.inspect().await?.expect("a semaphore").permits[0].id;
+    /// let mut clients = client.announced_clients();
+    /// while let Some(found) = clients.next().await {
+    ///     let found = found?;
+    ///     let mut holders = found.locks.iter().filter_map(|lock| lock.holder.as_ref());
+    ///     assert!(holders.any(|holder| holder.has_permit(permit)));
+    ///     println!("{} holds the permit {permit}", found.record.application);
+    /// }
+    /// # guard.release().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub fn announced_clients(&self) -> AnnouncedClients {
+        AnnouncedClients { records: Records::new(self.handle()), is_over: false }
+    }
+}
+
+/// A search for clients that announce themselves, which [`Client::announced_clients`] begins. Nothing is sent until it is asked for the first one.
+#[must_use = "a search does nothing until it is asked for the next client"]
+pub struct AnnouncedClients {
+    records: Records,
+    is_over: bool,
+}
+
+impl AnnouncedClients {
+    /// The next client; `None` behind the last one, and after an error.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then.
+    ///
+    /// # Cancel safety
+    ///
+    /// If the future is dropped, no client is lost: the next call asks again for what was under way.
+    pub async fn next(&mut self) -> Option<Result<AnnouncedClient, Error>> {
+        if self.is_over {
+            return None;
+        }
+        let found = self.records.next().await;
+        self.is_over = !matches!(found, Ok(Some(_)));
+        match found {
+            Ok(found) => found.map(|found| Ok(found.into())),
+            Err(error) => Some(Err(error.in_a_search(RECORDS))),
+        }
+    }
+}
+
+impl fmt::Debug for AnnouncedClients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AnnouncedClients").field("is_over", &self.is_over).finish_non_exhaustive()
+    }
+}
+
+/// A client that said which locks it holds and waits for.
+pub(super) struct Announced {
+    pub(super) client: ClientId,
+    pub(super) record: command::ClientRecord,
+    pub(super) uses: Vec<LockUse>,
+}
+
+impl From<Announced> for AnnouncedClient {
+    fn from(found: Announced) -> Self {
+        Self {
+            id: found.client,
+            record: ClientRecord::from_server(found.record),
+            locks: found.uses.into_iter().map(AnnouncedLock::from_server).collect(),
+        }
+    }
+}
+
+/// A way through the records on all servers.
+pub(super) struct Records {
+    handle: Arc<Handle>,
+    keys: Keys,
+    /// The clients of the pages before: a page may have a key once more.
+    seen: HashSet<Uuid>,
+    /// The rest of the page.
+    found: VecDeque<Announced>,
+}
+
+impl Records {
+    pub(super) fn new(handle: &Arc<Handle>) -> Self {
+        let keys = Keys::new(handle.clone(), RECORDS.to_owned(), RECORDS);
+        Self { handle: handle.clone(), keys, seen: HashSet::new(), found: VecDeque::new() }
+    }
+
+    /// The next client that has a record; `None` behind the last one. A page is turned when all of it has been read, so that a drop of this future
+    /// loses none.
+    pub(super) async fn next(&mut self) -> Result<Option<Announced>, Error> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(Some(found));
+            }
+            let Some(page) = self.keys.page().await? else { return Ok(None) };
+            let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            let uuids = names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok());
+            let uuids: HashSet<Uuid> = uuids.filter(|uuid| !self.seen.contains(uuid)).collect();
+            let (uuids, mut found) = (Vec::from_iter(uuids), VecDeque::new());
+            for some in uuids.chunks(AT_ONCE) {
+                for record in join_all(some.iter().map(|uuid| record_of(&self.handle, *uuid))).await {
+                    found.extend(record?);
+                }
+            }
+            self.seen.extend(uuids);
+            self.found = found;
+            self.keys.turn(page);
+        }
+    }
+}
+
+async fn record_of(handle: &Arc<Handle>, uuid: Uuid) -> Result<Option<Announced>, Error> {
+    let id = owner::ClientId::new(uuid);
+    let spec = LockSpec::new(handle.clone(), Kind::Lock, &id.to_string());
+    Ok(match spec.call_once(command::get(&id), command::found).await? {
+        Found::Record { record, uses, .. } => Some(Announced { client: id.to_string().into(), record, uses }),
+        Found::Absent | Found::Kind(_) => None,
+    })
+}
