@@ -5,14 +5,14 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
     Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff,
     CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch,
-    Deadlock, DeadlockedWait, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback, FencedFairGuard,
-    FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit, HoldEnd, Holder, HolderId,
-    InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState, LeasedSemaphore, Lock,
-    LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire, MultiGuard, MultiLock, NameError,
-    NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard, PermitId, Publish, QuorumAcquire,
-    QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock, Replicas, Semaphore, SemaphoreGuard,
-    ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term, Waiter, WithError,
-    WriteGuard, WriteLock, blocking,
+    Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
+    FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit, HoldEnd,
+    Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState,
+    LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire,
+    MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard,
+    PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
+    Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
+    StripedLock, Term, UnseenLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -68,6 +68,7 @@ types! {
     CountDownLatch: send sync unpin forever;
     Deadlock: send sync unpin forever;
     DeadlockedWait: send sync unpin forever;
+    Deadlocks: send sync unpin forever;
     Error: send sync unpin forever;
     FairGuard: send sync unpin forever;
     FairLock: send sync unpin forever;
@@ -132,6 +133,7 @@ types! {
     SpinLock: send sync unpin forever;
     StripedLock: send sync unpin forever;
     Term: send sync unpin forever;
+    UnseenLock: send sync unpin forever;
     Waiter: send sync unpin forever;
     WithError<u32>: send sync unpin forever;
     WriteGuard: send sync unpin forever;

@@ -13,7 +13,8 @@ const WITHIN: Duration = Duration::from_secs(5);
 /// The deadlocks that have one of these locks in them: other tests use the same server.
 async fn deadlocks(operator: &Client, locks: &[String]) -> Vec<Deadlock> {
     let all = operator.deadlocks().await.expect("an answer");
-    all.into_iter().filter(|deadlock| deadlock.waits.iter().any(|wait| locks.contains(&wait.key))).collect()
+    assert_eq!(all.unseen, [], "every lock may be looked at");
+    all.found.into_iter().filter(|deadlock| deadlock.waits.iter().any(|wait| locks.contains(&wait.key))).collect()
 }
 
 /// Asks until there is a deadlock. Gives how long that took.

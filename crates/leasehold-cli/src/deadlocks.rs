@@ -7,8 +7,9 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::seen::millis;
 use crate::shown::shown;
-use leasehold::{Deadlock, DeadlockedWait, Error};
+use leasehold::{Deadlock, DeadlockedWait, Error, UnseenLock};
 use serde_json::{Value, json};
+use std::collections::BTreeSet;
 
 /// The exit code when there is a deadlock.
 const FOUND: u8 = 1;
@@ -16,28 +17,58 @@ const FOUND: u8 = 1;
 /// The rights that the search needs beside those of a lock.
 const RIGHTS: &str = "deadlocks needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
 
+/// The rights that a look at a lock needs, whose key stands for NAME.
+const RIGHTS_TO_LOOK: &str = "each needs the commands of the block locks in docs/security.md, and the keys ~NAME ~{NAME}:* \
+    ~redisson_lock_queue:{NAME} ~redisson_lock_timeout:{NAME} ~redisson_lock_token:{NAME} ~leasehold:1:fair:{NAME} \
+    ~leasehold:1:rw_readers:{NAME}, without these braces where NAME has some";
+
+/// How many locks are named at which the user may not look.
+const NAMED: usize = 20;
+
 /// Prints a line for each deadlock.
 ///
 /// # Errors
 ///
-/// The server gives no answer, or refuses.
+/// The server gives no answer, or refuses. Without a deadlock it is an error, too, that there are locks at which the user may not look.
 pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, None, "leasehold deadlocks").await?;
     let found = client.deadlocks().await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
-    let found = found.map_err(failure)?;
-    for deadlock in &found {
+    let all = found.map_err(failure)?;
+    for deadlock in &all.found {
         let line = if server.json { as_json(deadlock).to_string() } else { as_text(deadlock) };
         output::print(&format!("{line}\n"))?;
     }
-    if found.is_empty() {
-        output::note("no deadlock was found among the processes that announce themselves", server.json);
+    match (all.found.is_empty(), all.unseen.is_empty()) {
+        (false, false) => output::note(&unseen(&all.unseen), server.json),
+        (false, true) => {}
+        (true, false) => {
+            return Err(Failure::new(Exit::Refused, format!("no deadlock was found, but {}", unseen(&all.unseen))));
+        }
+        (true, true) => {
+            output::note("no deadlock was found among the processes that announce themselves", server.json);
+        }
     }
-    Ok(if found.is_empty() { 0 } else { FOUND })
+    Ok(if all.found.is_empty() { 0 } else { FOUND })
 }
 
-/// The failure of a look at the records of programs, whose names are none of locks. A lock at which the user may not look is passed over.
+/// The words for locks that may be part of a deadlock which is not found.
+fn unseen(locks: &[UnseenLock]) -> String {
+    let names: Vec<_> = locks.iter().take(NAMED).map(|lock| format!("{:?}", lock.key)).collect();
+    let more = locks.len().saturating_sub(NAMED);
+    let more = if more > 0 { format!(" and {more} more") } else { String::new() };
+    let refusals: BTreeSet<&str> = locks.iter().map(|lock| lock.refusal.as_str()).collect();
+    let refusals = refusals.into_iter().collect::<Vec<_>>().join("; ");
+    let (count, names) = (locks.len(), names.join(", "));
+    let noun = if count == 1 { "lock" } else { "locks" };
+    format!(
+        "{count} {noun} that processes wait for could not be looked at, and may be part of a deadlock: {names}{more}: \
+         {refusals}; {RIGHTS_TO_LOOK}"
+    )
+}
+
+/// The failure of a look at the records of programs, whose names are none of locks.
 fn failure(error: Error) -> Failure {
     let of_records = |exit, why: &str, advice: &str| {
         Failure::new(exit, format!("what programs say of themselves cannot be read: {why}{advice}"))

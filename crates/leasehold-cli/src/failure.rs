@@ -52,7 +52,8 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
   74   a file or stream could not be read or written
   75   busy: others hold the lock (run --busy-exit chooses another code)
   76   lost: the lock was lost while the command ran
-  77   refused: the password, the rights, the certificate or the server itself does not fit
+  77   refused: the password, the rights, the certificate or the server itself does not fit; or deadlocks has found none
+       among the locks at which this user may look, and there are others
   126  the command cannot be executed
   127  the command was not found
   128+n  signal n ended the wait for the lock, top, serve, bench or doctor";

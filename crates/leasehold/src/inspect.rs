@@ -11,7 +11,7 @@ pub(crate) mod seen;
 mod state;
 
 pub use announced::AnnouncedClients;
-pub use deadlocks::{Deadlock, DeadlockedWait};
+pub use deadlocks::{Deadlock, DeadlockedWait, Deadlocks, UnseenLock};
 pub use search::Locks;
 pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
 pub use state::{FoundKind, LockProblem, LockState};
@@ -237,7 +237,8 @@ mod tests {
         let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
         survives(&state);
-        survives(&Deadlock { waits: Vec::new() });
+        let unseen = vec![UnseenLock { key: "stock".to_owned(), refusal: "NOPERM".to_owned() }];
+        survives(&Deadlocks { found: vec![Deadlock { waits: Vec::new() }], unseen });
         let lock =
             AnnouncedLock { key: "stock".to_owned(), holder: Some("a:1".into()), lasted: Duration::from_secs(2) };
         survives(&lock);

@@ -107,8 +107,8 @@ pub use fair_settings::FairSettings;
 pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
 pub use inspect::{
-    AnnouncedClients, Deadlock, DeadlockedWait, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks,
-    ReadWriteHolders, Waiter,
+    AnnouncedClients, Deadlock, DeadlockedWait, Deadlocks, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks,
+    ReadWriteHolders, UnseenLock, Waiter,
 };
 pub use kinds::*;
 pub use leader::{Leader, LeaderHandle, LeaderState, Term};

@@ -4,6 +4,7 @@ use crate::support::{Start as _, bare, held, leasehold, objects};
 use leasehold::{Client, Guard, Owner};
 use leasehold_test_support::{Server, until};
 use std::time::Duration;
+use tokio::runtime::Runtime;
 
 /// An owner of a client of its own that holds a lock.
 async fn holds(server: &Server, application: &str, lock: &str) -> (Client, Owner, Guard) {
@@ -13,21 +14,26 @@ async fn holds(server: &Server, application: &str, lock: &str) -> (Client, Owner
     (client, owner, guard)
 }
 
-#[test]
-fn circle_of_two_programs_is_found() {
-    let server = Server::start();
+/// Programs that each hold a lock and wait for another one, as long as the result lives.
+fn circle(server: &Server, programs: [(&str, &str, &'static str); 2]) -> Runtime {
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-    let circle = [("orders\u{1b}[2J", "stock", "till"), ("bookings", "till", "stock")];
     // Both hold before one of them waits.
-    let holders = circle.map(|(application, held, _)| runtime.block_on(holds(&server, application, held)));
-    for ((client, owner, guard), (_, _, wanted)) in holders.into_iter().zip(circle) {
+    let holders = programs.map(|(application, held, _)| runtime.block_on(holds(server, application, held)));
+    for ((client, owner, guard), (_, _, wanted)) in holders.into_iter().zip(programs) {
         let wanted = client.lock(wanted);
         runtime.spawn(async move {
             let waited = owner.scope(async { wanted.acquire().wait(Duration::from_secs(60)).await }).await;
             drop((client, guard, waited));
         });
     }
+    runtime
+}
+
+#[test]
+fn circle_of_two_programs_is_found() {
+    let server = Server::start();
+    let _programs = circle(&server, [("orders\u{1b}[2J", "stock", "till"), ("bookings", "till", "stock")]);
     until("the circle is found", || leasehold(&server).arg("deadlocks").finish().code() == 1);
     let done = leasehold(&server).arg("deadlocks").finish();
     assert_eq!((done.code(), done.stdout.lines().count(), done.stderr.as_str()), (1, 1, ""), "{done:?}");
@@ -39,6 +45,38 @@ fn circle_of_two_programs_is_found() {
     let found = objects(&done.stdout);
     assert_eq!((done.code(), found.len(), found[0]["waits"].as_array().map(Vec::len)), (1, 1, Some(2)), "{done:?}");
     assert!(found[0]["waits"][0]["waited_ms"].as_u64().is_some_and(|waited| waited >= 1_000), "{done:?}");
+}
+
+#[test]
+fn locks_that_may_not_be_looked_at_are_told_of() {
+    let keys = |name: &str| {
+        format!(
+            "~{name} ~{{{name}}}:* ~redisson_lock_queue:{{{name}}} ~redisson_lock_timeout:{{{name}}} \
+             ~redisson_lock_token:{{{name}}} ~leasehold:1:fair:{{{name}}} ~leasehold:1:rw_readers:{{{name}}}"
+        )
+    };
+    let some = format!("some on >secret {} ~leasehold:1:client:* &* +@all", keys("stock"));
+    let more = format!("more on >secret {} {} {} ~leasehold:1:client:* &* +@all", keys("stock"), keys("a"), keys("b"));
+    let server = Server::builder().user(&some).user(&more).start();
+    let _programs = circle(&server, [("orders", "stock", "till"), ("bookings", "till", "stock")]);
+    until("the circle is found", || leasehold(&server).arg("deadlocks").finish().code() == 1);
+    let as_user = |user: &str, words: &[&str]| {
+        let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
+        bare().env("LEASEHOLD_URL", url).arg("deadlocks").args(words).finish()
+    };
+    let hidden =
+        "1 lock that processes wait for could not be looked at, and may be part of a deadlock: \"till\": NOPERM";
+    let done = as_user("some", &[]);
+    done.fails_with(77, &["no deadlock was found, but ", hidden, "~redisson_lock_queue:{NAME}"]);
+    let done = as_user("some", &["--json"]);
+    let told = objects(done.line()).remove(0);
+    assert_eq!((done.code(), &told["error"], &told["exit_code"]), (77, &"refused".into(), &77.into()), "{told}");
+    // One that is found is told all the same.
+    let _others = circle(&server, [("one", "a", "b"), ("other", "b", "a")]);
+    until("the other circle is found", || as_user("more", &[]).code() == 1);
+    let done = as_user("more", &[]);
+    assert!(done.stdout.lines().count() == 1 && done.stdout.contains("for a, which"), "{done:?}");
+    assert!(done.line().contains(hidden), "{done:?}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::{AnnouncedLock, ClientRecord};
-use crate::{ClientBuilder, ClientStats, Deadlock, LockState, Member, NotReleased, Owner, Period};
+use crate::{ClientBuilder, ClientStats, Deadlocks, LockState, Member, NotReleased, Owner, Period};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
@@ -183,7 +183,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::deadlocks`](crate::Client::deadlocks).
-    pub fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+    pub fn deadlocks(&self) -> Result<Deadlocks, Error> {
         park_on(self.0.deadlocks())
     }
 

@@ -13,12 +13,35 @@ use futures_util::future::join_all;
 use leasehold_core::command::Kind;
 use leasehold_core::command::record::uses::LockUse;
 use leasehold_core::name::LockName;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
 /// How many questions are asked at once.
 const AT_ONCE: usize = 8;
+
+/// What [`Client::deadlocks`] has found.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct Deadlocks {
+    /// The deadlocks.
+    pub found: Vec<Deadlock>,
+    /// The locks that clients wait for, and at which the user of this client may not look, by their keys. A deadlock that one of them is part of is
+    /// not among those that were found.
+    pub unseen: Vec<UnseenLock>,
+}
+
+/// A lock at which the user of the client may not look, by the rules of the server.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct UnseenLock {
+    /// Its key: its name with the prefix of the client that waits for it.
+    pub key: String,
+    /// The words of the server.
+    pub refusal: String,
+}
 
 /// Owners that wait for each other in a circle, so that none of them goes on before a wait runs out or a hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -77,7 +100,8 @@ impl Client {
     /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds.
     /// Semaphores and latches have no holder that could be waited for, and are left out.
     ///
-    /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), for the locks of all clients that are to be seen.
+    /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md),
+    /// for the locks of all clients that are to be seen. A lock at which the user may not look is no error: it is one of [`Deadlocks::unseen`].
     ///
     /// # Errors
     ///
@@ -93,12 +117,16 @@ impl Client {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let client = leasehold::Client::embedded();
-    /// for deadlock in client.deadlocks().await? {
+    /// let all = client.deadlocks().await?;
+    /// for deadlock in &all.found {
     ///     println!("{deadlock}");
+    /// }
+    /// for lock in &all.unseen {
+    ///     println!("{} may be part of another one: {}", lock.key, lock.refusal);
     /// }
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
-    pub async fn deadlocks(&self) -> Result<Vec<Deadlock>, Error> {
+    pub async fn deadlocks(&self) -> Result<Deadlocks, Error> {
         let clients = announced(self).await?;
         let owners = owners_of_holds(&clients);
         let waits: Vec<(usize, &LockUse)> = clients
@@ -107,7 +135,7 @@ impl Client {
             .flat_map(|(at, client)| client.uses.iter().map(move |lock| (at, lock)))
             .filter(|(_, lock)| lock.hold.is_none() && !lock.owners.is_empty() && has_holder(lock.kind))
             .collect();
-        let states = states_of(self, &waits).await?;
+        let (states, unseen) = looks_at(self, &waits).await?;
         let holders: Vec<Vec<&HolderId>> = waits
             .iter()
             .map(|(_, lock)| states.get(&lock.key).map_or_else(Vec::new, |state| in_the_way(state, lock.kind)))
@@ -140,7 +168,7 @@ impl Client {
             };
             Deadlock { waits: (0..cycle.len()).filter_map(wait).collect() }
         };
-        Ok(graph::cycles(&graph).into_iter().map(told).collect())
+        Ok(Deadlocks { found: graph::cycles(&graph).into_iter().map(told).collect(), unseen })
     }
 }
 
@@ -168,27 +196,34 @@ fn in_the_way(state: &LockState, kind: Kind) -> Vec<&HolderId> {
     state.holders.iter().chain(readers).map(|holder| &holder.id).collect()
 }
 
-/// The locks that are waited for, as the server has them, by their keys.
-async fn states_of(client: &Client, waits: &[(usize, &LockUse)]) -> Result<HashMap<String, LockState>, Error> {
-    let keys: HashSet<&str> = waits.iter().map(|(_, lock)| lock.key.as_str()).collect();
+/// The locks that are waited for, as the server has them, by their keys; and those at which the user may not look.
+async fn looks_at(
+    client: &Client,
+    waits: &[(usize, &LockUse)],
+) -> Result<(HashMap<String, LockState>, Vec<UnseenLock>), Error> {
+    let keys: BTreeSet<&str> = waits.iter().map(|(_, lock)| lock.key.as_str()).collect();
     let keys: Vec<&str> = keys.into_iter().collect();
-    let mut states = HashMap::new();
+    let (mut states, mut unseen) = (HashMap::new(), Vec::new());
     for some in keys.chunks(AT_ONCE) {
-        for (key, state) in some.iter().zip(join_all(some.iter().map(|key| state_of(client, key))).await) {
-            states.extend(state?.map(|state| ((*key).to_owned(), state)));
+        for (key, state) in some.iter().zip(join_all(some.iter().map(|key| look_at(client, key))).await) {
+            let key = (*key).to_owned();
+            match state {
+                Ok(state) => states.extend(state.map(|state| (key, state))),
+                Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => {
+                    unseen.push(UnseenLock { key, refusal: refusal.text().to_owned() });
+                }
+                Err(error) => return Err(error),
+            }
         }
     }
-    Ok(states)
+    Ok((states, unseen))
 }
 
-/// A lock by its key; `None` where nothing stands there, or the user may not look at it.
-async fn state_of(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
+/// A lock by its key; `None` where nothing stands there.
+async fn look_at(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
     let spec = LockSpec::new(client.handle().clone(), Kind::Lock, key);
     let Ok(name) = LockName::new("", key) else { return Ok(None) };
-    match any::look_at(&spec, &name, AT_MOST).await {
-        Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => Ok(None),
-        state => state,
-    }
+    any::look_at(&spec, &name, AT_MOST).await
 }
 
 /// How many holders of a lock are compared with those that clients announce.
