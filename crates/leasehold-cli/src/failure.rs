@@ -163,6 +163,9 @@ pub(crate) fn reason(error: &Error) -> String {
 /// The place of a name that looks like an option.
 const DASHES: &str = "a name that begins with a dash is written so: leasehold run -- -name -- COMMAND";
 
+/// How another time to connect is chosen.
+const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL says another time, and run --wait a shorter one";
+
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
 
@@ -170,6 +173,9 @@ impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let (exit, advice) = match &error {
             ConnectError::Invalid { .. } => (Exit::Usage, ""),
+            ConnectError::Unreachable { message, .. } if message.contains("connect_deadline") => {
+                (Exit::Unreachable, ANOTHER_TIME)
+            }
             ConnectError::Unreachable { .. } => (Exit::Unreachable, ""),
             ConnectError::Loading { .. } => (Exit::Unreachable, "; try again in a moment"),
             ConnectError::Denied { .. } => {

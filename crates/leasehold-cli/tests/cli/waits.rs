@@ -1,6 +1,6 @@
 //! How long `run` waits for a server and for a lock, and what it says of it.
 
-use crate::support::{SERVER, Start as _, held_by_a_jvm, name, objects, run};
+use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, objects, run};
 use leasehold_test_support::Server;
 use std::time::{Duration, Instant};
 
@@ -19,6 +19,21 @@ fn silent_server_holds_a_try_and_a_wait_up_for_their_time() {
         let took = begun.elapsed();
         done.fails_with(69, &[&place, said]);
         assert!((least..least * 2).contains(&took), "{options:?} took {took:?}");
+    }
+    server.resume();
+}
+
+#[test]
+fn silent_server_is_told_with_the_time_that_it_was_given() {
+    let server = Server::start();
+    server.stop();
+    // An attempt may end by itself, or with the time for all of them.
+    for settings in ["connect_deadline=1s", "connect_deadline=1s&command_timeout=200ms"] {
+        let url = format!("{}?{settings}", server.url());
+        for words in [&["run", "x", "--", "true"][..], &["ls"]] {
+            let done = leasehold(&server).env("LEASEHOLD_URL", &url).args(words).finish();
+            done.fails_with(69, &["tried for 1s, as connect_deadline says", "?connect_deadline=30s", "run --wait"]);
+        }
     }
     server.resume();
 }

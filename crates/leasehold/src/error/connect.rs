@@ -35,7 +35,7 @@ pub enum ConnectError {
     /// No server answers at the address.
     #[error("not connected: {message}")]
     Unreachable {
-        /// The address, and the last failure.
+        /// The address, the last failure, and for how long connecting was tried.
         message: String,
         /// The error behind it.
         source: Option<Cause>,

@@ -215,15 +215,11 @@ impl Limit {
     fn left(self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
+}
 
-    /// The error for a server that gave no answer by then. `perhaps` is why.
-    fn passed(self, server: String, perhaps: &str) -> ConnectError {
-        ConnectError::Unreachable {
-            server,
-            reason: format!("no answer within {:?}{perhaps}", self.given),
-            source: None,
-        }
-    }
+/// The error for a server that gave no answer by then. `perhaps` is why.
+fn silent(server: String, perhaps: &str) -> ConnectError {
+    ConnectError::Unreachable { server, reason: format!("no answer in time{perhaps}"), source: None }
 }
 
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, the error comes at
@@ -243,7 +239,7 @@ async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, 
             return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
         }
         if limit.left().is_zero() {
-            return Err(trouble.unwrap_or_else(no_host));
+            return Err(trouble.unwrap_or_else(no_host).after(limit.given));
         }
     }
 }
@@ -297,7 +293,7 @@ async fn pass(
             // An attempt that the deadline cut short tells less than one that failed by itself.
             None => {
                 let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
-                trouble.get_or_insert_with(|| limit.passed(target::label(&seed), tls));
+                trouble.get_or_insert_with(|| silent(target::label(&seed), tls));
             }
         }
     }
@@ -385,6 +381,6 @@ async fn learn_within(
     };
     match tokio::time::timeout(limit.left(), asked).await {
         Ok(told) => told,
-        Err(_) => Err(lost.unwrap_or_else(|| limit.passed(connection_slot.label(), ""))),
+        Err(_) => Err(lost.unwrap_or_else(|| silent(connection_slot.label(), "")).after(limit.given)),
     }
 }

@@ -3,6 +3,7 @@
 use super::{Cause, words};
 use fred::error::{Error, ErrorKind};
 use leasehold_core::link::{LinkError, ServerError};
+use std::time::Duration;
 use std::{fmt, io};
 use thiserror::Error as ThisError;
 
@@ -125,6 +126,14 @@ impl ConnectError {
     /// Whether another attempt, a little later, may fare better.
     pub(super) const fn is_transient(&self) -> bool {
         matches!(self, Self::Dns { .. } | Self::Unreachable { .. } | Self::Loading { .. } | Self::Protocol { .. })
+    }
+
+    /// The same error, which says for how long connecting was tried, where no server answered.
+    pub(super) fn after(mut self, tried: Duration) -> Self {
+        if let Self::Dns { reason, .. } | Self::Unreachable { reason, .. } | Self::Protocol { reason, .. } = &mut self {
+            reason.push_str(&format!("; it was tried for {tried:?}, as connect_deadline says"));
+        }
+        self
     }
 
     /// The error of fred while it connected to `server`.
