@@ -1,6 +1,6 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal.
+//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal, `run/times.rs` how long is waited.
 //! `run/supervise.rs` decides what each event means, and this file puts all of them together.
 
 mod child;
@@ -8,6 +8,7 @@ mod hold;
 mod nested;
 mod supervise;
 mod terminal;
+mod times;
 
 use crate::args::{RunOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -18,15 +19,9 @@ use child::{Child, Ended};
 use hold::Released;
 use leasehold::Client;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use supervise::End;
 use terminal::Terminal;
-
-/// How long `--try` may take to connect. It is about a lock that others hold, and a server that is alive takes a few round trips.
-const TRY_CONNECTS: Duration = Duration::from_secs(3);
-
-/// The time to connect that a shorter `--wait` has all the same: its lock is asked for once then.
-const LEAST_TO_CONNECT: Duration = Duration::from_secs(1);
+use times::Times;
 
 /// Acquires the lock, runs the command, and releases.
 ///
@@ -37,30 +32,16 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Before the first thread starts, because each takes over what this one has blocked.
     terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    let (application, begun) = (application(options), Instant::now());
-    let connecting = connection::connect_within(time_to_connect(options), server, options.lease, &application);
+    let (application, times) = (application(options), Times::of(options));
+    let connecting = connection::connect_within(times.for_server(), server, options.lease, &application);
     let client = match signals.unless_ended(connecting).await {
         Ok(client) => client?,
         Err(signal) => return Ok(code_of(signal)),
     };
-    let result = with_client(&client, options, begun, &mut signals, server.json).await;
+    let result = with_client(&client, options, times, &mut signals, server.json).await;
     // A lock that could not be released in time is free when its lease has run out, and was told of.
     let _ = client.shutdown(FAREWELL).await;
     result
-}
-
-/// How long connecting may take; `None` for as long as the server's settings say.
-fn time_to_connect(options: &RunOptions) -> Option<Duration> {
-    if options.try_once { Some(TRY_CONNECTS) } else { options.wait.map(|wait| wait.max(LEAST_TO_CONNECT)) }
-}
-
-/// How long the lock may be waited for, of which a part has gone since the begin.
-fn time_to_wait(options: &RunOptions, begun: Instant) -> Duration {
-    match options.wait {
-        _ if options.try_once => Duration::ZERO,
-        Some(wait) => wait.saturating_sub(begun.elapsed()),
-        None => Duration::MAX,
-    }
 }
 
 /// The name under which the client announces itself: the program, and none of its arguments, which may be secret.
@@ -72,12 +53,11 @@ fn application(options: &RunOptions) -> String {
 async fn with_client(
     client: &Client,
     options: &RunOptions,
-    begun: Instant,
+    times: Times,
     signals: &mut Signals,
     json: bool,
 ) -> Result<u8, Failure> {
-    let wait = time_to_wait(options, begun);
-    let acquiring = nested::with_warning(hold::acquire(client, options, wait), client, options, json);
+    let acquiring = nested::with_warning(hold::acquire(client, options, times), client, options, json);
     let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.

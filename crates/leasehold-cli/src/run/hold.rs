@@ -1,5 +1,6 @@
 //! The lock of `run`, of whichever kind the options name.
 
+use super::times::Times;
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
 use crate::look::of_a_client;
@@ -31,22 +32,26 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
-/// Acquires the lock that the options name, within `wait`.
+/// Acquires the lock that the options name. Setting up a semaphore is a part of the wait.
 ///
 /// # Errors
 ///
 /// It is busy, or the server does not grant it.
-pub(super) async fn acquire(client: &Client, options: &RunOptions, wait: Duration) -> Result<Held, Failure> {
+pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times) -> Result<Held, Failure> {
     let acquired = match options.permits {
         Some(permits) => {
             let semaphore = client.leased_semaphore(&options.name);
-            agree_on(&semaphore, permits).await?;
-            let acquire = semaphore.acquire().wait(wait);
+            let what = format!("the permits of {:?} are not known", options.name);
+            times
+                .prepare(&what, agree_on(&semaphore, permits))
+                .await
+                .map_err(|failure| failure.of_lock(&options.name))?;
+            let acquire = semaphore.acquire().wait(times.for_lock());
             let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
             acquire.await.map(Held::Permit)
         }
         None => {
-            let acquire = lock(client, options).acquire().wait(wait);
+            let acquire = lock(client, options).acquire().wait(times.for_lock());
             let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
             tokio::select! {
                 acquired = acquire => acquired.map(Held::Lock),
@@ -91,8 +96,9 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
 
 /// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
 async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Result<(), Failure> {
-    semaphore.try_set_permits(permits).await?;
-    let Some(counts) = semaphore.inspect().await? else { return Ok(()) };
+    // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.
+    let (_, counts) = tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect())?;
+    let Some(counts) = counts else { return Ok(()) };
     let capacity = counts.available.saturating_add_unsigned(counts.held);
     if capacity == i64::from(permits) {
         return Ok(());

@@ -1,7 +1,7 @@
 //! How long `run` waits for a server and for a lock, and what it says of it.
 
 use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, objects, run};
-use leasehold_test_support::Server;
+use leasehold_test_support::{Proxy, Server, Way};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -50,6 +50,41 @@ fn time_to_connect_is_a_part_of_the_wait() {
     waiting.finish().fails_with(75, &["stayed busy for the whole wait of 3s"]);
     let took = begun.elapsed();
     assert!(took < Duration::from_millis(4_300), "{took:?}");
+}
+
+#[test]
+fn setting_up_a_semaphore_is_a_part_of_the_wait() {
+    let server = Server::start();
+    for (options, said, least) in [
+        (&["--wait", "2s"][..], "2s", Duration::from_secs(2)),
+        (&["--wait", "10ms"], "1s", Duration::from_secs(1)),
+        (&["--try"], "3s", Duration::from_secs(3)),
+    ] {
+        let proxy = Proxy::to(&server);
+        // From the first word about the semaphore on, the server does not answer.
+        let trap = proxy.hold_request("redisson_sc:{x}");
+        let begun = Instant::now();
+        let words = [options, &["x", "--permits", "2", "--", "true"]].concat();
+        let running = run(&server, &words).env("LEASEHOLD_URL", proxy.url()).start();
+        trap.wait();
+        proxy.freeze(Way::Both);
+        let done = running.finish();
+        let took = begun.elapsed();
+        done.fails_with(69, &["the permits of \"x\" are not known", &format!("did not answer within {said}")]);
+        // At its end the command gives the server two seconds to take back what was asked for.
+        assert!((least..least + Duration::from_secs(4)).contains(&took), "{options:?} took {took:?}");
+    }
+}
+
+#[test]
+fn distant_server_sets_a_semaphore_up_within_a_short_wait() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    // Connecting takes nine round trips, and so nearly all of the time.
+    proxy.delay(Way::Both, Duration::from_millis(50));
+    let words = ["x", "--permits", "1", "--wait", "1s", "--", "echo", "ran"];
+    let done = run(&server, &words).env("LEASEHOLD_URL", proxy.url()).finish();
+    assert_eq!((done.code(), done.stdout.as_str()), (0, "ran\n"), "{done:?}");
 }
 
 /// The command, run by itself.
