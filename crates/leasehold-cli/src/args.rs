@@ -34,7 +34,7 @@ Examples:
   leasehold run --fenced ledger -- sh -c 'echo \"token $LEASEHOLD_FENCING_TOKEN\"'
   leasehold run -- -name -- ./report.sh                 # a name that begins with a dash
 
-The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER and, with --fenced, LEASEHOLD_FENCING_TOKEN.
+The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and, with --fenced, LEASEHOLD_FENCING_TOKEN.
 
 Signals: TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command and its process group. One of the first four that comes
 while leasehold waits for the lock ends the wait at once. Ctrl-Z stops both; while they are stopped the lock is not renewed.

@@ -120,7 +120,7 @@ pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
 }
 
 /// Whether an id has the form that this library and JVMs give to holders: `uuid:number`, and perhaps a mark.
-fn is_of_a_client(id: &str) -> bool {
+pub(crate) fn is_of_a_client(id: &str) -> bool {
     let id = id.strip_suffix(['~', '!']).unwrap_or(id);
     let Some((client, number)) = id.rsplit_once(':') else { return false };
     let groups: Vec<_> = client.split('-').collect();

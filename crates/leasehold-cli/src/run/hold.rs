@@ -1,5 +1,6 @@
 //! The lock of `run`, of whichever kind the options name.
 
+use super::nested;
 use super::times::Times;
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
@@ -136,7 +137,9 @@ impl Held {
             Self::Lock(guard) => (guard.holder_id(), guard.fencing_token()),
             Self::Permit(guard) => (guard.holder_id(), None),
         };
+        let (around, holders) = nested::variable(&holder);
         vec![
+            (around, Some(holders.into())),
             ("LEASEHOLD_NAME", Some(name.into())),
             ("LEASEHOLD_HOLDER", Some(holder.into_string().into())),
             ("LEASEHOLD_FENCING_TOKEN", token.map(|token| token.to_string().into())),

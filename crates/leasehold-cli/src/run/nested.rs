@@ -1,16 +1,46 @@
 //! A command under a lock that waits for the same lock once more: it waits for itself.
+//!
+//! The environment of a command names the holders of all `run`s around it. A holder has the same name on no other server and under no
+//! other prefix, so that names of locks, which may have any characters, need not be handed down.
 
 use crate::args::RunOptions;
-use crate::look::look;
+use crate::look::{is_of_a_client, look};
 use crate::output;
-use leasehold::Client;
+use leasehold::{Client, HolderId};
 use std::convert::Infallible;
 use std::time::Duration;
+
+/// The variable that has the holders, the outermost first, with spaces between.
+const VARIABLE: &str = "LEASEHOLD_HOLDERS";
+
+/// How many holders are handed down: the innermost ones. Each takes some forty bytes.
+const MOST: usize = 64;
 
 /// A lock that is free is granted by then.
 const GRANTED: Duration = Duration::from_millis(100);
 
-/// Completes with `acquiring`, and warns before if that waits for a hold of the command around this one. Such a wait is silent otherwise, and has
+/// The variable for a command that runs under a hold: those around this process, and the new one.
+pub(super) fn variable(holder: &HolderId) -> (&'static str, String) {
+    (VARIABLE, handed_down(around(), holder))
+}
+
+fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
+    around.push(holder.clone());
+    let outermost = around.len().saturating_sub(MOST);
+    around[outermost..].iter().map(HolderId::as_str).collect::<Vec<_>>().join(" ")
+}
+
+/// The holders of the commands around this process.
+fn around() -> Vec<HolderId> {
+    read(&std::env::var(VARIABLE).unwrap_or_default())
+}
+
+/// The holders in a text. Words that name none are left out: anything may have set the variable.
+fn read(text: &str) -> Vec<HolderId> {
+    text.split_ascii_whitespace().filter(|word| is_of_a_client(word)).map(HolderId::from).collect()
+}
+
+/// Completes with `acquiring`, and warns before if that waits for a hold of a command around this one. Such a wait is silent otherwise, and has
 /// no end.
 pub(super) async fn with_warning<T>(
     acquiring: impl Future<Output = T>,
@@ -25,21 +55,64 @@ pub(super) async fn with_warning<T>(
     }
 }
 
-/// Says once that the holder is the one that the environment names. A holder has the same name on no other server.
+/// Says once that a holder is one of those around.
 async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
-    let around = |variable: &str| std::env::var(variable).ok();
-    let holder = around("LEASEHOLD_HOLDER").filter(|_| around("LEASEHOLD_NAME").as_ref() == Some(&options.name));
-    if let Some(holder) = holder.filter(|_| !options.try_once) {
+    let around = around();
+    if !around.is_empty() && !options.try_once {
         tokio::time::sleep(GRANTED).await;
         // Without an answer there is nothing to warn of, and the acquire tells what becomes of it.
-        let seen = look(client, &options.name).await.ok().flatten();
-        if seen.is_some_and(|seen| seen.holds.iter().any(|hold| hold.holder.id.as_str() == holder)) {
+        let holder = match options.permits {
+            Some(_) => holder_of_all_permits(client, &options.name, &around).await,
+            None => holder_of_lock(client, &options.name, &around).await,
+        };
+        if let Some(holder) = holder {
+            let which =
+                if around.last() == Some(&holder) { "the command that started it" } else { "a command around it" };
             let text = format!(
-                "this waits for itself: the command that started it runs under the lock {:?} and holds it as {holder}",
+                "this waits for itself: {which} runs under the lock {:?} and holds it as {holder}",
                 options.name
             );
             output::warn("waits_for_itself", &options.name, &text, json);
         }
     }
     std::future::pending().await
+}
+
+/// The holder of the lock that is one of those around.
+async fn holder_of_lock(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
+    let seen = look(client, name).await.ok().flatten()?;
+    seen.holds.into_iter().map(|hold| hold.holder.id).find(|id| around.contains(id))
+}
+
+/// The innermost holder of a permit, if those around hold all permits that there are. A permit of others would come back some day.
+async fn holder_of_all_permits(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
+    let counts = client.leased_semaphore(name).inspect().await.ok().flatten()?;
+    let holder_of = |permit| around.iter().rposition(|holder| holder.has_permit(permit));
+    let holders: Option<Vec<usize>> = counts.permits.iter().map(|held| holder_of(held.id)).collect();
+    let are_all = counts.available <= 0 && usize::try_from(counts.held) == Ok(counts.permits.len());
+    let innermost = holders.filter(|_| are_all)?.into_iter().max()?;
+    around.get(innermost).cloned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HOLDER: &str = "6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7";
+
+    #[test]
+    fn holders_are_handed_down_the_innermost_last() {
+        let inner = HolderId::from("6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a56:1");
+        let text = handed_down(read(&format!(" {HOLDER}  x 7:7 ")), &inner);
+        assert_eq!(text, format!("{HOLDER} {inner}"));
+        assert_eq!(read(&text), [HolderId::from(HOLDER), inner]);
+    }
+
+    #[test]
+    fn text_of_the_holders_is_bounded_and_has_the_innermost() {
+        let inner = HolderId::from("6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a56:1");
+        let text = handed_down(read(&format!("{HOLDER} ").repeat(1_000)), &inner);
+        assert!(text.len() < 64 * 40 && text.ends_with(inner.as_str()), "{}", text.len());
+        assert_eq!(read(&text).len(), MOST);
+    }
 }

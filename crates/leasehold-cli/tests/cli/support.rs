@@ -42,6 +42,7 @@ pub(crate) fn bare() -> Command {
         "LEASEHOLD_PASSWORD",
         "LEASEHOLD_NAME",
         "LEASEHOLD_HOLDER",
+        "LEASEHOLD_HOLDERS",
         "LEASEHOLD_FENCING_TOKEN",
     ] {
         command.env_remove(variable);

@@ -113,6 +113,53 @@ fn command_that_waits_for_its_own_lock_is_warned() {
 }
 
 #[test]
+fn lock_of_an_outer_command_is_warned_of_however_deep_it_is() {
+    // Names may have any characters that the system hands on in an argument.
+    let outer = format!("{} =;&%:\n\u{1f512}\"'", name());
+    let (middle, inner) = (name(), name());
+    let leasehold = env!("CARGO_BIN_EXE_leasehold");
+    let mut command = run(&SERVER, &[&outer]);
+    for around in [&middle, &inner] {
+        command.args(["--", leasehold, "run", around]);
+    }
+    let done = command.args(["--", leasehold, "run", &outer, "--wait", "1s", "--json", "--", "true"]).finish();
+    let told = objects(&done.stderr);
+    assert_eq!((done.code(), told.len()), (75, 2), "{done:?}");
+    assert_eq!(
+        (&told[0]["warning"], &told[0]["lock"]),
+        (&"waits_for_itself".into(), &outer.as_str().into()),
+        "{done:?}"
+    );
+    assert!(
+        told[0]["message"].as_str().is_some_and(|text| text.contains("a command around it runs under")),
+        "{done:?}"
+    );
+}
+
+#[test]
+fn permits_that_all_belong_to_outer_commands_are_warned_of() {
+    let name = name();
+    let mut command = run(&SERVER, &[&name, "--permits", "2"]);
+    command.args(["--", env!("CARGO_BIN_EXE_leasehold"), "run", &name, "--permits", "2"]);
+    let done = command.args(["--", "sh", "-c", "echo between"]).finish();
+    assert_eq!((done.code(), done.stderr.as_str()), (0, ""), "there is a second permit");
+    let nested = ["--permits", "2", "--wait", "1s"];
+    let mut command = run(&SERVER, &[&name, "--permits", "2"]);
+    for _ in 0..2 {
+        command.args(["--", env!("CARGO_BIN_EXE_leasehold"), "run", &name]).args(nested);
+    }
+    let done = command.args(["--", "true"]).finish();
+    let lines: Vec<_> = done.stderr.lines().collect();
+    assert!(done.code() == 75 && lines.len() == 2, "{done:?}");
+    assert!(lines[0].contains("this waits for itself: the command that started it runs under"), "{done:?}");
+    // One of the permits is that of a stranger, and comes back some day.
+    let stranger = crate::support::held(&SERVER, &[&name, "--permits", "2"]);
+    let done = self::nested(&[&name, "--permits", "2"], &[&[name.as_str()][..], &nested].concat()).finish();
+    done.fails_with(75, &["stayed busy"]);
+    drop(stranger);
+}
+
+#[test]
 fn command_that_waits_for_another_holder_is_not_warned() {
     let (name, other) = (name(), name());
     held_by_a_jvm(&SERVER, &other, "60000");
