@@ -174,4 +174,6 @@ fn errors_are_objects_with_json() {
 fn ipv6_address_is_shown_in_brackets() {
     at("redis://[::1]:1").finish().fails_with(69, &[" [::1]:1 cannot be reached"]);
     at("redis-cluster://[::1]:1").finish().fails_with(69, &["the cluster at [::1]:1 cannot"]);
+    at("redis-cluster://[::1]:1?node=[::1]:2").finish().fails_with(69, &["the cluster at [::1]:1, [::1]:2 cannot"]);
+    at("redis-cluster://[::1]:1?node=::1:2").finish().fails_with(64, &["in brackets: node=[::1]:6379"]);
 }

@@ -34,7 +34,8 @@ impl ClientBuilder {
     /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
     /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`, which need the feature `tls`. `valkey` may stand for `redis`,
-    /// and `valkeys` for `rediss`, everywhere. The default port is 6379. `node` may occur several times. User and password have `/ : ? # @` percent-encoded.
+    /// and `valkeys` for `rediss`, everywhere. The default port is 6379. `node` may occur several times. An IPv6 address is
+    /// written in brackets, as in `node=[::1]:6379`. User and password have `/ : ? # @` percent-encoded.
     ///
     /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
     /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,

@@ -1,10 +1,20 @@
 //! The addresses of servers as texts.
 
+use std::net::Ipv6Addr;
+
 /// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, with brackets or without, or nothing.
 pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     Some((bare.unwrap_or(host), port.parse().ok()?))
+}
+
+/// Host and port of an address as a URL has it. An IPv6 address has brackets there, because its last group could be the port otherwise.
+pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = host_and_port(address)?;
+    let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
+    let is_clear = address.starts_with('[') == is_ipv6 && (is_ipv6 || !host.contains(':'));
+    is_clear.then_some((host, port))
 }
 
 /// An address as people read it and URLs have it: an IPv6 address has brackets, because the port could be its last group otherwise.
@@ -28,5 +38,14 @@ mod tests {
             assert_eq!(address_of(host, 7000), written);
         }
         assert_eq!(host_and_port("a"), None);
+    }
+
+    #[test]
+    fn ipv6_address_of_a_url_must_have_brackets() {
+        assert_eq!(host_and_port_of_url("[::1]:7000"), Some(("::1", 7000)));
+        assert_eq!(host_and_port_of_url("a:7000"), Some(("a", 7000)));
+        for address in ["::1:7000", "::1", "[a]:7000", "[::1]", "[::1]:x", "a", "a:b:1", "[::1:7000", ""] {
+            assert_eq!(host_and_port_of_url(address), None, "{address}");
+        }
     }
 }

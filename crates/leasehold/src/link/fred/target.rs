@@ -55,7 +55,7 @@ impl ServerTarget {
         if secure {
             tls::available(base)?;
         }
-        let (rest, version) = without_protocol(rest)?;
+        let (rest, own) = own_parameters(rest, kind)?;
         let rest = rest.as_str();
         // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
         let plain = format!("redis{kind}://{rest}");
@@ -67,11 +67,14 @@ impl ServerTarget {
             _ => return Err(bad(SCHEMES)),
         };
         let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
+        if let ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } = &mut config.server {
+            hosts.splice(0..0, own.nodes);
+        }
         if kind == "+unix" {
             config.database = socket_database(rest)?;
         }
         // Only the command HELLO of RESP3 tells a wrong password from a missing one on every server.
-        config.version = version;
+        config.version = own.version;
         if config.username.is_some() && config.password.is_none() {
             return Err(bad("a user without a password; write user:password@, or :password@ for the default user"));
         }
@@ -226,21 +229,43 @@ fn tidy(server: &mut Server) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// The URL without `protocol`, and what this says.
-fn without_protocol(rest: &str) -> Result<(String, RespVersion), ConnectError> {
-    let mut version = RespVersion::RESP3;
-    let Some((base, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), version)) };
+/// The parameters of a URL that are read here and not by fred.
+struct OwnParameters {
+    version: RespVersion,
+    /// fred knows no node by an IPv6 address.
+    nodes: Vec<Server>,
+}
+
+/// The URL without these parameters, and what they say.
+fn own_parameters(rest: &str, kind: &str) -> Result<(String, OwnParameters), ConnectError> {
+    let mut own = OwnParameters { version: RespVersion::RESP3, nodes: Vec::new() };
+    let Some((base, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), own)) };
     let mut others = Vec::new();
     for part in query.split('&') {
-        match part.strip_prefix("protocol=") {
-            Some("2" | "resp2") => version = RespVersion::RESP2,
-            Some("3" | "resp3") => version = RespVersion::RESP3,
-            Some(_) => return Err(ConnectError::Address("protocol is 2, resp2, 3 or resp3".to_owned())),
-            None => others.push(part),
+        match part.split_once('=') {
+            Some(("protocol", "2" | "resp2")) => own.version = RespVersion::RESP2,
+            Some(("protocol", "3" | "resp3")) => own.version = RespVersion::RESP3,
+            Some(("protocol", _)) => {
+                return Err(ConnectError::Address("protocol is 2, resp2, 3 or resp3".to_owned()));
+            }
+            Some(("node", _)) if matches!(kind, "-cluster" | "-sentinel") => own.nodes.push(node(part)?),
+            _ => others.push(part),
         }
     }
     let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
-    Ok((rest, version))
+    Ok((rest, own))
+}
+
+/// The server of a parameter `node=host:port`.
+fn node(parameter: &str) -> Result<Server, ConnectError> {
+    let decoded = form_urlencoded::parse(parameter.as_bytes()).next().map(|(_, value)| value.into_owned());
+    match address::host_and_port_of_url(&decoded.unwrap_or_default()) {
+        Some((host, port)) => Ok(Server::new(host, port)),
+        None => {
+            let form = "a node is not written as host:port, with an IPv6 address in brackets: node=[::1]:6379";
+            Err(ConnectError::Address(form.to_owned()))
+        }
+    }
 }
 
 fn socket_database(rest: &str) -> Result<Option<u8>, ConnectError> {
@@ -265,7 +290,6 @@ fn explain(error: &fred::error::Error) -> String {
         details if details.starts_with("Invalid or missing sentinel") => {
             "Sentinel needs the name of the service: ?sentinelServiceName=name".to_owned()
         }
-        details if details.starts_with("Invalid host:port") => "a node is not written as host:port".to_owned(),
         details => details.to_owned(),
     }
 }

@@ -324,6 +324,8 @@ fn malformed_urls_are_refused_without_their_password() {
         "redis-nonsense://:hunter2@host",
         "redis-sentinel://:hunter2@host",
         "redis-cluster://:hunter2@host?node=other",
+        "redis-cluster://:hunter2@host?node=::1:7000",
+        "redis-sentinel://:hunter2@host?sentinelServiceName=main&node=[other]:1",
         "rediss+unix:///tmp/x",
         "redis+unix:///tmp/x?hunter2",
     ];
@@ -344,6 +346,11 @@ fn urls_of_every_kind_are_read() {
         ("redis://:hunter2@[::1]:7000", "[::1]:7000"),
         ("redis+unix:///run/redis.sock?db=2", "/run/redis.sock"),
         ("redis-cluster://:hunter2@a:1?node=b:2&node=c:3", "the cluster at a:1, b:2, c:3"),
+        ("redis-cluster://[::1]:1?node=[::1]:2&node=%5Bfe80::2%5D:3", "the cluster at [::1]:1, [::1]:2, [fe80::2]:3"),
+        (
+            "redis-sentinel://[::1]:1?sentinelServiceName=main&node=[::1]:2",
+            "main, by the Sentinels at [::1]:1, [::1]:2",
+        ),
         (
             "redis-sentinel://:hunter2@a:1?sentinelServiceName=main&sentinelPassword=hunter2",
             "main, by the Sentinels at a:1",
