@@ -1,0 +1,17 @@
+//! `leasehold doctor`.
+
+use clap::Args;
+
+/// Find out whether the server can be trusted with locks
+///
+/// It reads what the server says of itself, of a cluster every primary, takes locks of every kind under a name of its own, and measures. Each
+/// line is one check, with what to do behind a semicolon: `ok`; `note`, which limits what locks promise, or could not be found out, and may
+/// be as it is wanted; or `FAULT`, by which locks can be lost or cannot be had. The exit code is 1 if there is a fault. It changes no lock of
+/// others, and takes some seconds.
+#[derive(Args, Debug)]
+#[command(after_help = "Examples:\n  leasehold doctor\n  leasehold doctor --json | jq 'select(.verdict == \"fault\")'")]
+pub(crate) struct DoctorOptions {
+    /// How the names of the tried locks begin, for a user who may not use every key; a number of their own follows [default: leasehold:doctor]
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+}

@@ -1,0 +1,68 @@
+//! `leasehold run`.
+
+use crate::{duration, failure};
+use clap::Args;
+use std::ffi::OsString;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold run backup -- pg_dump shop
+  leasehold run --try --busy-exit 0 nightly-report -- ./report.sh
+  leasehold run --wait 30s --fair till:3 -- ./book.sh
+  leasehold run --permits 3 supplier -- ./fetch.sh      # at most three at once
+  leasehold run --read catalogue -- ./export.sh
+  leasehold run --fenced ledger -- sh -c 'echo \"token $LEASEHOLD_FENCING_TOKEN\"'
+  leasehold run -- -name -- ./report.sh                 # a name that begins with a dash
+
+The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and, with --fenced, LEASEHOLD_FENCING_TOKEN.
+
+Signals: TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command and its process group. One of the first four that comes
+while leasehold waits for the lock ends the wait at once. Ctrl-Z stops both; while they are stopped the lock is not renewed.
+
+When the lock is lost, the command's process group gets SIGTERM, and SIGKILL after --grace. On Linux the command itself is killed when
+leasehold is killed by SIGKILL; its own children are not, so a lock that must survive that needs a fencing token.";
+
+/// Run a command while a lock is held
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
+pub(crate) struct RunOptions {
+    /// The name of the lock; one that begins with a dash stands behind --, and another -- before the command
+    pub(crate) name: String,
+    /// Serve the waiters in the order in which they came
+    #[arg(long, help_heading = "Kind of lock")]
+    pub(crate) fair: bool,
+    /// Give the command a fencing token, which grows with every grant
+    #[arg(long, help_heading = "Kind of lock")]
+    pub(crate) fenced: bool,
+    /// Take the read half of a read-write lock, which many may hold at once
+    #[arg(long, conflicts_with_all = ["fair", "fenced", "permits", "write"], help_heading = "Kind of lock")]
+    pub(crate) read: bool,
+    /// Take the write half of a read-write lock
+    #[arg(long, conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "Kind of lock")]
+    pub(crate) write: bool,
+    /// Let up to this many run at once; everyone must name the same number
+    #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
+    pub(crate) permits: Option<u32>,
+    /// Wait for at most this long for server and lock, such as 500ms, 30s or 1h30m; the server has at least 1s [default: as long as it takes]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) wait: Option<Duration>,
+    /// Do not wait for the lock, and for the server for at most 3s
+    #[arg(long = "try", conflicts_with = "wait", help_heading = "Times")]
+    pub(crate) try_once: bool,
+    /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) lease: Option<Duration>,
+    /// Give the lock up, and stop the command, after this time
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
+    pub(crate) max_hold: Option<Duration>,
+    /// The time between SIGTERM and SIGKILL when the lock is lost
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "Times")]
+    pub(crate) grace: Duration,
+    /// The exit code when the lock is busy
+    #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
+    pub(crate) busy_exit: u8,
+    /// The command, behind `--`; no shell is between
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub(crate) command: Vec<OsString>,
+}

@@ -1,0 +1,54 @@
+//! `leasehold serve`.
+
+use super::every::at_least_100ms;
+use clap::Args;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold serve                                          # http://127.0.0.1:8090, on this machine alone
+  leasehold serve 'stock:*' --listen 127.0.0.1:8091
+  leasehold serve --allow-unlock --token-file /run/secrets/leasehold-token
+  leasehold serve --listen 0.0.0.0:8090 --host locks.example.org
+  curl http://127.0.0.1:8090/metrics
+
+The page shows what `leasehold top` shows, and needs the same rights on the server. It has no password: who reaches the address can read it. So it
+listens on this machine alone, unless --listen says otherwise; put a proxy with TLS and passwords before it where others shall read it.
+
+A request is answered only if its header Host has a name or address of this machine, the address that it came to, or a name of --host.
+Otherwise a page elsewhere could read this one, by a name that it lets point here.";
+
+/// Show the locks on a web page that is kept up to date, and figures for Prometheus
+///
+/// The page has the table of `leasehold top`, with a filter, an order and pages, and a page for each lock with its holders and its queue. It is
+/// kept up to date by server-sent events; without JavaScript it is read anew every five seconds. /metrics has figures for
+/// Prometheus. Nothing is asked of the server while no page is open. If the server goes away, the page says so and since when, and
+/// goes on when it is back. The interrupt key or SIGTERM ends it with the exit code 0.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES)]
+pub(crate) struct ServeOptions {
+    /// The pattern of the names, in quotes because of the shell
+    #[arg(default_value = "*")]
+    pub(crate) pattern: String,
+    /// The address and port of the page; port 0 takes a free one
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
+    pub(crate) listen: SocketAddr,
+    /// Answer also requests for this name or address; may be given several times
+    #[arg(long, value_name = "NAME", value_delimiter = ',')]
+    pub(crate) host: Vec<String>,
+    /// The time between two looks, 100ms at the least
+    ///
+    /// After a look it rests for at least as long as the look took, so that a server with many keys is not kept busy.
+    #[arg(long, value_name = "TIME", value_parser = at_least_100ms, default_value = "500ms")]
+    pub(crate) every: Duration,
+    /// Let the page free locks, with a token
+    ///
+    /// The token is that of --token-file, or of the environment variable LEASEHOLD_SERVE_TOKEN, or else a new one that is printed on stderr.
+    #[arg(long)]
+    pub(crate) allow_unlock: bool,
+    /// The file that has the token, of 16 characters at the least
+    #[arg(long, value_name = "FILE", requires = "allow_unlock")]
+    pub(crate) token_file: Option<PathBuf>,
+}
