@@ -33,8 +33,9 @@ local last = redis.pcall('GET', token_key)
 if type(last) == 'table' then
   return refuse_kind(last, token_key)
 end
-if is_last_token(last) then
-  return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
+local exhausted = refuse_token(last)
+if exhausted then
+  return exhausted
 end
 
 local time = 0

@@ -47,8 +47,10 @@ local token = KEYS[6]
 local issued = redis.pcall('GET', token)
 if type(issued) == 'table' then
   return refuse_kind(issued, token)
-elseif is_last_token(issued) then
-  return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
+end
+local exhausted = refuse_token(issued)
+if exhausted then
+  return exhausted
 end
 local stored = redis.pcall('HGET', fair.lock, ask.hold)
 if type(stored) == 'table' then

@@ -2,9 +2,12 @@
 -- greater: tokens grow with every grant, even if a failover has lost the last of them. It stays below 2^53, so that every
 -- client can count with it, and travels as text. The key is never deleted. `last` is what GET says of it.
 
--- Whether no token can follow: beyond this Lua cannot add one, and the next token would be an old one.
-local function is_last_token(last)
-  return (tonumber(last or 0) or 0) >= 9007199254740991
+-- The error where no token can follow, or nil: beyond this Lua cannot add one, and the next token would be an old one.
+local function refuse_token(last)
+  if (tonumber(last or 0) or 0) >= 9007199254740991 then
+    return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
+  end
+  return nil
 end
 
 local function next_token(key, last)

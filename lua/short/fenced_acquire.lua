@@ -3,7 +3,7 @@
 if ARGV[2] == '1' and ARGV[4] == '-1' and redis.call('EXISTS', KEYS[1]) == 0 then
   local last = redis.pcall('GET', KEYS[2])
   -- The long way refuses a token of another kind, and one that none can follow.
-  if type(last) ~= 'table' and not is_last_token(last) then
+  if type(last) ~= 'table' and not refuse_token(last) then
     -- The token first: a token without a grant is only a gap.
     local token = next_token(KEYS[2], last)
     return give_lock(KEYS[1], ARGV[1], ARGV[3]) or {1, tonumber(ARGV[3]), 0, token}

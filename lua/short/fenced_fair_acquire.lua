@@ -3,7 +3,7 @@
 do
   local last = redis.pcall('GET', KEYS[6])
   -- The long way refuses a token of another kind, and one that none can follow.
-  if type(last) ~= 'table' and not is_last_token(last) then
+  if type(last) ~= 'table' and not refuse_token(last) then
     local reply, time = acquire_shortly(KEYS, ARGV)
     if time then
       -- The token first: a token without a grant is only a gap.

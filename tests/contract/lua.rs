@@ -168,6 +168,21 @@ fn preludes_have_nothing_but_local_functions() {
 }
 
 #[test]
+fn text_of_an_error_stands_in_one_file() {
+    let mut files_of: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    for file in lua_files().into_values() {
+        for (_, rest) in file.text.match_indices("error_reply('").map(|(at, word)| file.text[at..].split_at(word.len()))
+        {
+            let text = rest.split('\'').next().unwrap_or_default();
+            files_of.entry(text.to_owned()).or_default().push(file.path.clone());
+        }
+    }
+    assert!(!files_of.is_empty(), "scripts answer with errors");
+    files_of.retain(|_, files| files.len() > 1);
+    assert!(files_of.is_empty(), "a prelude can have one text for all of them: {files_of:?}");
+}
+
+#[test]
 fn headers_name_the_slots_of_the_table() {
     for (script, file, header) in scripts() {
         let words = |slots: &[crate::header::Slot]| slots.iter().map(|slot| slot.word.clone()).collect::<Vec<_>>();
