@@ -1,7 +1,7 @@
 //! The processes behind the permits of a semaphore.
 //!
-//! The server has the ids of permits that are leased, and of a bare semaphore no more than a number. Which process holds them stands in what the
-//! clients say of themselves alone.
+//! The server has the ids of permits that are leased, and of a bare semaphore no more than a number. Only the clients themselves say which of
+//! them hold permits.
 
 use crate::failure::reason;
 use crate::people::Person;
