@@ -166,7 +166,7 @@ impl fmt::Display for Figures {
         row(f, "  backgrounds that were held up", &self.stuck)?;
         row(f, "  primaries replaced that nobody had touched", &self.unwanted)?;
         for skipped in &self.skipped {
-            writeln!(f, "  skipped: {skipped}")?;
+            writeln!(f, "  left out: {skipped}")?;
         }
         row(f, "lost locks reported", &self.losses.values().sum::<u64>())?;
         for (reason, times) in &self.losses {

@@ -33,9 +33,7 @@ pub(crate) fn run_all() -> Outcome {
     }
     let sqlite = load(None);
     let Some(programs) = Postgres::programs() else {
-        println!(
-            "There is no PostgreSQL on this machine, so the load ran on SQLite alone. DATABASE_URL names another."
-        );
+        println!("left out: the load on PostgreSQL, because there is none on this machine and DATABASE_URL names none");
         return sqlite;
     };
     let postgres = Postgres::start(&programs)?;

@@ -168,8 +168,16 @@ fn cargo(args: &[&str]) -> Command {
 
 /// What cargo knows of the packages of the workspace.
 fn metadata() -> Result<Value, String> {
-    let output = cargo(&["metadata", "--no-deps", "--format-version", "1"]).output();
+    metadata_of(&["--no-deps"])
+}
+
+/// What cargo knows when it is asked with these options.
+fn metadata_of(options: &[&str]) -> Result<Value, String> {
+    let output = cargo(&["metadata", "--format-version", "1"]).args(options).output();
     let output = output.map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
+    if !output.status.success() {
+        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
+    }
     serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
 }
 
