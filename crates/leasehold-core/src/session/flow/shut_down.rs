@@ -60,3 +60,54 @@ impl Parts {
         names
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Kind;
+    use crate::link::{Epoch, Plane};
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::{AcquireRequest, Action, Session, Step, Via};
+    use crate::settings::Settings;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+
+    #[test]
+    fn end_of_a_client_is_told_to_its_waiters_and_its_holders() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let stock = LockName::new("", "stock").expect("a name");
+        let mut wish = || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
+        let [holder, waiter] = [(); 2].map(|()| wish());
+        let poll = |session: &mut Session, ticket| session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+        let Step::Send(flight, _) = poll(&mut session, holder) else { panic!("it asks") };
+        session.handle_reply(NOW, holder, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(granted))) = poll(&mut session, holder) else { panic!("it is granted") };
+        assert!(!session.is_closed());
+        session.close(NOW);
+        assert!(session.is_closed());
+        assert!(matches!(poll(&mut session, waiter), Step::Done(Err(AcquireError::Closed))));
+        assert_eq!(granted.cell.ended(NOW), None, "a hold may be used until it is released");
+        assert!(!session.has_clean_up() && !session.holds_nothing() && !session.is_quiet());
+        assert_eq!(session.unreleased(), std::slice::from_ref(&stock));
+        session.release_all(NOW);
+        assert!(granted.cell.ended(NOW).is_some());
+        assert!(session.has_clean_up());
+        let mut released = 0;
+        while let Some(action) = session.poll_action() {
+            match action {
+                Action::Call { id, call, .. } if call.script().name() == "lock/release" => {
+                    session.handle_called(NOW, id, Epoch(1), Ok(Reply::Int(1)));
+                    released += 1;
+                }
+                Action::Unsubscribe { channel, .. } => session.handle_unsubscribed(NOW, &channel, Ok(())),
+                _ => {}
+            }
+        }
+        assert_eq!(released, 1);
+        assert!(session.holds_nothing() && !session.has_clean_up() && session.unreleased().is_empty());
+    }
+}

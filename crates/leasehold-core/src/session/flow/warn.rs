@@ -121,4 +121,42 @@ mod tests {
         }
         assert_eq!((told[0], told[10], told.iter().sum::<usize>()), (1, 1, 2), "{told:?}");
     }
+    #[test]
+    fn wait_for_the_own_client_is_told_once_a_minute_for_a_lock() {
+        let mut now = Instant::from_nanos(1_000_000_000);
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let name = LockName::new("", "stock").expect("a name");
+        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+        let mut alarms = Vec::new();
+        let ask = |session: &mut Session, now: Instant, lease: Duration| {
+            let ticket = session.acquire(now, AcquireRequest::new(name.clone(), Kind::Lock, lease));
+            (ticket, session.poll_acquire(now, ticket, via, Waker::noop()))
+        };
+        let (holder, Step::Send(flight, _)) = ask(&mut session, now, Duration::from_secs(600)) else {
+            panic!("it asks")
+        };
+        session.handle_reply(now, holder, flight, Ok(Reply::Array([1, 600_000, 0].map(Reply::Int).to_vec())));
+        assert!(matches!(session.poll_acquire(now, holder, via, Waker::noop()), Step::Done(Ok(Some(_)))));
+        let lock = session.parts.locks.of_name(&name).next().expect("a lock");
+        let earlier = Instant::from_nanos(999_999_999);
+        assert!(session.parts.is_held_since(lock, now));
+        assert!(!session.parts.is_held_since(lock, earlier), "a wait that began before the hold is contention");
+        let (contender, mut step) = ask(&mut session, now, Duration::from_secs(1));
+        let waiters = [(); 3].map(|()| ask(&mut session, now, Duration::from_secs(1)).0);
+        for _ in 0..4 {
+            if let Step::Send(flight, _) = step {
+                let busy = Reply::Array([0, 600_000, 0].map(Reply::Int).to_vec());
+                session.handle_reply(now, contender, flight, Ok(busy));
+            }
+            step = session.poll_acquire(now, contender, via, Waker::noop());
+            for waiter in waiters {
+                session.poll_acquire(now, waiter, via, Waker::noop());
+            }
+            let events = std::iter::from_fn(|| session.poll_event());
+            alarms.push(events.filter(|event| matches!(event, Event::WaitsForOwnClient { .. })).count());
+            now = now + Duration::from_secs(25);
+            session.handle_timeout(now);
+        }
+        assert_eq!(alarms, [0, 1, 0, 0], "no more than one a minute, of four that wait");
+    }
 }

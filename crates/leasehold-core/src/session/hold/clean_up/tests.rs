@@ -144,3 +144,13 @@ fn release_is_repeated_once_more_when_late_copies_are_over() {
     hold.note_repeat(at(5_000));
     assert_eq!(hold.next_step(at(5_000)), NextStep::Forget);
 }
+
+#[test]
+fn copies_are_waited_for_no_longer_than_a_lease_once_nothing_is_left() {
+    for (left, ends) in [(0, at(100) + LEASE), (1, at(100) + LEASE * 8)] {
+        let mut hold = held();
+        hold.clean_up.until = at(100) + LEASE * 8;
+        hold.note_lowered(at(100), left, false);
+        assert_eq!(hold.clean_up.until, ends, "{left} are left");
+    }
+}
