@@ -80,6 +80,7 @@ mod tests {
     fn end_of_a_client_is_told_to_its_waiters_and_its_holders() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let stock = LockName::new("", "stock").expect("a name");
+        assert!(session.is_quiet() && session.holds_nothing());
         let mut wish = || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
         let [holder, waiter] = [(); 2].map(|()| wish());
         let poll = |session: &mut Session, ticket| session.poll_acquire(NOW, ticket, VIA, Waker::noop());
