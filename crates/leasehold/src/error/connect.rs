@@ -87,7 +87,7 @@ impl From<fred::ConnectError> for ConnectError {
         let message = error.to_string();
         let said = |words| Some(Cause::new(ServerError::new(words)));
         match error {
-            Link::Address(_) => Self::invalid(message),
+            Link::Address(_) | Link::Certificates(_) => Self::invalid(message),
             Link::Dns { source, .. } | Link::Unreachable { source, .. } => Self::Unreachable { message, source },
             Link::NothingListens { source, .. } => Self::Unreachable { message, source: Some(source) },
             Link::WrongPassword { reason, .. }

@@ -283,7 +283,7 @@ async fn pass(
         let is_silent =
             |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
         if error.as_ref().is_none_or(is_silent)
-            && let Some(mistaken) = mistaken::about_tls(&seed, shared.target.secure()).await
+            && let Some(mistaken) = mistaken::reason(shared, &seed).await
         {
             return Err(mistaken);
         }

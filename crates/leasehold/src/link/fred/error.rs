@@ -14,7 +14,10 @@ pub(crate) enum ConnectError {
     /// The address, or something else that the caller gave, makes no sense.
     #[error("the address of the server is not usable: {0}")]
     Address(String),
-    /// The certificates that the caller gave cannot be used, or the server's certificate was not accepted.
+    /// The certificates that the caller gave cannot be used.
+    #[error("the certificates that were given cannot be used: {0}")]
+    Certificates(String),
+    /// The server's certificate was not accepted, or the server did not accept that of this client.
     #[error("no secure connection to {server}: {reason}")]
     Tls {
         /// Which server.

@@ -146,6 +146,12 @@ impl ServerTarget {
         config
     }
 
+    /// The same without user and password.
+    pub(super) fn without_credentials(mut self) -> Self {
+        (self.config.username, self.config.password) = (None, None);
+        self
+    }
+
     /// Whether connections are secured.
     pub(super) const fn secure(&self) -> bool {
         self.secure

@@ -42,8 +42,7 @@ fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
         None => builder.with_no_client_auth(),
         Some((chain, key)) => {
             let chain = chain_of(chain, "client certificate")?;
-            let key = PrivateKeyDer::from_pem_slice(key)
-                .map_err(|_| ConnectError::Address("the client's private key is no PEM private key".to_owned()))?;
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|_| no_key(key))?;
             builder.with_client_auth_cert(chain, key).map_err(|error| refused(&error))?
         }
     };
@@ -73,22 +72,45 @@ fn chain_of(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Conn
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        _ => Err(ConnectError::Address(format!("the {what} is no PEM certificate"))),
+        _ => Err(ConnectError::Certificates(format!("the {what} is no PEM certificate"))),
     }
 }
 
+/// The error for what is no key that could be used.
+fn no_key(pem: &[u8]) -> ConnectError {
+    // Both forms of a key with a passphrase have this word in their heads.
+    let is_encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
+    let what = if is_encrypted { "has a passphrase; give it without one" } else { "is no PEM private key" };
+    ConnectError::Certificates(format!("the client's private key {what}"))
+}
+
 fn refused(error: &fred::rustls::Error) -> ConnectError {
-    ConnectError::Address(format!("the certificates that were given cannot be used: {error}"))
+    let why = match error {
+        fred::rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
+        other => other.to_string(),
+    };
+    ConnectError::Certificates(why)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leasehold_test_support::Ca;
 
     #[test]
     fn what_is_no_certificate_is_refused_in_words() {
         let certificates = Certificates { ca: Some(b"hello".to_vec()), client: None };
         let error = config(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("the certificate authority is no PEM certificate"), "{error}");
+        assert!(error.contains("given cannot be used: the certificate authority is no PEM certificate"), "{error}");
+        let refused = |chain: &str, key: &str| {
+            let client = Some((chain.as_bytes().to_vec(), key.as_bytes().to_vec()));
+            config(&Certificates { ca: None, client }).err().map(|error| error.to_string()).unwrap_or_default()
+        };
+        let (one, other) = (Ca::new().issue(&["a"]), Ca::new().issue(&["a"]));
+        let error = refused(&one.cert_pem, &other.key_pem);
+        assert!(error.contains("the private key is not that of the certificate"), "{error}");
+        let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\naGVsbG8=\n-----END ENCRYPTED PRIVATE KEY-----\n";
+        let error = refused(&one.cert_pem, locked);
+        assert!(error.contains("has a passphrase"), "{error}");
     }
 }

@@ -2,14 +2,30 @@
 
 /// The meaning of fred's words for an error of the system or of TLS. It passes these on as Rust's `Debug` shows them.
 pub(super) fn plain(details: &str) -> String {
+    // What the server says when it ends a secure connection is about this client, whatever its words have in common with ours.
+    const ALERTS: [(&str, &str); 8] = [
+        ("CertificateRequired", "the server asks for a certificate of the client"),
+        (
+            "HandshakeFailure",
+            "the server refused the secure connection; perhaps it asks for a certificate of the client",
+        ),
+        ("CertificateExpired", "the server says that the certificate of the client has expired"),
+        ("CertificateRevoked", "the server says that the certificate of the client was revoked"),
+        ("UnknownCA", "the server does not trust the authority that issued the certificate of the client"),
+        // The signature of the certificate is none of the authority that the server trusts.
+        ("DecryptError", "the server does not accept the certificate of the client"),
+        ("Certificate", "the server does not accept the certificate of the client"),
+        ("AccessDenied", "the server does not accept the certificate of the client"),
+    ];
     const MEANINGS: [(&str, &str); 12] = [
         ("NotValidForName", "the certificate is not valid for this host name"),
         ("NotValidYet", "the certificate is not valid yet; look at the clocks"),
         ("Expired", "the certificate has expired"),
         ("UnknownIssuer", "the certificate was issued by an authority that is not trusted"),
+        // A signature that the key of an authority of this name did not make: it has another key by now.
+        ("BadSignature", "the certificate was issued by an authority that is not trusted"),
         ("Revoked", "the certificate was revoked"),
         ("InvalidCertificate", "the certificate was not accepted"),
-        ("CertificateRequired", "the server asks for a certificate of the client"),
         ("AlertReceived", "the server ended the secure connection"),
         ("InvalidMessage", "the other side does not speak TLS"),
         ("PeerIncompatible", "no version of TLS is known to both sides"),
@@ -20,6 +36,10 @@ pub(super) fn plain(details: &str) -> String {
         ["Os {", "Custom {", "InvalidCertificate(", "AlertReceived(", "InvalidMessage(", "PeerIncompatible("];
     if !is_shown.iter().any(|form| details.contains(form)) {
         return details.to_owned();
+    }
+    let alert = details.split_once("AlertReceived(").map(|(_, alert)| alert);
+    if let Some((_, meaning)) = alert.and_then(|alert| ALERTS.iter().find(|(word, _)| alert.contains(word))) {
+        return (*meaning).to_owned();
     }
     if let Some((_, meaning)) = MEANINGS.iter().find(|(word, _)| details.contains(word)) {
         return (*meaning).to_owned();
@@ -45,6 +65,15 @@ mod tests {
                 "the certificate is not valid for this host name",
             ),
             ("InvalidCertificate(UnknownIssuer)", "the certificate was issued by an authority that is not trusted"),
+            ("AlertReceived(CertificateExpired)", "the server says that the certificate of the client has expired"),
+            ("AlertReceived(CertificateRequired)", "the server asks for a certificate of the client"),
+            (
+                "AlertReceived(UnknownCA)",
+                "the server does not trust the authority that issued the certificate of the client",
+            ),
+            ("InvalidCertificate(BadSignature)", "the certificate was issued by an authority that is not trusted"),
+            ("AlertReceived(BadCertificate)", "the server does not accept the certificate of the client"),
+            ("AlertReceived(InternalError)", "the server ended the secure connection"),
             ("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }", "tls handshake eof"),
             ("WRONGPASS invalid username-password pair", "WRONGPASS invalid username-password pair"),
         ];

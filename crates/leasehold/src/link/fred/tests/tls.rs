@@ -98,8 +98,40 @@ fn a_client_certificate_is_shown() {
     let ca = Some(server.ca_pem().into_bytes());
     let client = Some((issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
     works(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"));
-    let error = failure(secure.with_certificates(&Certificates { ca, client: None }).expect("certificates"));
-    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Protocol { .. }), "{error:?}");
+    let refused = |client: Option<Issued>| {
+        let client = client.map(|issued| (issued.cert_pem.into_bytes(), issued.key_pem.into_bytes()));
+        failure(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"))
+    };
+    for (client, words) in [
+        (None, "asks for a certificate of the client"),
+        (Some(server.ca().issue_expired(&["client"])), "the certificate of the client has expired"),
+        (Some(Ca::new().issue(&["client"])), "does not accept the certificate of the client"),
+    ] {
+        let error = refused(client);
+        assert!(matches!(error, ConnectError::Tls { .. }) && error.to_string().contains(words), "{error:?}");
+    }
+}
+
+/// fred says no more than that it has connected to no Sentinel. The server is asked like one, and does not get as far as to say that it is none.
+#[test]
+fn tls_of_a_sentinel_is_told_of() {
+    let server = Server::builder().tls().start();
+    let (plain, secure) = (server.port(), server.tls_addr().expect("an address for TLS").port());
+    let to = |scheme: &str, port: u16| {
+        let url = format!("{scheme}://127.0.0.1:{port}?sentinelServiceName=main");
+        ServerTarget::parse(&url).expect("a target")
+    };
+    let trusting = |target: ServerTarget, ca: String| {
+        let certificates = Certificates { ca: Some(ca.into_bytes()), client: None };
+        target.with_certificates(&certificates).expect("certificates")
+    };
+    let told = |target, words: &str| {
+        let error = failure(target);
+        assert!(matches!(error, ConnectError::Tls { .. }) && error.to_string().contains(words), "{error:?}");
+    };
+    told(trusting(to("rediss-sentinel", secure), Ca::new().pem()), "issued by an authority that is not trusted");
+    told(trusting(to("rediss-sentinel", plain), server.ca_pem()), "it answers without TLS");
+    told(to("redis-sentinel", secure), "it expects TLS");
 }
 
 #[test]
