@@ -1,10 +1,11 @@
 //! From the options of the command line to a client.
 
 use crate::args::ServerOptions;
+use crate::certificates::Certificates;
 use crate::failure::{Exit, Failure};
+use crate::files::{one_line, read};
 use leasehold::Client;
 use std::fmt::Write as _;
-use std::path::Path;
 use std::time::Duration;
 
 /// How long a command waits at its end for what is under way.
@@ -25,11 +26,12 @@ pub(crate) async fn connect(
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
     }
-    if let Some(path) = &options.tls_ca {
-        builder = builder.tls_ca(read(path)?);
+    let certificates = Certificates::of(options)?;
+    if let Some(ca) = certificates.ca {
+        builder = builder.tls_ca(ca);
     }
-    if let (Some(chain), Some(key)) = (&options.tls_cert, &options.tls_key) {
-        builder = builder.tls_identity(read(chain)?, read(key)?);
+    if let Some((chain, key)) = certificates.identity {
+        builder = builder.tls_identity(chain, key);
     }
     Ok(builder.connect(&url).await?)
 }
@@ -154,26 +156,6 @@ fn encoded(text: &str) -> String {
         }
         done
     })
-}
-
-/// The bytes of a file that an option names.
-///
-/// # Errors
-///
-/// It cannot be read.
-pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
-    std::fs::read(path).map_err(|error| Failure::new(Exit::Io, format!("{} cannot be read: {error}", path.display())))
-}
-
-/// The text of a file without the line break at its end.
-///
-/// # Errors
-///
-/// It is no text in UTF-8.
-pub(crate) fn one_line(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::new(Exit::Io, format!("{} is no text in UTF-8", path.display())))?;
-    Ok(text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line)).to_owned())
 }
 
 fn usage(text: &str) -> Failure {

@@ -86,9 +86,12 @@ impl Failure {
 
     /// An error of a look at the server, which changes nothing: an outcome that is not known is a missing answer.
     pub(crate) fn of_a_look(error: Error) -> Self {
-        let is_unanswered = matches!(error, Error::OutcomeUnknown { .. });
-        let failure = Self::from(error);
-        if is_unanswered { Self { exit: Exit::Unreachable, code: Exit::Unreachable as u8, ..failure } } else { failure }
+        match error {
+            Error::OutcomeUnknown { lock, message, .. } => {
+                Self::new(Exit::Unreachable, format!("no answer about the lock {lock:?}: {message}")).of_lock(&lock)
+            }
+            other => other.into(),
+        }
     }
 
     /// A command line that cannot be read, in one line and without the usage, which `--help` has.
@@ -169,6 +172,19 @@ const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL says another time
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
 
+/// What helps where no secure connection was made, by the reason for that.
+fn of_certificates(message: &str) -> &'static str {
+    const ADVICE: [(&str, &str); 6] = [
+        ("authority that is not trusted", "; --tls-ca names the authority to trust"),
+        ("of the client has expired", "; --tls-cert and --tls-key name another one"),
+        ("of the client", "; --tls-cert and --tls-key name one that it accepts"),
+        ("has expired", "; the server needs a new one, if the clock of this machine is right"),
+        ("the certificate was not accepted", "; --tls-ca names the authority to trust"),
+        ("not valid for this host name", "; the URL must have a name or address that the certificate has"),
+    ];
+    ADVICE.iter().find(|(reason, _)| message.contains(reason)).map_or("", |(_, advice)| advice)
+}
+
 impl From<ConnectError> for Failure {
     fn from(error: ConnectError) -> Self {
         let (exit, advice) = match &error {
@@ -181,9 +197,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Denied { .. } => {
                 (Exit::Refused, "; set LEASEHOLD_PASSWORD or --password-file, and check the user's rights")
             }
-            // A server without TLS has no certificate that could be trusted.
-            ConnectError::Tls { message, .. } if message.contains("without TLS") => (Exit::Refused, ""),
-            ConnectError::Tls { .. } => (Exit::Refused, "; --tls-ca names the authority to trust"),
+            ConnectError::Tls { message, .. } => (Exit::Refused, of_certificates(message)),
             _ => (Exit::Refused, ""),
         };
         // The library's advice for programs is none for who types a command.

@@ -5,11 +5,13 @@
 
 mod args;
 mod bench;
+mod certificates;
 mod connection;
 mod deadlocks;
 mod doctor;
 mod duration;
 mod failure;
+mod files;
 mod generate;
 mod inspect;
 mod look;

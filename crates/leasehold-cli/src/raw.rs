@@ -1,6 +1,7 @@
 //! Plain commands to the server, for what no lock needs: its description of itself, and its clock.
 
 use crate::args::ServerOptions;
+use crate::certificates::Certificates;
 use crate::connection;
 use leasehold::fred::clients::{Client, WithOptions};
 use leasehold::fred::interfaces::ClientLike as _;
@@ -8,9 +9,12 @@ use leasehold::fred::rustls::pki_types::pem::PemObject as _;
 use leasehold::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use leasehold::fred::rustls::{ClientConfig, RootCertStore, crypto};
 use leasehold::fred::rustls_native_certs::load_native_certs;
-use leasehold::fred::types::config::{Config, ConnectionConfig, Options, Server, ServerConfig, TlsConnector};
+use leasehold::fred::types::config::{
+    Config, ConnectionConfig, HostMapping, Options, Server, ServerConfig, TlsConfig, TlsHostMapping,
+};
 use leasehold::fred::types::{ClusterHash, CustomCommand, FromValue};
 use std::collections::BTreeMap;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -30,7 +34,21 @@ impl Raw {
     ///
     /// The reason, in words that hold no password.
     pub(crate) async fn connect(options: &ServerOptions) -> Result<Self, String> {
-        Self::open(config(options)?).await
+        let config = config(options)?;
+        let why = match Self::open(config.clone()).await {
+            Ok(raw) => return Ok(raw),
+            Err(why) => why,
+        };
+        // Without one of its nodes a cluster cannot be connected to as a whole. Any node that is there tells of it.
+        if let ServerConfig::Clustered { hosts, .. } = &config.server {
+            for host in hosts {
+                let server = ServerConfig::Centralized { server: host.clone() };
+                if let Ok(raw) = Self::open(Config { server, ..config.clone() }).await {
+                    return Ok(raw);
+                }
+            }
+        }
+        Err(why)
     }
 
     async fn open(config: Config) -> Result<Self, String> {
@@ -41,7 +59,7 @@ impl Raw {
             ..ConnectionConfig::default()
         };
         let client = Client::new(config, None, Some(timeouts), None);
-        client.init().await.map_err(|error| error.details().to_owned())?;
+        client.init().await.map_err(|error| in_words(error.details()))?;
         Ok(Self(client))
     }
 
@@ -62,14 +80,18 @@ impl Raw {
     }
 
     /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
-    /// the marks of a queue.
+    /// the marks of a queue. A server that does not answer is given up.
     pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
         let name = format!("{}{name}", connection::prefix(options));
-        for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")] {
-            // A user without the right to do so leaves three small keys.
-            let _ = self.any().ask::<i64>("DEL", &[&key]).await;
-        }
-        let _ = self.0.quit().await;
+        let removed = async {
+            for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")]
+            {
+                // A user without the right to do so leaves three small keys.
+                let _ = self.any().ask::<i64>("DEL", &[&key]).await;
+            }
+            let _ = self.0.quit().await;
+        };
+        let _ = tokio::time::timeout(PATIENCE, removed).await;
     }
 }
 
@@ -109,6 +131,14 @@ impl Sentinels {
         }
         answers
     }
+}
+
+/// The words in an error of the system, which fred passes on in the form for programmers.
+fn in_words(details: &str) -> String {
+    let is_shown = details.starts_with("Os {") || details.starts_with("Custom {");
+    let quoted = |before: &str| details.split_once(before).and_then(|(_, rest)| rest.split('"').next());
+    let words = quoted("message: \"").or_else(|| quoted("error: \"")).filter(|_| is_shown);
+    words.unwrap_or(details).to_owned()
 }
 
 /// An address as URLs have it: an IPv6 address has brackets.
@@ -168,20 +198,19 @@ fn config(options: &ServerOptions) -> Result<Config, String> {
     };
     let mut config = config.map_err(|error| error.details().to_owned())?;
     if secure {
-        config.tls = Some(tls(options)?.into());
+        config.tls = Some(tls(options, &config.server)?);
     }
     config.fail_fast = true;
     Ok(config)
 }
 
 /// The TLS side of the connection, as the locks' client has it.
-fn tls(options: &ServerOptions) -> Result<TlsConnector, String> {
-    let read = |path| connection::read(path).map_err(|failure| failure.to_string());
+fn tls(options: &ServerOptions, server: &ServerConfig) -> Result<TlsConfig, String> {
+    let certificates = Certificates::of(options).map_err(|failure| failure.to_string())?;
     let mut roots = RootCertStore::empty();
-    match &options.tls_ca {
-        Some(path) => {
-            for certificate in CertificateDer::pem_slice_iter(&read(path)?) {
-                let certificate = certificate.map_err(|_| "--tls-ca is no PEM certificate".to_owned())?;
+    match &certificates.ca {
+        Some(pem) => {
+            for certificate in CertificateDer::pem_slice_iter(pem).flatten() {
                 roots.add(certificate).map_err(|error| error.to_string())?;
             }
         }
@@ -190,14 +219,52 @@ fn tls(options: &ServerOptions) -> Result<TlsConnector, String> {
     let builder = ClientConfig::builder_with_provider(Arc::new(crypto::ring::default_provider()));
     let builder = builder.with_safe_default_protocol_versions().map_err(|error| error.to_string())?;
     let builder = builder.with_root_certificates(roots);
-    let config = match (&options.tls_cert, &options.tls_key) {
-        (Some(chain), Some(key)) => {
-            let chain = CertificateDer::pem_slice_iter(&read(chain)?).collect::<Result<Vec<_>, _>>();
-            let chain = chain.map_err(|_| "--tls-cert is no PEM certificate".to_owned())?;
-            let key = PrivateKeyDer::from_pem_slice(&read(key)?).map_err(|_| "--tls-key is no PEM key".to_owned())?;
+    let config = match &certificates.identity {
+        Some((chain, key)) => {
+            let chain = CertificateDer::pem_slice_iter(chain).flatten().collect();
+            let key = PrivateKeyDer::from_pem_slice(key).map_err(|error| error.to_string())?;
             builder.with_client_auth_cert(chain, key).map_err(|error| error.to_string())?
         }
-        _ => builder.with_no_client_auth(),
+        None => builder.with_no_client_auth(),
     };
-    Ok(config.into())
+    Ok(TlsConfig { connector: config.into(), hostnames: names(server) })
+}
+
+/// The names by which the certificates of a cluster's nodes are checked. A cluster that is found by a name may call its nodes by their
+/// addresses, for which they have no certificates. That name counts then, as for the locks' client.
+fn names(server: &ServerConfig) -> TlsHostMapping {
+    // The host of the URL stands behind those of its parameters.
+    let ServerConfig::Clustered { hosts, .. } = server else { return TlsHostMapping::None };
+    match hosts.last() {
+        Some(first) if first.host.parse::<IpAddr>().is_err() => {
+            TlsHostMapping::Custom(Arc::new(OneName(first.host.to_string())))
+        }
+        _ => TlsHostMapping::None,
+    }
+}
+
+/// The name that the certificates of all nodes are for.
+#[derive(Debug)]
+struct OneName(String);
+
+impl HostMapping for OneName {
+    fn map(&self, _: &IpAddr, _: &str) -> Option<String> {
+        Some(self.0.clone())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn errors_of_the_system_are_told_in_words() {
+        for (details, words) in [
+            ("Os { code: 111, kind: ConnectionRefused, message: \"Connection refused\" }", "Connection refused"),
+            ("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }", "tls handshake eof"),
+            ("NOAUTH Authentication required.", "NOAUTH Authentication required."),
+        ] {
+            assert_eq!(in_words(details), words);
+        }
+    }
 }

@@ -18,14 +18,14 @@ pub(crate) struct ServerOptions {
     /// Put in front of every name of a lock
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Server")]
     pub(crate) prefix: Option<String>,
-    /// Trust these certificate authorities (PEM) instead of the operating system's
+    /// Trust these certificate authorities (PEM) instead of the operating system's; LEASEHOLD_TLS_CA names them too
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Show this certificate chain (PEM) to the server
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_key", help_heading = "Server")]
+    /// Show this certificate chain (PEM) to the server; LEASEHOLD_TLS_CERT names it too
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key (PEM) of --tls-cert
-    #[arg(long, global = true, value_name = "FILE", requires = "tls_cert", help_heading = "Server")]
+    /// The private key (PEM) of --tls-cert, without a passphrase; LEASEHOLD_TLS_KEY names it too
+    #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print JSON, one object a line; errors too
     #[arg(long, global = true)]

@@ -1,7 +1,7 @@
 //! The token that frees locks.
 
-use crate::connection;
 use crate::failure::{Exit, Failure};
+use crate::files;
 use std::fs::File;
 use std::io::Read as _;
 use std::path::Path;
@@ -24,7 +24,7 @@ impl Token {
     /// The file cannot be read, or the token is too short.
     pub(super) fn find(file: Option<&Path>) -> Result<(Self, bool), Failure> {
         let given = match file {
-            Some(path) => Some(connection::one_line(connection::read(path)?, path)?),
+            Some(path) => Some(files::one_line(files::read(path)?, path)?),
             None => std::env::var(VARIABLE).ok().filter(|value| !value.is_empty()),
         };
         match given {

@@ -40,6 +40,9 @@ pub(crate) fn bare() -> Command {
         "LEASEHOLD_URL",
         "REDIS_URL",
         "LEASEHOLD_PASSWORD",
+        "LEASEHOLD_TLS_CA",
+        "LEASEHOLD_TLS_CERT",
+        "LEASEHOLD_TLS_KEY",
         "LEASEHOLD_NAME",
         "LEASEHOLD_HOLDER",
         "LEASEHOLD_HOLDERS",
@@ -249,6 +252,18 @@ pub(crate) fn runs(pid: i32) -> bool {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
     let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.trim().chars().next());
     state.is_some_and(|state| !matches!(state, 'Z' | 'X'))
+}
+
+/// The children of a process that run.
+pub(crate) fn children(pid: i32) -> Vec<i32> {
+    let tasks = fs::read_dir(format!("/proc/{pid}/task")).expect("its threads").flatten();
+    let of_task = |task: fs::DirEntry| fs::read_to_string(task.path().join("children")).unwrap_or_default();
+    let all: Vec<_> = tasks.map(of_task).collect();
+    all.iter()
+        .flat_map(|line| line.split_whitespace())
+        .filter_map(|pid| pid.parse().ok())
+        .filter(|pid| runs(*pid))
+        .collect()
 }
 
 /// The time that a process has used, in hundredths of a second.
