@@ -4,12 +4,13 @@ use crate::args::{InspectOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
 use crate::failure::{Exit, Failure};
+use crate::look::why_no_lock;
 use crate::output;
 use crate::people::{People, Person};
 use crate::permits::find_holders;
 use crate::seen::{Seen, with_process};
 use crate::shown::shown;
-use leasehold::{Client, FoundKind, LockProblem, Waiter};
+use leasehold::{Client, FoundKind, Waiter};
 use serde_json::json;
 use std::fmt::Write as _;
 
@@ -42,11 +43,7 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
 async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
     let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
     if state.kind == FoundKind::Foreign {
-        let why = state.problems.iter().map(|problem| match problem {
-            LockProblem::NotALock { what } => what.clone(),
-            other => other.to_string(),
-        });
-        let why = why.collect::<Vec<_>>().join("; ");
+        let why = state.problems.iter().map(why_no_lock).collect::<Vec<_>>().join("; ");
         return Err(Failure::new(Exit::Conflict, format!("{name:?} is in use by something else: {why}")).of_lock(name));
     }
     let mut seen = Seen::new(state, &mut People::new(client)).await;

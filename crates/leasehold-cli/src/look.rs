@@ -1,9 +1,9 @@
-//! A look at a name by whom it can be freed from, with no more rights than its own kind of lock needs.
+//! A look at a name by whom it can be freed from. It needs no more rights than the lock's own kind, and with more of them it is bounded.
 
 use crate::failure::{Exit, Failure};
 use crate::people::People;
 use crate::seen::Hold;
-use leasehold::{Client, Error, Holder};
+use leasehold::{Client, Error, FoundKind, Holder, LockProblem, LockState};
 use std::time::Duration;
 
 /// No simple lock has a longer text. `inspect` calls such a key no lock, too.
@@ -41,12 +41,87 @@ pub(crate) struct Seen {
     pub(crate) has_queue: bool,
 }
 
-/// Looks at a name; `None` if it is free. This changes nothing.
+impl Seen {
+    const fn without_holds(kind: Kind) -> Self {
+        Self { kind, holds: Vec::new(), has_queue: false }
+    }
+}
+
+/// Looks at a name; `None` if it is free. This changes nothing, and holds the server up for no longer than a look at a bounded part of the data.
 ///
 /// # Errors
 ///
 /// The name is in use by something that is no lock, or the server gives no answer.
 pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
+    let state = match lock_at(client, name).await {
+        Ok(Some(state)) => state,
+        Ok(None) => return Ok(None),
+        // A user needs fewer rights for the lock of one kind than for a look at any.
+        Err(Unseen::Refused) => return by_kind(client, name).await,
+        Err(Unseen::Failed(failure)) => return Err(failure),
+    };
+    let listed = state.holders.len() + state.readers.len();
+    let (kind, has_queue) = match state.kind {
+        // A long list of readers is of interest to those alone who free one of them.
+        FoundKind::ReadWriteLock if state.held > listed as u64 => return other(client, name).await.map(Some),
+        FoundKind::ReadWriteLock => (Kind::ReadWrite, false),
+        FoundKind::SimpleLock => (Kind::Simple, false),
+        FoundKind::LeasedSemaphore => return Ok(Some(Seen::without_holds(Kind::Permits))),
+        FoundKind::Counter => return Ok(Some(Seen::without_holds(Kind::Counter))),
+        FoundKind::FairLock | FoundKind::FencedFairLock => {
+            (Kind::Lock, !state.queue.is_empty() || state.waiters.is_some_and(|waiters| waiters > 0))
+        }
+        _ => (Kind::Lock, false),
+    };
+    if state.held == 0 && !has_queue {
+        return Ok(None);
+    }
+    let half = |half| (kind == Kind::ReadWrite).then_some(half);
+    let mut all = holds(client, half("write"), state.holders).await;
+    all.extend(holds(client, half("read"), state.readers).await);
+    Ok(Some(Seen { kind, holds: all, has_queue }))
+}
+
+/// Why nothing is known of a name.
+pub(crate) enum Unseen {
+    /// The user lacks a right to look at names of any kind.
+    Refused,
+    Failed(Failure),
+}
+
+/// The lock under a name, of whichever kind; `None` if there is none. It is a look at a bounded part of the data.
+///
+/// # Errors
+///
+/// The name is in use by something that is no lock, or the server gives no answer.
+pub(crate) async fn lock_at(client: &Client, name: &str) -> Result<Option<LockState>, Unseen> {
+    let state = match client.inspect(name).await {
+        Ok(Some(state)) => state,
+        Ok(None) => return Ok(None),
+        Err(Error::Refused { .. }) => return Err(Unseen::Refused),
+        Err(error) => return Err(Unseen::Failed(Failure::of_a_look(error))),
+    };
+    if state.kind == FoundKind::Foreign {
+        let why: Vec<_> = state.problems.iter().map(why_no_lock).collect();
+        let text = format!("{name:?} is in use by something else: {}", why.join("; "));
+        return Err(Unseen::Failed(Failure::new(Exit::Conflict, text).of_lock(name)));
+    }
+    if !matches!(state.kind, FoundKind::SimpleLock | FoundKind::LeasedSemaphore) {
+        of_clients(name, state.holders.iter().chain(&state.readers)).map_err(Unseen::Failed)?;
+    }
+    Ok(Some(state))
+}
+
+/// The reason for which a name has no lock, without the words that go before it.
+pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
+    match problem {
+        LockProblem::NotALock { what } => what.clone(),
+        other => other.to_string(),
+    }
+}
+
+/// The same with the rights for one kind of lock after the other.
+async fn by_kind(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let queue = match client.fair_lock(name).inspect().await {
         // A user who may see the lock need not have the right to the keys of a queue.
         Err(Error::Refused { .. }) => {

@@ -79,7 +79,7 @@ async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
         stdin().read_line(&mut answer).map(|_| answer)
     });
     let answer = answer.await.ok().and_then(Result::ok).unwrap_or_default();
-    if matches!(answer.trim(), "y" | "Y" | "yes") {
+    if ["y", "yes"].iter().any(|yes| answer.trim().eq_ignore_ascii_case(yes)) {
         return Ok(());
     }
     Err(Failure::new(Exit::Usage, format!("the lock {name:?} was left alone")).of_lock(name))

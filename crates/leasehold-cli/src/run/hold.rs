@@ -4,7 +4,7 @@ use super::nested;
 use super::times::Times;
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
-use crate::look::of_a_client;
+use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
 use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
 use std::ffi::OsString;
@@ -74,11 +74,18 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
 /// Completes when something else than a lock has the name: a wait for that would end by no release.
 async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
     tokio::time::sleep(LOOK).await;
-    // A user may lack the rights for this look, and the server may not answer: the acquire tells what becomes of it.
-    if let Ok(Some(holder)) = client.lock(&options.name).inspect().await
-        && let Err(no_lock) = of_a_client(&options.name, holder.id.as_str())
-    {
-        return no_lock;
+    // The server may not answer: the acquire tells what becomes of it.
+    match lock_at(client, &options.name).await {
+        Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => return failure,
+        // The user may lack the rights for this look. The acquire has shown that it has those for its own kind.
+        Err(Unseen::Refused) => {
+            if let Ok(Some(holder)) = client.lock(&options.name).inspect().await
+                && let Err(no_lock) = of_a_client(&options.name, holder.id.as_str())
+            {
+                return no_lock;
+            }
+        }
+        _ => {}
     }
     std::future::pending().await
 }
