@@ -70,9 +70,15 @@ pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Res
     let mut signals = Signals::listen()?;
     let measured = signals.unless_ended(measure([&client, &other], &raw, &name, options, server.json)).await;
     // What was under way gives its lock back before the keys are removed.
-    let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
-    raw.remove(server, &name).await;
-    measured.unwrap_or_else(|signal| Ok(code_of(signal)))
+    let tidying = async {
+        let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
+        raw.remove(server, &name).await;
+    };
+    // A server that does not answer keeps this waiting, and one more signal ends that.
+    match (measured, signals.unless_ended(tidying).await) {
+        (Ok(measured), Ok(())) => measured,
+        (Err(signal), _) | (_, Err(signal)) => Ok(code_of(signal)),
+    }
 }
 
 async fn measure(

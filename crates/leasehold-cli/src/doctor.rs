@@ -112,11 +112,17 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     let mut signals = Signals::listen()?;
     let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, server)).await;
     // What was under way gives its lock back before the keys are removed.
-    let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
-    if let Ok(raw) = raw {
-        raw.remove(server, &name).await;
+    let tidying = async {
+        let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
+        if let Ok(raw) = raw {
+            raw.remove(server, &name).await;
+        }
+    };
+    // A server that does not answer keeps this waiting, and one more signal ends that.
+    match (examined, signals.unless_ended(tidying).await) {
+        (Ok(examined), Ok(())) => examined,
+        (Err(signal), _) | (_, Err(signal)) => Ok(code_of(signal)),
     }
-    examined.unwrap_or_else(|signal| Ok(code_of(signal)))
 }
 
 async fn examine(

@@ -40,7 +40,8 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     };
     let result = with_client(&client, options, times, &mut signals, server.json).await;
     // A lock that could not be released in time is free when its lease has run out, and was told of.
-    let _ = client.shutdown(FAREWELL).await;
+    // A server that does not answer keeps this waiting, and a signal ends that.
+    let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
     result
 }
 
@@ -71,7 +72,13 @@ async fn with_client(
     let name = &options.name;
     match end {
         End::Done { ended, held_to_the_end } => {
-            let released = held.release().await;
+            let released = match signals.unless_ended(held.release()).await {
+                Ok(released) => released,
+                // The release goes on in the background until the client is closed.
+                Err(signal) => {
+                    Released::NotConfirmed(format!("signal {} ended the wait for an answer", signal.as_raw()))
+                }
+            };
             judge(name, ended, held_to_the_end, released, json)
         }
         End::Stopped { lost, ended } => {

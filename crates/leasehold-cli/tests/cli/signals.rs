@@ -1,8 +1,12 @@
 //! Signals to `leasehold` reach the command, or end the wait for the lock.
 
-use crate::support::{SERVER, Start as _, exists, held_by_a_jvm, name, path, run, run_script, texts, until_gone};
-use leasehold_test_support::until;
+use crate::support::{
+    SERVER, Start as _, children, exists, held_by_a_jvm, leasehold, name, path, run, run_script, texts, until_gone,
+};
+use leasehold_test_support::{Server, until};
 use rustix::process::Signal;
+use std::process::Stdio;
+use std::time::{Duration, Instant};
 
 /// A command that says which signal it got, and ends with 9.
 fn trapping(signal: &str) -> String {
@@ -88,6 +92,36 @@ fn signal_ends_the_wait_and_leaves_nothing_on_the_server() {
         let marks = format!("leasehold:1:fair:{{{name}}}");
         let left: Vec<_> = keys.iter().filter(|key| **key != name && **key != marks).collect();
         assert!(left.is_empty(), "{left:?} are left");
+    }
+}
+
+/// A server that does not answer must not keep a person waiting who presses the interrupt key once more.
+#[test]
+fn second_signal_ends_what_a_silent_server_delays() {
+    for words in [&["doctor"][..], &["bench", "--pairs", "100000"], &["run", "x", "--", "sh", "-c", "read end; exit 5"]]
+    {
+        let server = Server::start();
+        let mut running = leasehold(&server).args(words).stdin(Stdio::piped()).start();
+        let has_begun = || texts(&server.command(&["KEYS", "*"])).iter().any(|key| !key.contains(":client:"));
+        until("it has a lock", has_begun);
+        server.stop();
+        running.close_stdin();
+        let is_run = words[0] == "run";
+        if is_run {
+            until("the command has ended", || children(running.pid()).is_empty());
+        } else {
+            running.signal(Signal::INT);
+        }
+        let begun = Instant::now();
+        // Each signal that comes while it tidies up ends one wait.
+        while running.is_running() {
+            assert!(begun.elapsed() < Duration::from_millis(1_500), "{words:?} goes on");
+            running.signal(Signal::INT);
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let done = running.finish();
+        assert_eq!(done.code(), if is_run { 5 } else { 130 }, "{done:?}");
+        server.resume();
     }
 }
 
