@@ -43,8 +43,9 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     for (kind, lock) in locks {
         if let Err(error) = pair(&lock).await {
             if kind == PLAIN {
-                let text = format!("no lock is to be had: {error}");
-                return vec![Finding::fault("rights", text, "docs/security.md has the rights that locks need")];
+                let is_refused = matches!(error, Error::Refused { .. });
+                let advice = if is_refused { "docs/security.md has the rights that locks need" } else { "" };
+                return vec![Finding::fault("rights", format!("no lock is to be had: {error}"), advice)];
             }
             refused.push((kind, error));
         }

@@ -255,6 +255,25 @@ fn odd_primary_and_slot_without_a_server_are_found() {
 }
 
 #[test]
+fn cluster_without_one_of_its_nodes_is_told_as_such() {
+    let cluster = Cluster::builder().arg("appendonly", "yes").start();
+    let [dead, witness, ..] = cluster.nodes() else { panic!("three nodes") };
+    dead.kill();
+    until("the cluster is down", || {
+        let info = witness.command(&["CLUSTER", "INFO"]);
+        info.as_str().is_some_and(|info| info.contains("cluster_state:fail"))
+    });
+    let done = examined_at(&cluster.url());
+    let is_told = faults(&done).iter().any(|line| line.contains(" cluster ") && line.contains("of these are served"));
+    assert!(done.code() == 1 && is_told, "{done:?}");
+    assert!(!done.stdout.contains("cannot be asked") && !done.stdout.contains("docs/security.md"), "{done:?}");
+    // A look changes nothing, so its outcome is no question.
+    let done = bare().env("LEASEHOLD_URL", cluster.url()).args(["inspect", "x"]).finish();
+    assert_eq!(done.code(), 69, "{done:?}");
+    assert!(!done.line().contains("what became of"), "{done:?}");
+}
+
+#[test]
 fn findings_are_objects_with_json() {
     let server = Server::start();
     let done = examined(&server, &["--json"]);
