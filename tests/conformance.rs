@@ -186,6 +186,7 @@ suite! {
             a_name_of_any_kind_tells_its_holds_and_what_is_wrong,
             names_are_found_by_pattern_and_prefix_as_they_are,
             free_fair_lock_is_found_by_its_queue,
+            names_that_are_not_wanted_are_left_out,
             what_is_no_lock_is_left_out_or_named,
             threads_find_locks_too;
         admin_deadlocks:

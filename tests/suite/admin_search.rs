@@ -196,6 +196,22 @@ pub(crate) async fn free_fair_lock_is_found_by_its_queue(world: World) {
     assert_eq!(all(operator.locks(&name)).await, []);
 }
 
+pub(crate) async fn names_that_are_not_wanted_are_left_out(world: World) {
+    let (client, prefix) = (world.client().await, world.name("some:"));
+    let [known, new] = ["known", "new"].map(|word| format!("{prefix}{word}"));
+    let held = client.fair_lock(&known).acquire().await.expect("the lock");
+    let other = client.fair_lock(&new).acquire().await.expect("the lock");
+    // The queue of a lock that is held is that of no free lock of the same name in braces.
+    let queue = format!("redisson_lock_queue:{{{known}}}");
+    world.command(&queue, &["RPUSH", &queue, "6f0c0000-0000-4000-8000-000000000001:7"]);
+    let skipped = known.clone();
+    let found = all(client.locks(format!("*{prefix}*")).only(move |name| name != skipped)).await;
+    assert_eq!(names(&found), [new.as_str()]);
+    world.delete(&queue);
+    held.release().await.expect("a release");
+    other.release().await.expect("a release");
+}
+
 pub(crate) async fn what_is_no_lock_is_left_out_or_named(world: World) {
     let (client, prefix) = (world.client().await, world.name("mixed:"));
     let key = |word: &str| format!("{prefix}{word}");

@@ -5,6 +5,7 @@
 
 pub(crate) mod column;
 mod filter;
+pub(crate) mod foreign;
 mod history;
 pub(crate) mod looks;
 pub(crate) mod order;
@@ -14,8 +15,9 @@ pub(crate) mod sample;
 pub(crate) mod words;
 
 use history::History;
-use looks::{Look, Told};
+use looks::{Glance, Look, Told};
 use row::Row;
+use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -24,6 +26,8 @@ use std::time::{Duration, Instant};
 pub(crate) struct Overview {
     picture: Picture,
     history: History,
+    /// The numbers of the rows of the picture.
+    places: HashMap<String, usize>,
 }
 
 /// The locks as the last look has found them. A copy costs little.
@@ -35,6 +39,8 @@ pub(crate) struct Picture {
     /// The look that the rows are of; `None` before the first one.
     pub(crate) table: Option<Table>,
     pub(crate) rows: Arc<Vec<Row>>,
+    /// Another number where there are other rows, or all of them were looked at. While it is the same, a row keeps its number.
+    pub(crate) edition: u64,
 }
 
 /// The server, as the last look has found it.
@@ -81,6 +87,7 @@ impl Overview {
                 self.answers();
                 self.add(look);
             }
+            Told::Some(glance) => self.glance(glance),
             Told::Failed { at, why } => {
                 self.picture.looking = None;
                 let since = if let Server::Away { since, .. } = self.picture.server { since } else { at };
@@ -101,7 +108,29 @@ impl Overview {
     fn add(&mut self, look: Look) {
         let took = look.ended.saturating_duration_since(look.begun);
         self.picture.table = Some(Table { begun: look.begun, took, is_cut: look.is_cut, unseen: look.unseen });
-        self.picture.rows = Arc::new(self.history.add(look.begun, look.ended, look.found));
+        let rows = self.history.add(look.begun, look.ended, look.found);
+        self.places = rows.iter().enumerate().map(|(at, row)| (row.found.name.clone(), at)).collect();
+        self.picture.rows = Arc::new(rows);
+        self.picture.edition += 1;
+    }
+
+    /// Puts the rows of some locks in the places of those that they had.
+    fn glance(&mut self, glance: Glance) {
+        let changed = self.history.glance(glance);
+        if changed.is_empty() {
+            return;
+        }
+        let rows = Arc::make_mut(&mut self.picture.rows);
+        for row in changed {
+            match self.places.get(&row.found.name) {
+                Some(at) => rows[*at] = row,
+                None => {
+                    self.places.insert(row.found.name.clone(), rows.len());
+                    rows.push(row);
+                    self.picture.edition += 1;
+                }
+            }
+        }
     }
 }
 

@@ -3,7 +3,7 @@
 use leasehold::{AnnouncedClient, AnnouncedLock, Client, ClientRecord, PermitId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
 /// How many clients are remembered. A search that meets more asks anew for those that come again.
@@ -17,6 +17,8 @@ const AT_ONCE: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) record: ClientRecord,
+    /// When it was asked for.
+    asked: Instant,
     locks: Vec<AnnouncedLock>,
 }
 
@@ -29,13 +31,13 @@ impl Person {
             let is_of = |permit| lock.holder.as_ref().is_some_and(|holder| holder.has_permit(permit));
             lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
         };
-        self.locks.iter().find(of_hold).map(|lock| lock.lasted)
+        self.locks.iter().find(of_hold).map(|lock| lock.lasted + self.asked.elapsed())
     }
 }
 
 impl From<AnnouncedClient> for Person {
     fn from(found: AnnouncedClient) -> Self {
-        Self { record: found.record, locks: found.locks }
+        Self { record: found.record, asked: Instant::now(), locks: found.locks }
     }
 }
 
@@ -96,7 +98,8 @@ fn client_of(id: &str) -> &str {
 }
 
 async fn ask(client: &Client, id: &str) -> Option<Person> {
+    let asked = Instant::now();
     let record = client.who_is(id).await.ok().flatten()?;
     let locks = client.locks_of(id).await.unwrap_or_default();
-    Some(Person { record, locks })
+    Some(Person { record, asked, locks })
 }

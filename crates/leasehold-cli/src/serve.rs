@@ -1,6 +1,6 @@
 //! `leasehold serve`: the locks on a web page, and figures for Prometheus.
 //!
-//! `serve/sampler.rs` looks at all locks and `serve/details.rs` at single ones, for all browsers together. `serve/view.rs` makes texts of that, which
+//! `serve/sampler.rs` looks at the locks of the table and `serve/details.rs` at single ones, for all browsers together. `serve/view.rs` makes texts of that, which
 //! `serve/page.rs` writes as HTML and `serve/changes.rs` as messages. `serve/routes.rs` has the addresses, `serve/unlock.rs` the only one that
 //! writes, and `serve/connections.rs` the connections.
 
@@ -13,6 +13,8 @@ mod events;
 mod host;
 mod html;
 mod metrics;
+mod newcomers;
+mod on_view;
 mod page;
 mod patience;
 mod query;
@@ -88,6 +90,7 @@ async fn with_client(
         samples: samples.subscribe(),
         viewers: Viewers::new(),
         details: Arc::default(),
+        on_view: Arc::default(),
         views: Views::default(),
         hosts: Hosts::new(&options.host),
         token: token.map(|(token, _)| token),
@@ -101,7 +104,7 @@ async fn with_client(
     let answers = connections::serve(listener, router(app.clone()), ended.subscribe());
     tokio::pin!(answers);
     let result = tokio::select! {
-        failure = sampler::run(client, &wanted, &app.viewers, &samples) => Err(failure),
+        failure = sampler::run(client, &wanted, &app.viewers, &app.on_view, &samples) => Err(failure),
         () = details.look_at_all(client, options.every) => Ok(0),
         () = &mut answers => Ok(0),
         signal = end(signals) => Ok(exit_code(signal)),

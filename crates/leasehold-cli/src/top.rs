@@ -14,6 +14,7 @@ mod view;
 use crate::args::{ServerOptions, TopOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
+use crate::overview::foreign::Foreign;
 use crate::overview::looks::{self, Told, Wanted};
 use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
 use rustix::process::Signal;
@@ -55,8 +56,9 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
         viewers,
         colours: Colours::of_environment(),
     };
+    let foreign = Foreign::default();
     let result = tokio::select! {
-        failure = looks::repeat(&client, &wanted, viewing, told) => Err(failure),
+        failure = looks::repeat(&client, &wanted, &foreign, viewing, told) => Err(failure),
         end = table.show(looks, &mut signals) => end,
     };
     // Nothing is held, so nothing is left behind.

@@ -12,11 +12,13 @@ pub(crate) fn run() -> Outcome {
     let mut doc = cargo(&["doc", "--workspace", "--all-features", "--no-deps"]);
     doc.env("RUSTDOCFLAGS", "--deny warnings");
     // Packages that are no members of the workspace.
-    let outside = ["tests/newcomer/Cargo.toml", "examples/axum-inventory/Cargo.toml"].map(|manifest| {
-        let mut fmt = cargo(&["fmt", "--all", "--check"]);
-        fmt.args(["--manifest-path", manifest]);
-        fmt
-    });
+    let outside = ["tests/newcomer/Cargo.toml", "tests/browser/Cargo.toml", "examples/axum-inventory/Cargo.toml"].map(
+        |manifest| {
+            let mut fmt = cargo(&["fmt", "--all", "--check"]);
+            fmt.args(["--manifest-path", manifest]);
+            fmt
+        },
+    );
     let mut checks = Vec::from(outside);
     checks.extend([cargo(&["fmt", "--all", "--check"]), cargo(&clippy), apart, doc]);
     let mut complaints: Vec<_> = checks.iter_mut().filter_map(|check| crate::run(check).err()).collect();

@@ -5,6 +5,7 @@
 mod api;
 mod bench;
 mod book;
+mod browser;
 mod docs;
 mod features;
 mod forward;
@@ -49,6 +50,12 @@ enum Task {
     /// Run what is done together with a real Redisson, which needs a JDK and Maven
     Interop {
         /// Parts of names of cases to filter by; or --dump, which shows what Redisson writes
+        #[arg(last = true)]
+        forwarded: Vec<String>,
+    },
+    /// Look at the web page of `leasehold serve` in Chromium, which is installed where that is possible without asking
+    Browser {
+        /// Parts of names of cases to filter by
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
@@ -120,6 +127,7 @@ fn main() -> ExitCode {
         Task::Servers => servers::run(),
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
+        Task::Browser { forwarded } => browser::check(&forwarded),
         Task::Simulate(words) => forward::run(forward::SIMULATE, &words.forwarded),
         Task::Chaos(words) => forward::run(forward::CHAOS, &words.forwarded),
         Task::Mutate(options) => mutate::run(&options),

@@ -38,9 +38,10 @@ pub(crate) struct ServeOptions {
     /// Answer also requests for this name or address; may be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
-    /// The time between two looks, 100ms at the least
+    /// The time between two looks at all locks, 100ms at the least
     ///
-    /// After a look it rests for at least as long as the look took, so that a server with many keys is not kept busy.
+    /// Rows that browsers have before them, and names that are new, are looked at twice as often. After a look it rests for at least as long as
+    /// the look took, so that a server with many keys is not kept busy.
     #[arg(long, value_name = "TIME", value_parser = at_least_100ms, default_value = "500ms")]
     pub(crate) every: Duration,
     /// Let the page free locks, with a token

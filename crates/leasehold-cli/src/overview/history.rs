@@ -1,7 +1,8 @@
 //! The things that no single look tells: how often a lock changes hands, and how long a holder was seen.
 
+use super::looks::Glance;
 use super::row::{Found, Held, Row};
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
 /// The seconds after which a grant counts for little more than a third of a new one.
@@ -27,16 +28,28 @@ pub(crate) struct History {
 #[derive(Debug)]
 struct Known {
     found: Found,
+    place: Place,
     /// The end of the last look that has found the lock.
     seen: Instant,
+    /// The begin of the last look at this lock by itself, which is younger than what a look at all locks tells that began before.
+    glanced: Option<Instant>,
     /// The holders at the last look, each with the end of the first look that has found it.
     since: BTreeMap<String, Instant>,
     /// The new holders, of which old ones count less.
     grants: f64,
 }
 
+/// Whether a lock is there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// The last look at it has found it.
+    There,
+    /// It is free.
+    Gone,
+}
+
 impl History {
-    /// Adds a look, and makes the rows of the table of it.
+    /// Adds a look at all locks, and makes the rows of the table of it.
     pub(crate) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
         let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
         let kept = (-passed.unwrap_or_default() / MEMORY).exp();
@@ -45,14 +58,42 @@ impl History {
         for known in self.known.values_mut() {
             known.grants *= kept;
         }
+        let mut there = HashSet::new();
         for found in found {
-            self.add_lock(found, ended, passed.is_some());
+            there.insert(found.name.clone());
+            if !self.known.get(&found.name).is_some_and(|known| known.is_glanced_since(begun)) {
+                self.add_lock(found, ended, None);
+            }
+        }
+        for (name, known) in &mut self.known {
+            if !there.contains(name) && !known.is_glanced_since(begun) {
+                known.leave();
+            }
         }
         self.forget(ended);
-        self.known.values_mut().map(|known| known.row(begun, ended, self.seconds)).collect()
+        self.known.values().map(|known| known.row(begun, self.seconds)).collect()
     }
 
-    fn add_lock(&mut self, found: Found, ended: Instant, counts: bool) {
+    /// Adds a look at some locks, and makes their rows of it. A lock that was not known, and is free, has none.
+    pub(crate) fn glance(&mut self, glance: Glance) -> Vec<Row> {
+        let (begun, ended) = (glance.begun, glance.ended);
+        let mut rows = Vec::new();
+        for (name, found) in glance.found {
+            match (found, self.known.get_mut(&name)) {
+                (Some(found), _) => self.add_lock(found, ended, Some(begun)),
+                (None, Some(known)) => {
+                    known.glanced = Some(begun);
+                    known.leave();
+                }
+                (None, None) => {}
+            }
+            rows.extend(self.known.get(&name).map(|known| known.row(begun, self.seconds)));
+        }
+        rows
+    }
+
+    fn add_lock(&mut self, found: Found, ended: Instant, glanced: Option<Instant>) {
+        let counts = self.seconds > 0.0;
         let old = self.known.remove(&found.name);
         let (before, mut grants) = old.map(|old| (old.since, old.grants)).unwrap_or_default();
         let is_new = |id: &&String| !before.contains_key(*id);
@@ -61,27 +102,38 @@ impl History {
             grants += found.ids.iter().filter(is_new).count() as f64;
         }
         let since = found.ids.iter().map(|id| (id.clone(), before.get(id).copied().unwrap_or(ended)));
-        let known = Known { since: since.collect(), seen: ended, grants, found };
+        let known = Known { since: since.collect(), place: Place::There, seen: ended, glanced, grants, found };
         self.known.insert(known.found.name.clone(), known);
     }
 
     /// Forgets locks that have been free for long, or are too many.
     fn forget(&mut self, ended: Instant) {
         let mut free = 0;
-        self.known.retain(|_, known| {
-            let is_gone = known.seen != ended;
-            free += usize::from(is_gone);
-            !is_gone || (ended.saturating_duration_since(known.seen) < KEPT && free <= MOST_KEPT)
+        self.known.retain(|_, known| match known.place {
+            Place::There => true,
+            Place::Gone => {
+                free += 1;
+                ended.saturating_duration_since(known.seen) < KEPT && free <= MOST_KEPT
+            }
         });
     }
 }
 
 impl Known {
-    fn row(&mut self, begun: Instant, ended: Instant, seconds: f64) -> Row {
-        let is_gone = self.seen != ended;
-        if is_gone {
-            self.since.clear();
-        }
+    /// Whether the lock was looked at by itself after this moment.
+    fn is_glanced_since(&self, begun: Instant) -> bool {
+        self.glanced.is_some_and(|glanced| glanced > begun)
+    }
+
+    /// The lock is free.
+    fn leave(&mut self) {
+        self.place = Place::Gone;
+        self.since.clear();
+    }
+
+    fn row(&self, begun: Instant, seconds: f64) -> Row {
+        let is_gone = self.place != Place::There;
+        let begun = self.glanced.map_or(begun, |glanced| glanced.max(begun));
         let first = self.since.values().min();
         let seen = first.map(|first| begun.saturating_duration_since(*first)).filter(|seen| !seen.is_zero());
         let held = match (self.found.said.filter(|_| !is_gone), seen) {
@@ -164,6 +216,35 @@ mod tests {
         assert_eq!(looks.look(said(7))[0].held, Held::Said(Duration::from_secs(7)));
         assert_eq!(looks.look(said(1))[0].held, Held::AtLeast(Duration::from_millis(2_900)), "an old record");
         assert_eq!(looks.look(held_by("a:2"))[0].held, Held::Unknown, "another holder");
+    }
+
+    #[test]
+    fn look_at_one_lock_is_younger_than_one_at_all() {
+        let mut looks = Looks::new();
+        looks.look(held_by("a:1"));
+        let begun = looks.begun + Duration::from_secs(1);
+        let at = |millis| begun + Duration::from_millis(millis);
+        let glance = |found: Vec<Found>| Glance {
+            begun: at(40),
+            ended: at(50),
+            found: vec![("stock".to_owned(), found.into_iter().next())],
+        };
+        // Both come while a look at all locks goes on that has met the lock before.
+        let rows = looks.history.glance(glance(Vec::new()));
+        assert_eq!((rows[0].is_gone, rows[0].found.holder.as_str()), (true, "free"));
+        assert!(looks.look(held_by("a:1"))[0].is_gone, "it is free still");
+        assert!(!looks.look(held_by("a:1"))[0].is_gone, "a look that began later tells something new");
+        let begun = looks.begun + Duration::from_secs(1);
+        let found = vec![("stock".to_owned(), held_by("a:2").pop())];
+        let rows = looks.history.glance(Glance {
+            begun: begun + Duration::from_millis(40),
+            ended: begun + Duration::from_millis(50),
+            found,
+        });
+        assert_eq!(rows[0].found.ids, ["a:2"]);
+        assert_eq!(looks.look(held_by("a:1"))[0].found.ids, ["a:2"]);
+        let nothing = Glance { begun: at(0), ended: at(1), found: vec![("new".to_owned(), None)] };
+        assert_eq!(looks.history.glance(nothing), []);
     }
 
     #[test]

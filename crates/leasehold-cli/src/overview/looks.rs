@@ -1,18 +1,19 @@
 //! Looks at the server, one after the other, in short steps.
 
+use super::foreign::Foreign;
 use super::row::Found;
 use crate::connection::unseen;
 use crate::failure::{Failure, passes, reason};
 use crate::people::People;
 use crate::seen::Seen;
-use leasehold::{Client, Error, FoundKind, LockState};
+use leasehold::{Client, Error, FoundKind, LockProblem, LockState, Locks};
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
 /// How many locks a look finds at the most, so that a server with millions of them does not fill the memory of this process.
-const MOST: usize = 20_000;
+pub(crate) const MOST: usize = 20_000;
 
 /// How many locks are gathered before their processes are asked for.
 const AT_ONCE: usize = 32;
@@ -31,6 +32,8 @@ pub(crate) enum Told {
     /// The look under way has found so many locks.
     Progress(usize),
     Done(Look),
+    /// Some locks were looked at by themselves.
+    Some(Glance),
     /// The server did not answer, and may do so later.
     Failed {
         at: Instant,
@@ -50,6 +53,15 @@ pub(crate) struct Look {
     pub(crate) unseen: Option<String>,
 }
 
+/// A look at some locks and no others.
+#[derive(Debug)]
+pub(crate) struct Glance {
+    pub(crate) begun: Instant,
+    pub(crate) ended: Instant,
+    /// Each lock by its name; `None` where it is free.
+    pub(crate) found: Vec<(String, Option<Found>)>,
+}
+
 /// The locks that are looked for.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
@@ -65,6 +77,7 @@ pub(crate) struct Wanted {
 pub(crate) async fn repeat(
     client: &Client,
     wanted: &Wanted,
+    foreign: &Foreign,
     mut viewers: watch::Receiver<usize>,
     told: mpsc::UnboundedSender<Told>,
 ) -> Failure {
@@ -75,7 +88,7 @@ pub(crate) async fn repeat(
         }
         let begun = Instant::now();
         tell(&told, Told::Begun(begun));
-        let rest = match look(client, wanted, begun, &told).await {
+        let rest = match look(client, wanted, foreign, begun, &told).await {
             Ok(look) => {
                 let took = begun.elapsed();
                 tell(&told, Told::Done(look));
@@ -99,40 +112,65 @@ fn tell(told: &mpsc::UnboundedSender<Told>, what: Told) {
 async fn look(
     client: &Client,
     wanted: &Wanted,
+    foreign: &Foreign,
     begun: Instant,
     told: &mpsc::UnboundedSender<Told>,
 ) -> Result<Look, Error> {
-    let mut search = client.locks(&wanted.pattern);
-    if wanted.kinds.contains(&FoundKind::Foreign) {
-        search = search.with_foreign();
-    }
     let mut people = People::new(client);
-    let (mut found, mut said, mut some, mut is_cut) = (BTreeMap::new(), begun, Vec::new(), false);
-    while let Some(state) = search.next().await {
-        let state = state?;
-        if !wanted.kinds.is_empty() && !wanted.kinds.contains(&state.kind) {
-            continue;
+    let (mut found, mut said) = (BTreeMap::new(), begun);
+    let known = foreign.clone();
+    let leaves_out = !wanted.kinds.contains(&FoundKind::Foreign);
+    let search = client.locks(&wanted.pattern).with_foreign();
+    let mut search = search.only(move |name| !(leaves_out && known.has(name, begun)));
+    let is_cut = loop {
+        let room = MOST - found.len();
+        if room == 0 {
+            break true;
         }
-        if found.len() + some.len() >= MOST {
-            is_cut = true;
-            break;
+        let some = next(&mut search, wanted, foreign, room.min(AT_ONCE)).await?;
+        if some.is_empty() {
+            break false;
         }
-        some.push(state);
-        if some.len() >= AT_ONCE {
-            take(&mut found, &mut some, &mut people).await;
-        }
+        // A search may find a lock twice.
+        found.extend(with_processes(some, &mut people).await.into_iter().map(|seen| (seen.name.clone(), seen)));
         if said.elapsed() >= PROGRESS {
             said = Instant::now();
-            tell(told, Told::Progress(found.len() + some.len()));
+            tell(told, Told::Progress(found.len()));
         }
-    }
-    take(&mut found, &mut some, &mut people).await;
+    };
     let unseen = search.refusal().map(|refusal| unseen(search.unseen(), refusal));
     Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut, unseen })
 }
 
-/// Adds locks to those that were found, with the processes behind them.
-async fn take(found: &mut BTreeMap<String, Found>, some: &mut Vec<LockState>, people: &mut People<'_>) {
+/// The next locks of a search that are wanted; none behind the last one. A name without a lock is remembered.
+///
+/// # Errors
+///
+/// The search failed.
+pub(crate) async fn next(
+    search: &mut Locks,
+    wanted: &Wanted,
+    foreign: &Foreign,
+    most: usize,
+) -> Result<Vec<LockState>, Error> {
+    let mut some = Vec::new();
+    while some.len() < most
+        && let Some(state) = search.next().await
+    {
+        let state = state?;
+        let is_lock = state.kind != FoundKind::Foreign;
+        if !is_lock && !state.problems.iter().any(|problem| matches!(problem, LockProblem::NotSeen { .. })) {
+            foreign.add(&state.name, Instant::now());
+        }
+        if if wanted.kinds.is_empty() { is_lock } else { wanted.kinds.contains(&state.kind) } {
+            some.push(state);
+        }
+    }
+    Ok(some)
+}
+
+/// Adds the processes behind locks.
+pub(crate) async fn with_processes(some: Vec<LockState>, people: &mut People<'_>) -> Vec<Found> {
     // The ids of permits name no clients.
     let of_clients = some.iter().filter(|state| state.kind != FoundKind::LeasedSemaphore);
     let ids = of_clients.flat_map(|state| {
@@ -140,9 +178,9 @@ async fn take(found: &mut BTreeMap<String, Found>, some: &mut Vec<LockState>, pe
         holders.chain(state.queue.iter().map(|waiter| waiter.id.to_string()))
     });
     people.meet(ids).await;
-    for state in some.drain(..) {
-        // A search may find a lock twice.
-        let seen = Found::of(&Seen::new(state, people).await);
-        found.insert(seen.name.clone(), seen);
+    let mut found = Vec::new();
+    for state in some {
+        found.push(Found::of(&Seen::new(state, people).await));
     }
+    found
 }

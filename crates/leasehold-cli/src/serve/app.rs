@@ -3,6 +3,7 @@
 use super::details::Details;
 use super::host::Hosts;
 use super::metrics::Unlocks;
+use super::on_view::OnView;
 use super::sampler::Sample;
 use super::token::Token;
 use super::view::Views;
@@ -24,6 +25,7 @@ pub(super) struct App {
     pub(super) samples: watch::Receiver<Sample>,
     pub(super) viewers: Viewers,
     pub(super) details: Arc<Details>,
+    pub(super) on_view: Arc<OnView>,
     pub(super) views: Views,
     pub(super) hosts: Hosts,
     /// The token that frees locks; `None` where the page frees none.

@@ -29,6 +29,7 @@ impl Sent {
         }
         if before.is_none_or(|before| before.lines.counts != view.lines.counts) {
             add("counts", json!(view.lines.counts));
+            add("pages", json!(view.lines.pages));
         }
         if before.is_none_or(|before| before.lines.lines != view.lines.lines) {
             let before = before.map_or(&[][..], |before| &before.lines.lines);

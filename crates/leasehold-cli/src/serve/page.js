@@ -5,6 +5,7 @@
   if (!events || !window.EventSource) return;
   const table = document.querySelector("tbody");
   const lock = table.dataset.lock;
+  const titles = Array.from(document.querySelectorAll("table.locks th"), (cell) => cell.textContent);
   const isNumber = Array.from(document.querySelectorAll("thead th"), (cell) => cell.className === "number");
   const connection = document.getElementById("connection");
   const texts = ["summary", "status", "counts"];
@@ -18,6 +19,7 @@
     cells.forEach((text, at) => {
       const cell = row.insertCell();
       if (isNumber[at]) cell.className = "number";
+      if (titles[at]) cell.dataset.title = titles[at];
       if (lock && at === 0) {
         const link = document.createElement("a");
         link.href = lock + encodeURIComponent(key);
@@ -52,6 +54,23 @@
     rows = next;
   }
 
+  // There may be pages before and behind this one that were not there when it was read.
+  function turn(pages) {
+    const nav = document.querySelector("nav");
+    if (!nav) return;
+    const page = Math.min(Number(new URLSearchParams(location.search).get("page")) || 1, pages);
+    nav.querySelectorAll("a").forEach((link) => link.remove());
+    for (const [to, name] of [[page - 1, "previous"], [page + 1, "next"]]) {
+      if (to < 1 || to > pages) continue;
+      const address = new URL(location.href);
+      address.searchParams.set("page", to);
+      const link = document.createElement("a");
+      link.href = address.href;
+      link.textContent = name;
+      nav.append(" ", link);
+    }
+  }
+
   function take(message) {
     if (message.all) {
       rows = new Map();
@@ -62,6 +81,7 @@
       if (place && name in message) place.textContent = message[name];
     }
     if ("warning" in message) document.getElementById("status").className = message.warning ? "warning" : "";
+    if (message.pages) turn(message.pages);
     if (message.rows) show(message.rows);
     if (message.holders) {
       for (const form of document.querySelectorAll("form.unlock")) {

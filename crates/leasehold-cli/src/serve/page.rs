@@ -15,7 +15,7 @@ pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     status(&mut html, view);
     filter(&mut html, query);
     pages(&mut html, view, query);
-    html.raw("<div class=\"table\"><table><thead><tr>");
+    html.raw("<div class=\"table\"><table class=\"locks\"><thead><tr>");
     for column in Column::all() {
         html.raw(if column.is_number() { "<th scope=\"col\" class=\"number\"" } else { "<th scope=\"col\"" });
         let is_sorted = column == query.sort.column;
@@ -131,8 +131,14 @@ fn pages(html: &mut Html, view: &View, query: &Query) {
 fn row(html: &mut Html, line: &Line, link: Option<&str>) {
     html.raw("<tr class=\"").text(line.class).raw("\">");
     for (at, cell) in line.cells.iter().enumerate() {
-        let is_number = link.is_some() && Column::all().nth(at).is_some_and(Column::is_number);
-        html.raw(if is_number { "<td class=\"number\">" } else { "<td>" });
+        match Column::all().nth(at).filter(|_| link.is_some()) {
+            // A narrow screen shows the title beside the text.
+            Some(column) => {
+                html.raw(if column.is_number() { "<td class=\"number\" data-title=\"" } else { "<td data-title=\"" });
+                html.text(column.title()).raw("\">")
+            }
+            None => html.raw("<td>"),
+        };
         match link.filter(|_| at == 0) {
             Some(link) => html.raw("<a href=\"").text(link).raw("\">").text(cell).raw("</a>"),
             None => html.text(cell),

@@ -4,6 +4,7 @@ use super::answer::{HTML, answer, sentence};
 use super::app::{App, MOST_LISTENERS};
 use super::details::{self, Followed};
 use super::events::{self, Source};
+use super::on_view::Shown;
 use super::query::{Query, value};
 use super::sampler::{Sample, fresh};
 use super::view::{self, View};
@@ -114,7 +115,8 @@ async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
         Some(name) => events::body(OneLock { followed: app.details.follow(&name), _place: place }, app.ended.clone()),
         None => {
             let (query, samples, viewer) = (Query::of(uri.query()), app.samples.clone(), app.viewers.join());
-            let source = AllLocks { app: app.clone(), samples, query, _viewer: viewer, _place: place };
+            let shown = app.on_view.open();
+            let source = AllLocks { app: app.clone(), samples, query, shown, _viewer: viewer, _place: place };
             events::body(source, app.ended.clone())
         }
     };
@@ -126,6 +128,7 @@ struct AllLocks {
     app: Arc<App>,
     samples: watch::Receiver<Sample>,
     query: Query,
+    shown: Shown,
     _viewer: Viewer,
     _place: OwnedSemaphorePermit,
 }
@@ -139,7 +142,9 @@ impl Source for AllLocks {
 
     fn view(&mut self) -> Option<View> {
         let sample = self.samples.borrow_and_update().clone();
-        Some(self.app.views.of_table(&sample, &self.query, self.app.every))
+        let view = self.app.views.of_table(&sample, &self.query, self.app.every);
+        self.shown.are(&view.lines);
+        Some(view)
     }
 }
 

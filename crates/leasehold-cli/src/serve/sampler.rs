@@ -1,7 +1,13 @@
-//! The looks at all locks, which all browsers share. None is taken while there is no viewer.
+//! The looks at locks, which all browsers share. None is taken while there is no viewer.
+//!
+//! There are three of them side by side: at all locks, which takes long where there are many; at those that browsers have before them
+//! (`on_view.rs`); and for those that are new (`newcomers.rs`). The last two make the page follow within a second.
 
+use super::newcomers;
+use super::on_view::OnView;
 use super::viewers::Viewers;
 use crate::failure::{Exit, Failure};
+use crate::overview::foreign::Foreign;
 use crate::overview::looks::{self, Told, Wanted};
 use crate::overview::{Overview, Picture};
 use leasehold::Client;
@@ -11,6 +17,9 @@ use tokio::time::{sleep, timeout};
 
 /// The pause after a look that the server has refused.
 const AFTER_REFUSAL: Duration = Duration::from_secs(2);
+
+/// The shortest time between two looks at the locks on view, and two searches for new ones.
+const SHORTEST: Duration = Duration::from_millis(100);
 
 /// The age of a table that is as good as a new one.
 const FRESH: Duration = Duration::from_secs(1);
@@ -41,9 +50,11 @@ pub(super) async fn run(
     client: &Client,
     wanted: &Wanted,
     viewers: &Viewers,
+    on_view: &OnView,
     samples: &watch::Sender<Sample>,
 ) -> Failure {
     let (told, mut looks) = mpsc::unbounded_channel();
+    let (foreign, often) = (Foreign::default(), (wanted.every / 2).max(SHORTEST));
     let mut overview = Overview::default();
     let mut first = Some(viewers.join());
     loop {
@@ -57,8 +68,13 @@ pub(super) async fn run(
             // The looks below have a sender.
             std::future::pending::<()>().await;
         };
+        let of_new_ones = (samples.subscribe(), told.clone());
         let failure = tokio::select! {
-            failure = looks::repeat(client, wanted, viewers.count(), told.clone()) => failure,
+            failure = looks::repeat(client, wanted, &foreign, viewers.count(), told.clone()) => failure,
+            () = on_view.look_at_all(client, often, told.clone()) => Failure::new(Exit::Other, "the looks have ended"),
+            () = newcomers::look_for_all(client, wanted, often, &foreign, viewers.count(), of_new_ones) => {
+                Failure::new(Exit::Other, "the looks have ended")
+            }
             () = take_in => Failure::new(Exit::Other, "the looks have ended"),
         };
         if samples.borrow().done == 0 {

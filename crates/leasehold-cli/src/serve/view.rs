@@ -57,6 +57,10 @@ pub(super) struct Views(Mutex<Known>);
 struct Known {
     rows: Arc<Vec<Row>>,
     lines: HashMap<Query, Arc<Lines>>,
+    /// The edition of the rows, and the numbers of those that fit a query, in their order. Rows that were looked at by themselves keep their places
+    /// until all are looked at again: a sort of thousands of rows costs more than the texts of a hundred.
+    edition: u64,
+    orders: HashMap<Query, Arc<Vec<usize>>>,
 }
 
 impl Views {
@@ -65,20 +69,28 @@ impl Views {
         let (picture, now) = (&sample.picture, Instant::now());
         let summary = words::summary(picture, now).unwrap_or_else(|| "no look yet".to_owned());
         let (status, is_warning) = status(picture, now, every);
-        View { summary, status, is_warning, lines: self.lines(&picture.rows, query), holders: Vec::new() }
+        View { summary, status, is_warning, lines: self.lines(picture, query), holders: Vec::new() }
     }
 
-    fn lines(&self, rows: &Arc<Vec<Row>>, query: &Query) -> Arc<Lines> {
-        let mut known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if !Arc::ptr_eq(&known.rows, rows) || known.lines.len() >= REMEMBERED {
-            *known = Known { rows: rows.clone(), lines: HashMap::new() };
+    fn lines(&self, picture: &Picture, query: &Query) -> Arc<Lines> {
+        let (rows, mut known) = (&picture.rows, self.0.lock().unwrap_or_else(PoisonError::into_inner));
+        if known.edition != picture.edition || known.orders.len() >= REMEMBERED {
+            *known = Known { edition: picture.edition, ..Known::default() };
         }
-        known.lines.entry(query.clone()).or_insert_with(|| Arc::new(lines(rows, query))).clone()
+        if !Arc::ptr_eq(&known.rows, rows) {
+            (known.rows, known.lines) = (rows.clone(), HashMap::new());
+        }
+        if let Some(lines) = known.lines.get(query) {
+            return lines.clone();
+        }
+        let order = || Arc::new(in_order(rows, &query.filter, &query.kinds(), query.sort));
+        let lines = Arc::new(lines(rows, known.orders.entry(query.clone()).or_insert_with(order), query));
+        known.lines.insert(query.clone(), lines.clone());
+        lines
     }
 }
 
-fn lines(rows: &[Row], query: &Query) -> Lines {
-    let order = in_order(rows, &query.filter, &query.kinds(), query.sort);
+fn lines(rows: &[Row], order: &[usize], query: &Query) -> Lines {
     let pages = order.len().div_ceil(PAGE).max(1);
     let first = (query.page.min(pages) - 1) * PAGE;
     let visible: Vec<_> = order.iter().skip(first).take(PAGE).map(|at| line(&rows[*at])).collect();
@@ -146,20 +158,20 @@ mod tests {
     fn page_of_many_locks_is_bounded_and_shared() {
         let rows: Vec<_> =
             (0..10_000).map(|at| row(Found { listeners: Some(at), ..lock(&format!("stock:{at}")) })).collect();
-        let (rows, views) = (Arc::new(rows), Views::default());
+        let (picture, views) = (Picture { rows: Arc::new(rows), ..Picture::default() }, Views::default());
         let query = Query::of(Some("sort=waiters&page=2"));
-        let lines = views.lines(&rows, &query);
+        let lines = views.lines(&picture, &query);
         assert_eq!((lines.counts.as_str(), lines.pages, lines.lines.len()), ("rows 101 to 200 of 10000", 100, PAGE));
         assert_eq!(lines.lines[0].key, "stock:9899");
-        assert!(Arc::ptr_eq(&lines, &views.lines(&rows, &query)), "made once for each look");
-        let none = views.lines(&rows, &Query::of(Some("filter=nothing")));
+        assert!(Arc::ptr_eq(&lines, &views.lines(&picture, &query)), "made once for each look");
+        let none = views.lines(&picture, &Query::of(Some("filter=nothing")));
         assert_eq!((none.counts.as_str(), none.pages), ("no lock fits", 1));
-        let last = views.lines(&rows, &Query::of(Some("page=4000000000")));
+        let last = views.lines(&picture, &Query::of(Some("page=4000000000")));
         assert_eq!(last.counts, "rows 9901 to 10000 of 10000");
         for page in 1..200 {
-            views.lines(&rows, &query.at_page(page));
+            views.lines(&picture, &query.at_page(page));
         }
-        let known = views.0.lock().expect("no panic").lines.len();
+        let known = views.0.lock().expect("no panic").orders.len();
         assert!(known <= REMEMBERED, "{known}");
     }
 }

@@ -28,6 +28,11 @@ impl Locks {
     pub fn with_foreign(self) -> Self {
         Self(self.0.with_foreign())
     }
+
+    /// Looks only at names for which `wants` says yes. See [`Locks::only`](crate::Locks::only).
+    pub fn only(self, wants: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
+        Self(self.0.only(wants))
+    }
 }
 
 impl Iterator for Locks {

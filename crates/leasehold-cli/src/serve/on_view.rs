@@ -1,0 +1,146 @@
+//! The locks that browsers have before them, which are looked at by themselves: a look at all locks takes as long as there are many.
+
+use super::view::Lines;
+use crate::overview::looks::{Glance, Told, with_processes};
+use crate::overview::row::Found;
+use crate::people::People;
+use futures_util::future::join_all;
+use leasehold::{Client, Error, FoundKind, LockState};
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tokio::sync::{Notify, mpsc};
+use tokio::time::sleep;
+
+/// How many locks are looked at at once. A server carries them out in one go, in less than half a millisecond.
+const AT_ONCE: usize = 16;
+
+/// How long the processes behind holders are remembered.
+const REMEMBERED: Duration = Duration::from_secs(1);
+
+/// The rows of all browsers.
+#[derive(Debug, Default)]
+pub(super) struct OnView {
+    browsers: Mutex<Browsers>,
+    more: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Browsers {
+    next: u64,
+    lines: HashMap<u64, Arc<Lines>>,
+}
+
+/// The rows of one browser, until it leaves.
+#[derive(Debug)]
+pub(super) struct Shown {
+    all: Arc<OnView>,
+    browser: u64,
+}
+
+impl OnView {
+    /// A browser that has no rows yet.
+    pub(super) fn open(self: &Arc<Self>) -> Shown {
+        let mut browsers = self.browsers();
+        browsers.next += 1;
+        Shown { all: self.clone(), browser: browsers.next }
+    }
+
+    fn names(&self) -> Vec<String> {
+        let browsers = self.browsers();
+        let lines = browsers.lines.values().flat_map(|lines| &lines.lines);
+        let names: BTreeSet<&str> = lines.map(|line| line.key.as_str()).collect();
+        names.into_iter().map(str::to_owned).collect()
+    }
+
+    fn browsers(&self) -> MutexGuard<'_, Browsers> {
+        self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at these locks again and again. It rests for at least as long as it has looked.
+    pub(super) async fn look_at_all(&self, client: &Client, every: Duration, told: mpsc::UnboundedSender<Told>) {
+        let (mut people, mut met) = (People::new(client), Instant::now());
+        loop {
+            let names = self.names();
+            if names.is_empty() {
+                self.more.notified().await;
+                continue;
+            }
+            let begun = Instant::now();
+            if met.elapsed() >= REMEMBERED {
+                (people, met) = (People::new(client), begun);
+            }
+            let mut found = Vec::new();
+            for some in names.chunks(AT_ONCE) {
+                found.extend(look(client, some, &mut people).await);
+            }
+            // The program may be at its end.
+            let _ = told.send(Told::Some(Glance { begun, ended: Instant::now(), found }));
+            let took = begun.elapsed();
+            sleep(every.saturating_sub(took).max(took)).await;
+        }
+    }
+}
+
+impl Shown {
+    /// The browser has these rows now.
+    pub(super) fn are(&self, lines: &Arc<Lines>) {
+        self.all.browsers().lines.insert(self.browser, lines.clone());
+        if !lines.lines.is_empty() {
+            self.all.more.notify_one();
+        }
+    }
+}
+
+impl Drop for Shown {
+    fn drop(&mut self) {
+        self.all.browsers().lines.remove(&self.browser);
+    }
+}
+
+/// Looks at some locks. Those of which the server says nothing are left out: looks at all locks tell of an outage.
+async fn look(client: &Client, names: &[String], people: &mut People<'_>) -> Vec<(String, Option<Found>)> {
+    let looks = join_all(names.iter().map(|name| client.inspect(name))).await;
+    let (mut held, mut found) = (Vec::new(), Vec::new());
+    for (name, look) in names.iter().zip(looks) {
+        match kept(look) {
+            Ok(Some(state)) => held.push(state),
+            Ok(None) => found.push((name.clone(), None)),
+            Err(_) => {}
+        }
+    }
+    let held = with_processes(held, people).await;
+    found.extend(held.into_iter().map(|lock| (lock.name.clone(), Some(lock))));
+    found
+}
+
+/// The lock, if a search would find it too: a register of fencing tokens alone is none.
+fn kept(look: Result<Option<LockState>, Error>) -> Result<Option<LockState>, Error> {
+    let is_there = |state: &LockState| state.held > 0 || state.available.is_some() || !state.queue.is_empty();
+    Ok(look?.filter(|state| state.kind != FoundKind::Foreign && is_there(state)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::view::Line;
+    use super::*;
+
+    #[test]
+    fn rows_are_looked_at_until_their_last_browser_leaves() {
+        let lines = |names: &[&str]| {
+            let line = |name: &&str| Line { key: (*name).to_owned(), class: "", cells: Vec::new() };
+            Arc::new(Lines { lines: names.iter().map(line).collect(), ..Lines::default() })
+        };
+        let all = Arc::new(OnView::default());
+        let (one, other) = (all.open(), all.open());
+        one.are(&lines(&["b", "a"]));
+        other.are(&lines(&["b", "c"]));
+        assert_eq!(all.names(), ["a", "b", "c"]);
+        one.are(&lines(&["d"]));
+        assert_eq!(all.names(), ["b", "c", "d"]);
+        drop(other);
+        assert_eq!(all.names(), ["d"]);
+        drop(one);
+        assert!(all.names().is_empty());
+    }
+}
