@@ -77,9 +77,9 @@ impl Holder {
     }
 
     /// Waits for a lock that another one holds.
-    pub(crate) fn waiting(server: &Server, name: &str) -> Self {
+    pub(crate) fn waiting(server: &Server, name: &str, options: &[&str]) -> Self {
         let mut command = leasehold(server);
-        command.args(["run", name, "--", "true"]);
+        command.arg("run").args(options).args([name, "--", "true"]);
         Self { process: Process(command.spawn().expect("leasehold starts")), stdin: None }
     }
 

@@ -2,7 +2,7 @@
 
 use super::story::{self, long_lease};
 use crate::driver::{Browser, Driver};
-use crate::figures::Figures;
+use crate::figures::{self, Figures};
 use crate::page::Shows;
 use crate::site::Site;
 use leasehold_test_support::{Resp, Server};
@@ -79,18 +79,18 @@ pub(super) async fn many_locks_stay_usable(driver: &Driver) {
         ("nav a:last-child", "rows 201 to 300 of 10000"),
         ("th a", "rows 1 to 100 of 10000"),
     ] {
-        let event = crate::figures::now();
+        let event = figures::now();
         page.element(css).await.click().await.expect("a click");
         page.says("#counts", to).await;
-        steps.add(event, crate::figures::now());
+        steps.add(event, figures::now());
     }
     page.shows("stock:09999", Shows::Held).await;
-    let event = crate::figures::now();
+    let event = figures::now();
     let field = page.element("input[name=filter]").await;
     field.send_keys("stock:0777\u{e007}").await.expect("keys");
     page.says("#counts", "rows 1 to 10 of 10").await;
-    steps.add(event, crate::figures::now());
-    steps.tell();
+    steps.add(event, figures::now());
+    figures::tell([steps]);
     page.go(&site.url("/?sort=name&page=50")).await;
     page.says("#counts", "rows 4901 to 5000 of 10000").await;
     assert_eq!(page.count("tbody tr").await, 100, "a page is bounded");

@@ -19,7 +19,7 @@ pub(super) async fn page_is_readable(driver: &Driver) {
     let long = format!("orders:{}", "a-long-name-without-a-blank-".repeat(4));
     server.command(&["HSET", &long, "6f0c0000-0000-4000-8000-000000000000:2", "1"]);
     let till = Holder::of(&server, "till", &["--fair"]);
-    let waiter = Holder::waiting(&server, "till");
+    let waiter = Holder::waiting(&server, "till", &["--fair"]);
     let site = Site::of(&server, &["--allow-unlock"]);
     for (browser, word) in [(Browser::Usual, "desktop"), (Browser::Phone, "phone")] {
         let page = driver.open(browser).await;

@@ -1,6 +1,6 @@
 //! The life of locks, whose every event the page shows: it notes when it begins to, by its own clock.
 
-use crate::figures::{Figures, millis, now};
+use crate::figures::{self, Figures, millis, now};
 use crate::page::{Page, Shows};
 use crate::site::Holder;
 use leasehold::Client;
@@ -61,7 +61,8 @@ pub(crate) async fn tell(page: &Page, server: &Server, beginning: &str) {
         let event = now();
         server.command(&["DEL", &name]);
         deleted.add(event, page.noted(&name).await);
-        guard.lost().await;
+        // Its client learns of the loss at the next renewal.
+        drop(guard);
 
         // The times of these two have the start of a process in them.
         page.watch(&name, &Shows::Held).await;
@@ -72,7 +73,7 @@ pub(crate) async fn tell(page: &Page, server: &Server, beginning: &str) {
 
         page.watch(&name, &Shows::Waiting).await;
         let event = now();
-        let waiter = Holder::waiting(server, &name);
+        let waiter = Holder::waiting(server, &name, &[]);
         run_waits.add(event, page.noted(&name).await);
         drop(waiter);
 
@@ -83,7 +84,7 @@ pub(crate) async fn tell(page: &Page, server: &Server, beginning: &str) {
         let event = now() + u64::try_from(left).expect("a lease");
         lost.add(event, page.noted(&name).await);
     }
-    figures.into_iter().for_each(Figures::tell);
+    figures::tell(figures);
     for client in [one, other] {
         client.shutdown(std::time::Duration::from_secs(5)).await.expect("a shutdown");
     }
