@@ -72,14 +72,17 @@ impl Client {
     }
 }
 
+/// Says of a name whether it is worth a look.
+type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
+
 /// A search for locks, which [`Client::locks`] begins. Nothing is sent until it is asked for the first lock.
 #[must_use = "a search does nothing until it is asked for the next lock"]
 pub struct Locks {
     handle: Arc<Handle>,
     pattern: String,
     with_foreign: bool,
-    /// Says whether a name is worth a look; `None` where every name is.
-    wants: Option<Box<dyn Fn(&str) -> bool + Send + Sync>>,
+    /// `None` where every name is worth a look.
+    wants: Option<Box<NameFilter>>,
     /// The way under way, once the search has begun.
     way: Option<(Pass, Keys)>,
     /// The rest of the page.
