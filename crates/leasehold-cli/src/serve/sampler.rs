@@ -1,7 +1,7 @@
 //! The looks at locks, which all browsers share. None is taken while there is no viewer.
 //!
 //! There are three of them side by side: at all locks, which takes long where there are many; at those that browsers have before them
-//! (`on_view.rs`); and for those that are new (`newcomers.rs`). The last two make the page follow within a second.
+//! (`on_view.rs`); and for those that are new (`newcomers.rs`). The last two keep the page close to what happens.
 
 use super::newcomers;
 use super::on_view::OnView;
