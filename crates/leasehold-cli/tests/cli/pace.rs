@@ -14,11 +14,11 @@ const LONGEST: i64 = 5_000;
 const MANY: &str = "
     local function id(at) return string.format('6f0c0000-0000-4000-8000-%012x:1', at) end
     local now = redis.call('TIME')[1] * 1000
-    for at = 1, 1500 do
+    for at = 1, 1000 do
         redis.call('HSET', 'lock:' .. at, id(at), '1')
         redis.call('PEXPIRE', 'lock:' .. at, 3600000)
     end
-    for at = 1, 20000 do redis.call('SET', 'other:' .. at, 'data') end
+    for at = 1, 5000 do redis.call('SET', 'other:' .. at, 'data') end
     redis.call('HSET', 'fair', id(0), '1')
     redis.call('HSET', 'read', 'mode', 'read')
     redis.call('SET', 'permits', '5')
