@@ -99,9 +99,7 @@ impl ServerTarget {
     /// They are not PEM, or the target does not use TLS.
     pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Self, ConnectError> {
         if !self.secure {
-            return Err(ConnectError::Address(
-                "certificates were given, but the URL has no TLS; use rediss://".to_owned(),
-            ));
+            return Err(ConnectError::Certificates("the URL has no TLS; use rediss://".to_owned()));
         }
         tls::secure(&mut self.config, certificates)?;
         Ok(self)
