@@ -146,7 +146,7 @@ fn release_is_repeated_once_more_when_late_copies_are_over() {
 }
 
 #[test]
-fn copies_are_waited_for_no_longer_than_a_lease_once_nothing_is_left() {
+fn copies_are_awaited_for_a_lease_once_nothing_is_left() {
     for (left, ends) in [(0, at(100) + LEASE), (1, at(100) + LEASE * 8)] {
         let mut hold = held();
         hold.clean_up.until = at(100) + LEASE * 8;
