@@ -4,7 +4,7 @@ use super::details::Details;
 use super::host::Hosts;
 use super::metrics::Unlocks;
 use super::on_view::OnView;
-use super::sampler::Sample;
+use super::sample::Sample;
 use super::token::Token;
 use super::view::Views;
 use super::viewers::Viewers;

@@ -1,6 +1,6 @@
 //! Figures for Prometheus. No label has the name of a lock, so their number is bounded.
 
-use super::sampler::Sample;
+use super::sample::Sample;
 use crate::args::KindWord;
 use crate::overview::{Server, Totals};
 use clap::ValueEnum as _;

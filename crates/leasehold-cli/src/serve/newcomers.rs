@@ -1,6 +1,6 @@
 //! The locks that were not there at the last look at all of them. The names of all keys are read for that, and the new ones alone are looked at.
 
-use super::sampler::Sample;
+use super::sample::Sample;
 use crate::overview::foreign::Foreign;
 use crate::overview::looks::{Glance, MOST, Told, Wanted, next, with_processes};
 use crate::overview::row::Found;

@@ -161,7 +161,7 @@ fn unlock(html: &mut Html, name: &str, id: &str, text: &str) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::sampler::Sample;
+    use super::super::sample::Sample;
     use super::super::view::Views;
     use super::*;
     use crate::overview::Overview;

@@ -5,11 +5,12 @@
 
 use super::newcomers;
 use super::on_view::OnView;
+use super::sample::Sample;
 use super::viewers::Viewers;
 use crate::failure::{Exit, Failure};
+use crate::overview::Overview;
 use crate::overview::foreign::Foreign;
 use crate::overview::looks::{self, Told, Wanted};
-use crate::overview::{Overview, Picture};
 use leasehold::Client;
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
@@ -26,20 +27,6 @@ const FRESH: Duration = Duration::from_secs(1);
 
 /// How long a page waits for a new table.
 const PATIENCE: Duration = Duration::from_secs(2);
-
-/// The locks as the last look has found them, and how many looks there were.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Sample {
-    pub(super) picture: Picture,
-    pub(super) done: u64,
-    pub(super) failed: u64,
-}
-
-impl Sample {
-    const fn ended(&self) -> u64 {
-        self.done + self.failed
-    }
-}
 
 /// Looks as long as there are viewers, and shares what is found. The first look is taken in any case.
 ///

@@ -2,7 +2,7 @@
 
 use super::details::Detail;
 use super::query::{PAGE, Query};
-use super::sampler::Sample;
+use super::sample::Sample;
 use crate::moment;
 use crate::overview::column::Column;
 use crate::overview::order::in_order;

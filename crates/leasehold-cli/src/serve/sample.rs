@@ -1,0 +1,18 @@
+//! What the looks have found so far, as all browsers share it.
+
+use crate::overview::Picture;
+
+/// The locks as the last look has found them, and how many looks there were.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Sample {
+    pub(super) picture: Picture,
+    pub(super) done: u64,
+    pub(super) failed: u64,
+}
+
+impl Sample {
+    /// How many looks are over.
+    pub(super) const fn ended(&self) -> u64 {
+        self.done + self.failed
+    }
+}
