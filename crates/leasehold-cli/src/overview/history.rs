@@ -31,8 +31,8 @@ struct Known {
     place: Place,
     /// The end of the last look that has found the lock.
     seen: Instant,
-    /// The begin of the last look at this lock by itself, which is younger than what a look at all locks tells that began before.
-    glanced: Option<Instant>,
+    /// The begin of the look that this is of. One that began before tells nothing newer, even if it ends later.
+    looked: Instant,
     /// The holders at the last look, each with the end of the first look that has found it.
     since: BTreeMap<String, Instant>,
     /// The new holders, of which old ones count less.
@@ -61,13 +61,11 @@ impl History {
         let mut there = HashSet::new();
         for found in found {
             there.insert(found.name.clone());
-            if !self.known.get(&found.name).is_some_and(|known| known.is_glanced_since(begun)) {
-                self.add_lock(found, ended, None);
-            }
+            self.add_lock(found, begun, ended);
         }
         for (name, known) in &mut self.known {
-            if !there.contains(name) && !known.is_glanced_since(begun) {
-                known.leave();
+            if !there.contains(name) {
+                known.leave(begun);
             }
         }
         self.forget(ended);
@@ -80,11 +78,8 @@ impl History {
         let mut rows = Vec::new();
         for (name, found) in glance.found {
             match (found, self.known.get_mut(&name)) {
-                (Some(found), _) => self.add_lock(found, ended, Some(begun)),
-                (None, Some(known)) => {
-                    known.glanced = Some(begun);
-                    known.leave();
-                }
+                (Some(found), _) => self.add_lock(found, begun, ended),
+                (None, Some(known)) => known.leave(begun),
                 (None, None) => {}
             }
             rows.extend(self.known.get(&name).map(|known| known.row(begun, self.seconds)));
@@ -92,7 +87,10 @@ impl History {
         rows
     }
 
-    fn add_lock(&mut self, found: Found, ended: Instant, glanced: Option<Instant>) {
+    fn add_lock(&mut self, found: Found, begun: Instant, ended: Instant) {
+        if self.known.get(&found.name).is_some_and(|known| known.looked > begun) {
+            return;
+        }
         let counts = self.seconds > 0.0;
         let old = self.known.remove(&found.name);
         let (before, mut grants) = old.map(|old| (old.since, old.grants)).unwrap_or_default();
@@ -102,7 +100,7 @@ impl History {
             grants += found.ids.iter().filter(is_new).count() as f64;
         }
         let since = found.ids.iter().map(|id| (id.clone(), before.get(id).copied().unwrap_or(ended)));
-        let known = Known { since: since.collect(), place: Place::There, seen: ended, glanced, grants, found };
+        let known = Known { since: since.collect(), place: Place::There, seen: ended, looked: begun, grants, found };
         self.known.insert(known.found.name.clone(), known);
     }
 
@@ -120,20 +118,18 @@ impl History {
 }
 
 impl Known {
-    /// Whether the lock was looked at by itself after this moment.
-    fn is_glanced_since(&self, begun: Instant) -> bool {
-        self.glanced.is_some_and(|glanced| glanced > begun)
-    }
-
     /// The lock is free.
-    fn leave(&mut self) {
-        self.place = Place::Gone;
-        self.since.clear();
+    fn leave(&mut self, begun: Instant) {
+        if self.looked <= begun {
+            self.looked = begun;
+            self.place = Place::Gone;
+            self.since.clear();
+        }
     }
 
     fn row(&self, begun: Instant, seconds: f64) -> Row {
         let is_gone = self.place != Place::There;
-        let begun = self.glanced.map_or(begun, |glanced| glanced.max(begun));
+        let begun = self.looked.max(begun);
         let first = self.since.values().min();
         let seen = first.map(|first| begun.saturating_duration_since(*first)).filter(|seen| !seen.is_zero());
         let held = match (self.found.said.filter(|_| !is_gone), seen) {
@@ -245,6 +241,21 @@ mod tests {
         assert_eq!(looks.look(held_by("a:1"))[0].found.ids, ["a:2"]);
         let nothing = Glance { begun: at(0), ended: at(1), found: vec![("new".to_owned(), None)] };
         assert_eq!(looks.history.glance(nothing), []);
+    }
+
+    #[test]
+    fn look_that_ends_late_does_not_undo_a_younger_one() {
+        let mut looks = Looks::new();
+        looks.look(held_by("a:1"));
+        let at = |millis| looks.begun + Duration::from_millis(millis);
+        let glance = |begun, ended, found: Option<Found>| Glance {
+            begun: at(begun),
+            ended: at(ended),
+            found: vec![("stock".to_owned(), found)],
+        };
+        let (free, held) = (glance(300, 310, None), glance(200, 400, held_by("a:1").pop()));
+        assert!(looks.history.glance(free)[0].is_gone);
+        assert!(looks.history.glance(held)[0].is_gone, "it began before");
     }
 
     #[test]

@@ -195,11 +195,11 @@ fn no_command_looks_at_many_keys_at_once() {
     let done = leasehold(&server).env("LEASEHOLD_URL", proxy.url()).arg("ls").finish();
     assert_eq!(done.code(), 0, "{done:?}");
     let scans = proxy.requests_with("\r\nSCAN\r\n");
-    assert!(scans.len() > 3_000 / 256, "{}", scans.len());
+    assert!(scans.len() > 3_000 / 1024, "{}", scans.len());
     for scan in scans {
         let words: Vec<_> = scan.argv.iter().map(|word| String::from_utf8_lossy(word)).collect();
         let count = words.iter().position(|word| word == "COUNT").map(|at| words[at + 1].parse::<u32>());
-        assert!(matches!(count, Some(Ok(1..=256))), "{words:?}");
+        assert!(matches!(count, Some(Ok(1..=1024))), "{words:?}");
     }
     assert!(proxy.requests_with("\r\nKEYS\r\n").is_empty());
 }

@@ -7,6 +7,7 @@ use crate::page::Shows;
 use crate::site::Site;
 use leasehold_test_support::{Resp, Server};
 use serde_json::json;
+use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 /// Makes a part of the keys, in one script each, of which none takes long.
@@ -56,8 +57,24 @@ pub(super) async fn events_are_shown_among_many_locks(driver: &Driver) {
         100.0 * (used(&server) - before) / begun.elapsed().as_secs_f64()
     );
     println!("  {}", page.text("#status").await);
-    assert_eq!(server.command(&["SLOWLOG", "LEN"]), Resp::Int(0), "{:?}", server.command(&["SLOWLOG", "GET", "3"]));
+    no_command_is_long(&server);
     page.close().await;
+}
+
+/// Wants commands that do not hold other clients up. The machine may take the processor from the server in the middle of any of them, because the
+/// browser has much to do beside it. A command that is long by itself is so each time, so one in a thousand may be long.
+fn no_command_is_long(server: &Server) {
+    let log = server.command(&["SLOWLOG", "GET", "1000"]);
+    let commands = log.elements().iter().filter_map(|entry| entry.elements()[3].elements().first()?.as_str());
+    let mut long = BTreeMap::new();
+    for command in commands {
+        *long.entry(command.to_lowercase()).or_insert(0_u64) += 1;
+    }
+    for (command, long) in long {
+        let all = server.commandstats(&command);
+        println!("  {long} of {all} {command} took longer than {LONGEST} us");
+        assert!(long * 1_000 <= all, "{command}");
+    }
 }
 
 /// The seconds of a processor that the server has used.
