@@ -2,6 +2,7 @@
 
 use crate::files::{self, File};
 use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
 
 /// The most lines of a source file of the core and the runtime, of any other, and of a file of tests.
 const MOST_LINES_OF_THE_LIBRARY: usize = 400;
@@ -282,6 +283,37 @@ fn no_file_is_too_long() {
             _ => MOST_LINES,
         };
         assert!(lines <= most, "{} has {lines} lines, and {most} are allowed: split it", file.path);
+    }
+}
+
+/// A file that no module names is not compiled, so that a test in it cannot fail.
+#[test]
+fn files_that_nothing_compiles_are_found() {
+    let files = files::tracked();
+    let with_ending = |ending: &'static str| files.iter().filter(move |file| file.has_ending(ending));
+    let manifests: Vec<_> = with_ending("toml").map(|file| &file.text).collect();
+    let sources: Vec<_> = with_ending("rs").map(|file| (Path::new(&file.path), &file.text)).collect();
+    for (path, _) in &sources {
+        let (stem, folder) = (path.file_stem().expect("a name"), path.parent().expect("a folder"));
+        // Cargo finds these by itself.
+        let is_of_targets = folder.ends_with("tests") || folder.ends_with("examples");
+        let is_target = is_of_targets && files::root().join(folder).with_file_name("Cargo.toml").exists();
+        if is_target || ["main", "lib", "build"].iter().any(|root| stem == *root) {
+            continue;
+        }
+        let (name, folder) = if stem == "mod" {
+            (folder.file_name().expect("a name"), folder.parent().expect("a folder"))
+        } else {
+            (stem, folder)
+        };
+        let module = format!("mod {};", name.to_string_lossy());
+        let file = format!("{}\"", path.file_name().expect("a name").to_string_lossy());
+        let is_named = |(other, text): &(&Path, &String)| {
+            let may_name = other.parent() == Some(folder) || **other == folder.with_extension("rs");
+            may_name && other != path && text.contains(&module) || text.contains("#[path = ") && text.contains(&file)
+        };
+        let is_compiled = sources.iter().any(is_named) || manifests.iter().any(|manifest| manifest.contains(&file));
+        assert!(is_compiled, "nothing compiles {}: no file beside it says `{module}`", path.display());
     }
 }
 

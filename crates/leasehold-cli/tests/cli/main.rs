@@ -24,6 +24,7 @@ mod support;
 mod terminal;
 mod tls;
 mod top;
+mod topologies;
 mod unlock;
 mod waits;
 mod watch;
