@@ -240,3 +240,24 @@ fn sentinel_serves_every_command() {
     let of = |_: &str| world.primary();
     Deployment { url: world.url(), of: &of, publish: "PUBLISH" }.serves_every_command(&["persistence", "min-replicas"]);
 }
+
+#[test]
+fn locks_are_listed_of_the_nodes_that_answer() {
+    let cluster = Cluster::builder().arg("cluster-require-full-coverage", "no").start();
+    let names: Vec<_> = (0..30).map(|at| format!("stock:{at}")).collect();
+    for name in &names {
+        cluster.node_of(name).command(&["HSET", name, JVM, "1"]);
+        cluster.node_of(name).command(&["PEXPIRE", name, "600000"]);
+    }
+    let dead = &cluster.nodes()[1];
+    let at = |node: &Server| names.iter().filter(|name| cluster.node_of(name).port() == node.port()).count();
+    let lost = at(dead);
+    assert!(lost > 0 && lost < names.len(), "{lost} of the locks are there");
+    let there: Vec<_> = names.iter().filter(|name| cluster.node_of(name).port() != dead.port()).collect();
+    dead.kill();
+    let done = bare().env("LEASEHOLD_URL", cluster.url()).args(["ls", "--json"]).finish();
+    let listed: Vec<_> =
+        objects(&done.stdout).iter().filter_map(|lock| lock["name"].as_str().map(str::to_owned)).collect();
+    assert!(there.iter().all(|name| listed.contains(name)) && listed.len() == there.len(), "{done:?}");
+    assert!(done.code() == 69 && done.stderr.contains(&dead.port().to_string()), "{done:?}");
+}

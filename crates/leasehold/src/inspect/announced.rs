@@ -72,7 +72,8 @@ impl AnnouncedClients {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then.
+    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then: the clients of the
+    /// other nodes of a cluster come before it.
     ///
     /// # Cancel safety
     ///
@@ -136,7 +137,7 @@ impl Records {
             if let Some(found) = self.found.pop_front() {
                 return Ok(Some(found));
             }
-            let Some(page) = self.keys.page().await? else { return Ok(None) };
+            let Some(page) = self.keys.page().await else { return self.keys.failure().map(|()| None) };
             let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
             let uuids = names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok());
             let uuids: HashSet<Uuid> = uuids.filter(|uuid| !self.seen.contains(uuid)).collect();

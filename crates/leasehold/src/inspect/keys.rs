@@ -21,6 +21,9 @@ pub(super) struct Keys {
     label: String,
     /// The servers whose keys have been seen to the end.
     done: Vec<ServerId>,
+    /// Those of them that did not answer, or refused, and how the first one did. The others are seen all the same.
+    failed: Vec<ServerId>,
+    failure: Option<Error>,
     place: Option<Place>,
 }
 
@@ -43,17 +46,32 @@ pub(super) struct Page {
 impl Keys {
     /// The names that fit a pattern, from the first server on.
     pub(super) fn new(handle: Arc<Handle>, pattern: String, label: &str) -> Self {
-        Self { handle, pattern: Bytes::from(pattern), label: label.to_owned(), done: Vec::new(), place: None }
+        let (pattern, label) = (Bytes::from(pattern), label.to_owned());
+        Self { handle, pattern, label, done: Vec::new(), failed: Vec::new(), failure: None, place: None }
     }
 
-    /// The page at the present place; `None` where every server has been seen. It comes again until the page is [turned](Self::turn).
-    pub(super) async fn page(&mut self) -> Result<Option<Page>, Error> {
+    /// The names that fit another pattern, from the first server on that has not failed so far.
+    pub(super) fn again(&self, pattern: String) -> Self {
+        let (done, failed) = (self.failed.clone(), self.failed.clone());
+        Self { pattern: Bytes::from(pattern), done, failed, place: None, ..self.clone() }
+    }
+
+    /// The page at the present place; `None` where every server has been seen, or has [failed](Self::failure). It comes again until the page is
+    /// [turned](Self::turn).
+    pub(super) async fn page(&mut self) -> Option<Page> {
         while let Some(place) = self.place() {
             let server = place.server;
-            let Some(scanned) = self.scan(&place).await? else {
+            let scanned = match self.scan(&place).await {
+                Ok(Some(scanned)) => scanned,
                 // Its keys are at another server of the cluster by now.
-                self.leave(server);
-                continue;
+                Ok(None) => {
+                    self.leave(server);
+                    continue;
+                }
+                Err(error) => {
+                    self.fail(server, error);
+                    continue;
+                }
             };
             if place.process.as_ref().is_some_and(|process| *process != scanned.process) {
                 // A place in the keys of one process says nothing to another.
@@ -61,9 +79,14 @@ impl Keys {
                 continue;
             }
             let next = scanned.next.map(|cursor| Place { server, cursor, process: Some(scanned.process) });
-            return Ok(Some(Page { names: scanned.names, next, server }));
+            return Some(Page { names: scanned.names, next, server });
         }
-        Ok(None)
+        None
+    }
+
+    /// How the first server failed that did. It counts where the [pages](Self::page) are at their end.
+    pub(super) fn failure(&self) -> Result<(), Error> {
+        self.failure.clone().map_or(Ok(()), Err)
     }
 
     /// All of a page has been seen.
@@ -72,6 +95,17 @@ impl Keys {
             Some(next) => self.place = Some(next),
             None => self.leave(page.server),
         }
+    }
+
+    /// What stands under the names of a page is not known, because of this error.
+    pub(super) fn fail_page(&mut self, page: &Page, error: Error) {
+        self.fail(page.server, error);
+    }
+
+    fn fail(&mut self, server: ServerId, error: Error) {
+        self.failed.push(server);
+        self.failure.get_or_insert(error);
+        self.leave(server);
     }
 
     fn place(&mut self) -> Option<Place> {

@@ -154,7 +154,8 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then. A key at which the user of the client may not look is no error.
+    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then: the locks of the other
+    /// nodes of a cluster come before it. A key at which the user of the client may not look is no error.
     ///
     /// # Cancel safety
     ///
@@ -204,29 +205,31 @@ impl Locks {
     /// Looks at one page, and turns it when all of it has been seen.
     async fn turn_page(&mut self) -> Result<(), Error> {
         // The place of the search stays what it is until all of the page has been seen: this future may be dropped before.
-        let mut way = self.way.clone().unwrap_or_else(|| (Pass::Keys, self.keys(Pass::Keys)));
+        let mut way = self.way.clone().unwrap_or_else(|| (Pass::Keys, self.keys()));
         let (pass, keys) = &mut way;
-        let page = keys.page().await;
-        let looked = match page {
-            Ok(Some(page)) => match self.look_at(*pass, &page.names).await {
+        let looked = match keys.page().await {
+            Some(page) => match self.look_at(*pass, &page.names).await {
                 Ok(found) => {
                     keys.turn(page);
-                    Ok(found)
+                    found
                 }
-                Err(error) => Err(error),
+                Err(error) => {
+                    keys.fail_page(&page, error);
+                    Vec::new()
+                }
             },
-            Ok(None) if *pass == Pass::Keys => {
-                way = (Pass::Queues, self.keys(Pass::Queues));
-                Ok(Vec::new())
+            None if *pass == Pass::Keys => {
+                way = (Pass::Queues, keys.again(self.names_of(Pass::Queues)));
+                Vec::new()
             }
-            Ok(None) => {
+            None => {
                 self.is_over = true;
-                Ok(Vec::new())
+                keys.failure()?;
+                Vec::new()
             }
-            Err(error) => Err(error),
         };
         self.way = Some(way);
-        for state in looked? {
+        for state in looked {
             if let Some(refusal) = state.refusal() {
                 self.unseen += 1;
                 self.refusal = Some(refusal.to_owned());
@@ -238,14 +241,18 @@ impl Locks {
         Ok(())
     }
 
-    fn keys(&self, pass: Pass) -> Keys {
+    fn keys(&self) -> Keys {
+        Keys::new(self.handle.clone(), self.names_of(Pass::Keys), &self.pattern)
+    }
+
+    /// The pattern of the names by which locks are found.
+    fn names_of(&self, pass: Pass) -> String {
         let prefix = glob::escaped(&self.handle.settings.prefix);
-        let pattern = match pass {
+        match pass {
             Pass::Keys => format!("{prefix}{}", self.pattern),
             // The name is in braces, or has some.
             Pass::Queues => format!("{QUEUE}*{prefix}{}*", self.pattern),
-        };
-        Keys::new(self.handle.clone(), pattern, &self.pattern)
+        }
     }
 
     /// The locks that are found by the names of a page.
