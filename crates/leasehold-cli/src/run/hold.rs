@@ -33,6 +33,9 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
+/// The pause after an attempt to set permits up that has failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
 /// Acquires the lock that the options name. Setting up a semaphore is a part of the wait.
 ///
 /// # Errors
@@ -44,7 +47,7 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
             let semaphore = client.leased_semaphore(&options.name);
             let what = format!("the permits of {:?} are not known", options.name);
             times
-                .prepare(&what, agree_on(&semaphore, permits))
+                .prepare(&what, agree_on(&semaphore, permits, times.for_server().is_some()))
                 .await
                 .map_err(|failure| failure.of_lock(&options.name))?;
             let acquire = semaphore.acquire().wait(times.for_lock());
@@ -103,9 +106,16 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
 }
 
 /// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
-async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Result<(), Failure> {
-    // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.
-    let (_, counts) = tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect())?;
+async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32, is_bounded: bool) -> Result<(), Failure> {
+    let counts = loop {
+        // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.
+        match tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect()) {
+            Ok((_, counts)) => break counts,
+            // To set them once more changes nothing where they are set.
+            Err(error) if is_bounded && error.is_retryable() => tokio::time::sleep(AFTER_FAILURE).await,
+            Err(error) => return Err(error.into()),
+        }
+    };
     let Some(counts) = counts else { return Ok(()) };
     let capacity = counts.available.saturating_add_unsigned(counts.held);
     if capacity == i64::from(permits) {
