@@ -35,6 +35,27 @@ impl Cluster {
         Self::builder().start()
     }
 
+    /// A node that serves all slots by TLS, and the URL of this cluster. It is found by a name, which its certificate is for, and says the IP
+    /// address of its node.
+    ///
+    /// # Panics
+    ///
+    /// When there is no server program with TLS, or it does not serve all slots.
+    #[must_use]
+    #[track_caller]
+    pub fn of_a_name() -> (Server, String) {
+        let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
+        let node = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
+        let port = node.tls_addr().expect("an address for TLS").port();
+        node.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
+        node.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        until("the node serves all slots", || {
+            let state = node.command(&["CLUSTER", "INFO"]);
+            state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
+        });
+        (node, format!("rediss-cluster://localhost:{port}"))
+    }
+
     /// A cluster with settings.
     pub fn builder() -> ClusterBuilder {
         // A node that is silent for this long has failed. It is the shortest that a busy machine bears.

@@ -1,7 +1,7 @@
 //! Secure connections: what each fault of them says, and the ways by which certificates are given.
 
 use crate::support::{SERVER, Start as _, bare, leasehold, path};
-use leasehold_test_support::{Ca, Issued, Server, until};
+use leasehold_test_support::{Ca, Cluster, Issued, Server};
 use std::path::PathBuf;
 use std::process::Command;
 
@@ -110,20 +110,11 @@ fn file_that_is_no_certificate_or_key_is_named() {
     }
 }
 
-/// A cluster is found by a name, which its certificate is for, and says the IP addresses of its nodes.
 #[test]
 fn doctor_knows_the_nodes_by_the_name_of_the_cluster() {
-    let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
-    let server = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
-    let port = server.tls_addr().expect("an address for TLS").port();
-    server.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
-    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("the node serves all slots", || {
-        let state = server.command(&["CLUSTER", "INFO"]);
-        state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
-    });
+    let (server, url) = Cluster::of_a_name();
     let mut command = bare();
-    command.env("LEASEHOLD_URL", format!("rediss-cluster://localhost:{port}"));
+    command.env("LEASEHOLD_URL", url);
     let done = command.arg("doctor").arg("--tls-ca").arg(server.dir().join("ca.pem")).finish();
     assert!(done.stdout.contains("version") && !done.stdout.contains("cannot be asked"), "{done:?}");
 }

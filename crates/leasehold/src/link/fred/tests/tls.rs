@@ -3,7 +3,7 @@
 use super::super::Certificates;
 use super::connecting::{failure, failure_at, failure_at_once, works};
 use super::*;
-use leasehold_test_support::{Ca, Issued, Server, until};
+use leasehold_test_support::{Ca, Cluster, Issued, Server};
 use std::process::Command;
 
 #[test]
@@ -45,19 +45,10 @@ fn tls_refuses_wrong_host_and_expired_certificates() {
     }
 }
 
-/// A cluster is found by a name, which its certificate is for, and says the IP addresses of its nodes.
 #[test]
 fn cluster_node_is_known_by_the_name_it_was_found_by() {
-    let builder = Server::builder().arg("cluster-enabled", "yes").arg("cluster-announce-ip", "127.0.0.1");
-    let server = builder.tls_with(|ca| ca.issue(&["localhost"])).start();
-    let port = server.tls_addr().expect("an address for TLS").port();
-    server.command(&["CONFIG", "SET", "cluster-announce-port", &port.to_string()]);
-    server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-    until("the node serves all slots", || {
-        let state = server.command(&["CLUSTER", "INFO"]);
-        state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
-    });
-    let target = ServerTarget::parse(&format!("rediss-cluster://localhost:{port}")).expect("a target");
+    let (server, url) = Cluster::of_a_name();
+    let target = ServerTarget::parse(&url).expect("a target");
     let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
     works(target.with_certificates(&certificates).expect("certificates"));
 }
