@@ -123,6 +123,14 @@ impl Done {
         assert_eq!((self.code, self.complaint.as_str()), (Some(0), ""), "{self:?}");
         self.lines
     }
+
+    /// Wants success and a note of which this is a part, and returns the lines.
+    #[track_caller]
+    pub(crate) fn succeeds_with_note(self, part: &str) -> Vec<String> {
+        let is_noted = self.complaint.lines().count() == 1 && self.complaint.contains(part);
+        assert!(self.code == Some(0) && is_noted, "{part} in {self:?}");
+        self.lines
+    }
 }
 
 /// The program lies in the folder above that of this test, whichever target directory and target cargo was told.

@@ -29,7 +29,14 @@ async fn are_told(world: &World, expected: &[(&str, Value)]) {
         let name = format!("{}:{end}", world.name);
         let mut wanted = rest.clone();
         wanted["name"] = json!(name);
-        let told = Program::finish_of(world, &["inspect", &name, "--json"]).await.succeeds();
+        let done = Program::finish_of(world, &["inspect", &name, "--json"]).await;
+        // The ids of permits tell nothing of their process, and a JVM does not announce itself.
+        let unknown = wanted["holders"].as_array().filter(|_| wanted["kind"] == "leased semaphore").map_or(0, Vec::len);
+        let told = if unknown > 0 {
+            done.succeeds_with_note(&format!("which process has {unknown} permit"))
+        } else {
+            done.succeeds()
+        };
         assert_eq!(timeless(object_of(&told.concat())), wanted, "inspect {name}");
         assert_eq!(listed.remove(&name), Some(wanted), "ls {name}");
     }
