@@ -16,6 +16,9 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the answer to a release may take. The command is done by then, and its caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
+/// The pause after an attempt to set permits up that has failed.
+const AFTER_FAILURE: Duration = Duration::from_millis(100);
+
 /// A lock that is held, or a permit.
 pub(super) enum Held {
     Lock(AnyGuard),
@@ -32,9 +35,6 @@ pub(super) enum Released {
     },
     NotConfirmed(String),
 }
-
-/// The pause after an attempt to set permits up that has failed.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
 
 /// Acquires the lock that the options name. Setting up a semaphore is a part of the wait.
 ///
