@@ -381,6 +381,12 @@ pub(crate) async fn a_search_ends_with_an_error_of_the_server(_: World) {
     assert!(matches!(&error, Error::SearchFailed { pattern, refusal: None, .. } if pattern == "*"), "{error:?}");
     assert_eq!((error.lock_name(), error.is_retryable()), (None, true), "it is about no lock");
     assert!(locks.next().await.is_none(), "it is over");
+    // That no client was found, and no deadlock, would be taken for an answer.
+    let mut clients = client.announced_clients();
+    let found = clients.next().await;
+    assert!(matches!(found, Some(Err(Error::SearchFailed { refusal: None, .. }))), "{found:?}");
+    assert!(clients.next().await.is_none(), "it is over");
+    client.deadlocks().await.expect_err("no server answers");
     server.set_down(false);
     assert!(client.locks("*").next().await.is_none());
 }
