@@ -1,13 +1,8 @@
-//! The rules of docs/architecture.md that a program can check.
+//! Checks the rules of docs/architecture.md that a program can check.
 
 use crate::files::{self, File};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
-
-/// The most lines of a source file of the core and the runtime, of any other, and of a file of tests.
-const MOST_LINES_OF_THE_LIBRARY: usize = 400;
-const MOST_LINES: usize = 700;
-const MOST_LINES_OF_TESTS: usize = 1000;
 
 /// The sections of a manifest, as far as the rules need them: the keys of each table.
 fn manifest(path: &str) -> BTreeMap<String, BTreeMap<String, String>> {
@@ -110,180 +105,72 @@ fn only_the_link_names_fred() {
     assert!(only.contains("builder/connecting.rs") && only.contains("fn connect_with("), "{only}");
 }
 
-/// A module, by its path from the root of its crate.
-type Module = Vec<String>;
-
-/// Circles of modules that may stay.
-const CIRCLES: [(&str, &[&str]); 1] = [
-    // One family of types: a lock makes acquires, an acquire ends in a guard, and a guard may be acquired once more.
-    ("crates/leasehold/src/", &["acquire", "guard", "lock"]),
-];
-
-/// The modules of a crate, each with those that it names. Modules of tests are left out, and so is the way between a module and its own
-/// submodules, which are one thing in several files.
-fn named_modules(source: &str) -> Vec<(Module, Module)> {
-    let files = files::sources(source);
-    let path = |file: &File| -> Module {
-        let path = file.path.trim_start_matches(source).trim_end_matches(".rs");
-        path.split('/').map(str::to_owned).collect()
-    };
-    let modules: BTreeSet<Module> = files.iter().map(path).filter(|module| module[0] != "lib").collect();
-    let mut named = Vec::new();
-    for file in &files {
-        let module = path(file);
-        let code: Vec<_> = file.code().into_iter().map(|(_, line)| line).collect();
-        for words in paths_in(&code.join("\n")) {
-            let mut full = if words[0] == "super" { module.clone() } else { Module::new() };
-            for word in words {
-                match word.as_str() {
-                    "crate" => {}
-                    "super" => drop(full.pop()),
-                    _ => full.push(word),
-                }
+/// Pairs of sibling folders: the first names the second. The file `a.rs` belongs to the folder `a`.
+fn arrows(files: &[File], source: &str) -> BTreeSet<(String, String)> {
+    let module = |file: &File| file.path.trim_start_matches(source).trim_end_matches(".rs").to_owned();
+    let modules: Vec<_> = files.iter().map(|file| (module(file), file)).collect();
+    let parents = |module: &str| module.match_indices('/').map(|(at, _)| module[..at].to_owned()).collect::<Vec<_>>();
+    let folders: BTreeSet<_> = modules.iter().flat_map(|(module, _)| parents(module)).collect();
+    let mut arrows = BTreeSet::new();
+    for (module, file) in &modules {
+        let code = file.code().into_iter().map(|(_, line)| line).collect::<Vec<_>>().join("\n");
+        let from: Vec<_> = module.split('/').collect();
+        for to in folders.iter().map(|folder| folder.split('/').collect::<Vec<_>>()) {
+            let common = from.iter().zip(&to).take_while(|(from, to)| from == to).count();
+            if common == from.len() || common == to.len() {
+                continue;
             }
-            let other = (1..=full.len()).rev().map(|end| &full[..end]).find(|start| modules.contains(*start));
-            if let Some(other) = other
-                && !module.starts_with(other)
-                && !other.starts_with(&module)
-            {
-                named.push((module.clone(), other.to_vec()));
+            let relative = "super::".repeat(from.len() - common) + &to[common..].join("::");
+            let names = |path: &str| {
+                let ends = |at: usize| !code[at..].starts_with(|next: char| next.is_alphanumeric() || next == '_');
+                code.match_indices(path).any(|(at, _)| !code[..at].ends_with("::") && ends(at + path.len()))
+            };
+            let pair = (from[..=common].join("/"), to[..=common].join("/"));
+            if folders.contains(&pair.0) && (names(&format!("crate::{}", to.join("::"))) || names(&relative)) {
+                arrows.insert(pair);
             }
         }
     }
-    named
+    arrows
 }
 
-/// The paths that begin with `crate::` or `super::`, in `use` declarations and elsewhere.
-fn paths_in(code: &str) -> Vec<Vec<String>> {
-    let mut found = Vec::new();
-    for root in ["crate::", "super::"] {
-        for (at, _) in code.match_indices(root) {
-            let is_inside = |before: char| before.is_alphanumeric() || "_:$".contains(before);
-            if !code[..at].ends_with(is_inside) {
-                path_tree(&code[at..], &[], &mut found);
-            }
-        }
-    }
-    found
-}
-
-/// Reads a tree of paths, such as `a::{b, c::d as e}`, and returns what comes after it.
-fn path_tree<'a>(mut rest: &'a str, before: &[String], found: &mut Vec<Vec<String>>) -> &'a str {
-    let mut path = before.to_vec();
+/// Removes arrows that start at a folder without incoming arrows or end at one without outgoing arrows, until only circles remain.
+fn circles(mut arrows: BTreeSet<(String, String)>) -> BTreeSet<(String, String)> {
     loop {
-        rest = rest.trim_start();
-        if let Some(mut inner) = rest.strip_prefix('{') {
-            loop {
-                inner = path_tree(inner, &path, found).trim_start();
-                match inner.strip_prefix(',') {
-                    Some(next) => inner = next,
-                    None => return inner.strip_prefix('}').unwrap_or(inner),
-                }
-            }
-        }
-        let end = rest.find(|next: char| !next.is_alphanumeric() && next != '_').unwrap_or(rest.len());
-        path.push(rest[..end].to_owned());
-        match rest[end..].strip_prefix("::") {
-            Some(next) if end > 0 => rest = next,
-            _ => {
-                found.push(path);
-                let after = &rest[end..];
-                return if after.starts_with(" as ") {
-                    &after[after.find([',', '}', ';']).unwrap_or(0)..]
-                } else {
-                    after
-                };
-            }
-        }
-    }
-}
-
-/// The largest sets of modules in which each leads to each.
-fn circles(named: &[(Module, Module)]) -> BTreeSet<Vec<String>> {
-    let reachable = |from: &Module| {
-        let (mut seen, mut next) = (BTreeSet::new(), vec![from]);
-        while let Some(module) = next.pop() {
-            let others = named.iter().filter(|(a, _)| a == module).map(|(_, b)| b);
-            next.extend(others.filter(|other| seen.insert((*other).clone())));
-        }
-        seen
-    };
-    let all: BTreeSet<_> = named.iter().map(|(module, _)| module).collect();
-    let reach: BTreeMap<_, _> = all.into_iter().map(|module| (module, reachable(module))).collect();
-    let round = reach.iter().filter(|(module, seen)| seen.contains(**module));
-    round
-        .map(|(module, seen)| {
-            let each = seen.iter().filter(|other| reach.get(other).is_some_and(|back| back.contains(*module)));
-            each.map(|other| other.join("/")).collect()
-        })
-        .collect()
-}
-
-/// The same between the folders in which the modules stand.
-fn named_folders(named: &[(Module, Module)]) -> Vec<(Module, Module)> {
-    let of = |(a, b): &(Module, Module)| {
-        let common = a.iter().zip(b).take_while(|(a, b)| a == b).count();
-        (a[..=common].to_vec(), b[..=common].to_vec())
-    };
-    named.iter().map(of).collect()
-}
-
-#[test]
-fn modules_form_no_circles() {
-    let published = ["leasehold-core", "leasehold-embedded", "leasehold", "leasehold-cli", "leasehold-tower"];
-    let published = published.map(|name| format!("crates/{name}/src/"));
-    for source in ["lua/"].into_iter().chain(published.iter().map(String::as_str)) {
-        let named = named_modules(source);
-        let allowed = CIRCLES.iter().filter(|(of, _)| *of == source);
-        let allowed: BTreeSet<Vec<_>> =
-            allowed.map(|(_, all)| all.iter().map(|one| (*one).to_owned()).collect()).collect();
-        assert_eq!(circles(&named), allowed, "circles of modules in {source}, and those that may stay");
-        // The types of the API name each other across folders: a client makes locks, and a lock is made of a client.
-        if source != "crates/leasehold/src/" {
-            assert_eq!(circles(&named_folders(&named)), BTreeSet::new(), "circles of folders in {source}");
+        let before = arrows.len();
+        let (starts, ends): (BTreeSet<_>, BTreeSet<_>) = arrows.iter().cloned().unzip();
+        arrows.retain(|(from, to)| ends.contains(from) && starts.contains(to));
+        if arrows.len() == before {
+            return arrows;
         }
     }
 }
 
 #[test]
-fn circles_of_modules_are_found() {
-    let module = |path: &str| path.split('/').map(str::to_owned).collect::<Module>();
-    let named: Vec<_> = [("a/x", "b/y"), ("b/y", "b/z"), ("b/z", "a/w"), ("c", "a/x"), ("d", "e"), ("e", "d")]
-        .map(|(a, b)| (module(a), module(b)))
-        .into();
-    assert_eq!(circles(&named), BTreeSet::from([vec!["d".to_owned(), "e".to_owned()]]));
-    assert!(circles(&named_folders(&named)).contains(&vec!["a".to_owned(), "b".to_owned()]));
-    let code =
-        "use crate::a::{b, c::{D, e as f}};\nuse super::{g, h};\nlet x = crate::i::j(1); $crate::k; super::super::l()";
-    let found: BTreeSet<_> = paths_in(code).into_iter().map(|path| path.join("::")).collect();
-    let expected =
-        ["crate::a::b", "crate::a::c::D", "crate::a::c::e", "crate::i::j", "super::g", "super::h", "super::super::l"];
-    assert_eq!(found, expected.map(str::to_owned).into());
-}
-
-#[test]
-fn nothing_unwraps_outside_of_tests() {
-    for file in files::sources("crates/").into_iter().chain(files::sources("lua/")) {
-        for (line, code) in file.code() {
-            let unwraps = code.contains(".unwrap()") || code.contains("unsafe ");
-            assert!(!unwraps, "{}:{line}: {}", file.path, code.trim());
-        }
+fn folders_form_no_circles() {
+    // `leasehold` is exempt: its API types name each other across folders. A client creates locks, and a lock keeps its client.
+    for name in ["leasehold-core", "leasehold-embedded", "leasehold-cli"] {
+        let source = format!("crates/{name}/src/");
+        let circles = circles(arrows(&files::sources(&source), &source));
+        assert!(circles.is_empty(), "folders of {source} name each other in a circle: {circles:#?}");
     }
 }
 
 #[test]
-fn no_file_is_too_long() {
-    for file in files::tracked().iter().filter(|file| file.has_ending("rs") || file.has_ending("lua")) {
-        let lines = file.text.lines().count();
-        let is_test = file.path.starts_with("tests/") || file.path.contains("/tests/");
-        let library = ["crates/leasehold-core/src/", "crates/leasehold/src/"];
-        let most = match file.path.as_str() {
-            _ if is_test => MOST_LINES_OF_TESTS,
-            path if library.iter().any(|folder| path.starts_with(folder)) => MOST_LINES_OF_THE_LIBRARY,
-            _ => MOST_LINES,
-        };
-        assert!(lines <= most, "{} has {lines} lines, and {most} are allowed: split it", file.path);
-    }
+fn circles_of_folders_are_found() {
+    let files = [
+        ("a/x.rs", "use crate::b::y::Z;"),
+        ("b/y.rs", "let c = super::super::c::new();"),
+        ("c.rs", "use crate::a;"),
+        ("c/z.rs", "use crate::bb;"),
+        ("a/w.rs", "// use crate::d;"),
+        ("d/e/f.rs", "use crate::d::g::h;"),
+        ("d/g/h.rs", "use super::super::e;"),
+        ("d/i.rs", "use crate::a;"),
+    ];
+    let files = files.map(|(path, text)| File { path: format!("src/{path}"), text: text.to_owned() });
+    let pairs = [("a", "b"), ("b", "c"), ("c", "a"), ("d/e", "d/g"), ("d/g", "d/e")];
+    assert_eq!(circles(arrows(&files, "src/")), pairs.map(|(a, b)| (a.to_owned(), b.to_owned())).into());
 }
 
 /// A file that no module names is not compiled, so that a test in it cannot fail.

@@ -1,4 +1,4 @@
-//! The header of a Lua file, parsed: its contract, as people read it.
+//! Parses the header of a Lua file: the contract of the script.
 
 use std::collections::BTreeSet;
 
@@ -12,8 +12,6 @@ pub(crate) struct Header {
     pub(crate) shape: String,
     /// The lines of `returns`, each reply with its meaning.
     pub(crate) returns: Vec<Row>,
-    /// The words of the replies, explained; empty where the rows say all.
-    pub(crate) notes: String,
     pub(crate) example: Example,
 }
 
@@ -56,7 +54,6 @@ impl Header {
             args: Vec::new(),
             shape: String::new(),
             returns: Vec::new(),
-            notes: String::new(),
             example: Example { keys: Vec::new(), args: Vec::new(), returns: String::new() },
         };
         let mut part = "";
@@ -73,7 +70,7 @@ impl Header {
                         header.shape = bracketed(shape)?.to_owned();
                         header.returns.push(Row::parse(row.trim()));
                     }
-                    "where" => header.notes.push_str(rest),
+                    "where" => {}
                     "example" => header.example = Example::parse(rest)?,
                     _ => return Err(format!("{first:?} is no part of a header")),
                 }
@@ -85,7 +82,6 @@ impl Header {
                 "ARGV" => go_on(&mut header.args.last_mut().ok_or("no slot")?.meaning, line),
                 "returns" if is_reply(line.trim()) => header.returns.push(Row::parse(line.trim())),
                 "returns" => go_on(&mut header.returns.last_mut().ok_or("no reply")?.meaning, line),
-                "where" => go_on(&mut header.notes, line),
                 _ => {}
             }
         }
@@ -162,6 +158,6 @@ fn a_header_without_a_contract_is_refused() {
                  -- where    yes is\n--    good\n-- example  KEYS a  returns 1\n";
     let header = Header::parse(whole).expect("this one is whole");
     assert_eq!(header.codes(), [-1, 1].into());
-    assert_eq!([&header.keys[0].meaning, &header.notes], ["it is", "yes is good"]);
+    assert_eq!(header.keys[0].meaning, "it is");
     assert_eq!(header.example.keys, ["a"]);
 }

@@ -1,6 +1,5 @@
-//! The parts of the workspace say the truth of each other: scripts and their headers, decoders, manifests, public types, documents.
+//! Checks that parts of the workspace agree: scripts with their headers and decoders, manifests with the architecture, documents with the code.
 
-mod api;
 mod architecture;
 mod auto_traits;
 mod documents;
@@ -8,10 +7,6 @@ mod files;
 mod header;
 mod lua;
 mod lua_code;
-mod model;
 mod mutants;
 mod observability;
-mod pages;
-mod prose;
 mod replies;
-mod session;

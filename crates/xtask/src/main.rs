@@ -2,11 +2,9 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
-mod api;
 mod bench;
 mod book;
 mod browser;
-mod docs;
 mod features;
 mod forward;
 mod interleave;
@@ -82,18 +80,6 @@ enum Task {
         #[command(flatten)]
         words: forward::Words,
     },
-    /// Write the pages that repeat the headers of the scripts: docs/scripts.md, and the table of lua/README.md
-    Docs {
-        /// Write nothing, and fail where a page is not what would be written
-        #[arg(long)]
-        check: bool,
-    },
-    /// Write the public API of the published libraries into docs/api, which needs cargo-public-api
-    Api {
-        /// Write nothing, and fail where a list is not what would be written
-        #[arg(long)]
-        check: bool,
-    },
     /// Check that the published crates build with the oldest toolchain that they name
     Msrv,
     /// Build the documents as a site, which needs mdBook, and check its links
@@ -134,8 +120,6 @@ fn main() -> ExitCode {
         Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
         Task::Interleave { forwarded } => interleave::run(&forwarded),
         Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
-        Task::Docs { check } => docs::run(check),
-        Task::Api { check } => api::run(check),
         Task::Msrv => msrv::check(),
         Task::Book { words } => book::run_or_preprocess(&words),
         Task::Lint => lint::run(),
