@@ -17,7 +17,7 @@ fn program(example: &str) -> PathBuf {
     let program = profile.join("examples").join(format!("{example}{}", std::env::consts::EXE_SUFFIX));
     assert!(
         program.exists(),
-        "the example is not built: run `cargo test` without `--test`, or `cargo build --examples` first"
+        "the example is not built: run `cargo test` without `--test`, or `cargo build --profile test --examples` first"
     );
     program
 }

@@ -4,7 +4,7 @@ use crate::support::{
     SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
 };
 use leasehold::{Client, ConnectError};
-use leasehold_test_support::{After, Ca, Cluster, Proxy, Server, Way};
+use leasehold_test_support::{After, Cluster, Proxy, Server, Way};
 use std::io::{ErrorKind, Read};
 use std::net::TcpListener;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -13,7 +13,7 @@ use std::time::Duration;
 const DEADLINE: Duration = Duration::from_millis(1500);
 
 /// The error of a client that cannot be built, which comes within the deadline.
-fn failure(builder: leasehold::ClientBuilder, url: &str) -> ConnectError {
+pub(crate) fn failure(builder: leasehold::ClientBuilder, url: &str) -> ConnectError {
     let work = timed("connecting", builder.connect_deadline(DEADLINE).connect(url));
     let (connected, took) = runtime().block_on(work);
     let error = connected.expect_err("no client");
@@ -242,8 +242,6 @@ fn malformed_urls_are_refused_before_anything_is_sent() {
         assert!(matches!(error, ConnectError::Invalid { .. }), "{url}: {error:?}");
         assert!(error.to_string().starts_with("the client cannot be built: "), "{error}");
     }
-    let error = failure(settings().tls_ca(Ca::new().pem()), "redis://localhost");
-    assert!(matches!(&error, ConnectError::Invalid { message: text, .. } if text.contains("rediss")), "{error:?}");
     let error = failure(settings().lease(Duration::ZERO), "redis://localhost");
     assert!(matches!(&error, ConnectError::Invalid { message: text, .. } if text.contains("lease")), "{error:?}");
 }
@@ -279,35 +277,6 @@ fn a_unix_socket_will_do() {
             drop(waiter.await.expect("a task").expect("the lock"));
         });
     });
-}
-
-#[test]
-fn tls_trusts_the_authority_that_it_is_told_to_and_no_other() {
-    let server = Server::builder().tls().password("sesame").start();
-    runtime().block_on(async {
-        let client = settings().tls_ca(server.ca_pem()).connect(&server.url()).await.expect("a client");
-        held(&client, "stock").await.release().await.expect("a release");
-    });
-    let error = failure(settings().tls_ca(Ca::new().pem()), &server.url());
-    assert!(matches!(&error, ConnectError::Tls { message: text, .. } if text.contains("ertificate")), "{error:?}");
-    // The authorities of the operating system do not know it either.
-    let error = failure(settings(), &server.url());
-    assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
-    let error = failure(settings().tls_ca("no certificate"), &server.url());
-    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Invalid { .. }), "{error:?}");
-}
-
-#[test]
-fn a_client_shows_its_certificate() {
-    let server = Server::builder().tls().arg("tls-auth-clients", "yes").start();
-    let issued = server.ca().issue(&["client"]);
-    let known = settings().tls_ca(server.ca_pem()).tls_identity(issued.cert_pem, issued.key_pem);
-    runtime().block_on(async {
-        let client = known.connect(&server.url()).await.expect("a client");
-        held(&client, "stock").await.release().await.expect("a release");
-    });
-    let error = failure(settings().tls_ca(server.ca_pem()), &server.url());
-    assert!(matches!(error, ConnectError::Tls { .. } | ConnectError::Unsuitable { .. }), "{error:?}");
 }
 
 #[test]

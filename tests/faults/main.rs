@@ -29,3 +29,5 @@ mod secrets;
 mod sentinel;
 mod shutdown;
 mod support;
+#[cfg(feature = "tls")]
+mod tls;

@@ -77,8 +77,7 @@ pub(crate) fn child() {
         let addr = plain.addr();
         let tls = Server::builder().tls().password("hunter2tls").arg("tls-auth-clients", "yes").start();
         let cluster = Cluster::builder().password("hunter2cluster").start();
-        let issued = tls.ca().issue(&["client"]);
-        let secure = settings().tls_ca(tls.ca_pem()).tls_identity(issued.cert_pem, issued.key_pem);
+        let secure = secure(&tls);
         works(&settings(), &plain.url(), &plain).await;
         // RESP2 authenticates by another command.
         let config = fred::types::config::Config {
@@ -90,7 +89,9 @@ pub(crate) fn child() {
         let config = fred::types::config::Config { password: Some("hunter2wrong".to_owned()), ..config };
         show(&settings().connect_with(config).await.expect_err("no client"));
         works(&settings(), &format!("redis://app:hunter2app@{addr}"), &plain).await;
-        works(&secure, &tls.url(), &tls).await;
+        if cfg!(feature = "tls") {
+            works(&secure, &tls.url(), &tls).await;
+        }
         works(&settings(), &cluster.url(), cluster.node_of("stock")).await;
         let wrong = [
             format!("redis://:hunter2wrong@{addr}"),
@@ -117,6 +118,19 @@ pub(crate) fn child() {
             }
         }
     });
+}
+
+/// The settings for a server that asks for a certificate.
+#[cfg(feature = "tls")]
+fn secure(server: &Server) -> ClientBuilder {
+    let issued = server.ca().issue(&["client"]);
+    settings().tls_ca(server.ca_pem()).tls_identity(issued.cert_pem, issued.key_pem)
+}
+
+/// Without TLS, a client refuses the server's URL.
+#[cfg(not(feature = "tls"))]
+fn secure(_: &Server) -> ClientBuilder {
+    settings()
 }
 
 /// Does what there is to do, with a server that goes away in the middle, and shows everything that there is.

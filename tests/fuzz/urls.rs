@@ -17,7 +17,8 @@ mod error;
 #[path = "../../crates/leasehold/src/link/fred/target.rs"]
 #[expect(dead_code, reason = "the link uses more of it")]
 mod target;
-#[path = "../../crates/leasehold/src/link/fred/tls.rs"]
+#[cfg_attr(feature = "tls", path = "../../crates/leasehold/src/link/fred/tls.rs")]
+#[cfg_attr(not(feature = "tls"), path = "../../crates/leasehold/src/link/fred/no_tls.rs")]
 #[expect(dead_code, reason = "the link uses more of it")]
 mod tls;
 #[path = "../../crates/leasehold/src/link/fred/words.rs"]

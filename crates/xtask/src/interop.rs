@@ -22,9 +22,10 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
     })?;
     let classes = target().join("interop");
     build(&classes, &project().join("agent"))?;
-    // In one build with everything else, so that no dependency is built twice, with other features. The cases run the program, which
-    // `cargo test` does not build for a test of another package.
-    crate::run(&mut cargo(&["build", "--workspace", "--all-features", "--bin", "leasehold", "--test", "interop"]))?;
+    // The cases run the program, which `cargo test` does not build for a test of another package. The same profile and features as those of
+    // the tests: no dependency is built twice.
+    let selected = ["--workspace", "--all-features", "--bin", "leasehold", "--test", "interop"];
+    crate::run(cargo(&["build", "--profile", "test"]).args(selected))?;
     let mut cases = cargo(&["test", "--workspace", "--all-features", "--test", "interop", "--"]);
     crate::run(cases.args(forwarded).env("LEASEHOLD_INTEROP_CLASSES", &classes))
 }

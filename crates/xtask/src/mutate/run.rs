@@ -87,7 +87,7 @@ impl Run<'_> {
         let mut command = match detector {
             Detector::Simulation(_) => {
                 let package = "leasehold-simulation";
-                cargo(&["build", "--package", package, "--bin", package])
+                cargo(&["build", "--profile", "test", "--package", package, "--bin", package])
             }
             Detector::Test(args, _) | Detector::Interleaving(args, _) => {
                 let mut command = cargo(&["test", "--no-run"]);
