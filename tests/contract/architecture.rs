@@ -49,6 +49,7 @@ fn arrows_between_crates_point_one_way() {
     for tool in [
         "Cargo.toml",
         "benches/Cargo.toml",
+        "benches/peers/rust/Cargo.toml",
         "examples/Cargo.toml",
         "crates/leasehold-explorer/Cargo.toml",
         "crates/leasehold-model/Cargo.toml",

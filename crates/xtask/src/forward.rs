@@ -25,6 +25,9 @@ pub(crate) const EXPLORE: Program =
 /// Client processes on real servers, while things go wrong. One build with everything else builds no dependency twice, with other features.
 pub(crate) const CHAOS: Program = &["test", "--workspace", "--all-features", "--test", "chaos", "--"];
 
+/// Benchmarks of leasehold and its peers.
+pub(crate) const BENCH: Program = &["run", "--quiet", "--release", "--package", "leasehold-benches", "--"];
+
 /// Builds the program, and hands it the words.
 pub(crate) fn run(program: Program, words: &[String]) -> Outcome {
     crate::run(cargo(program).args(words))

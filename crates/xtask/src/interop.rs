@@ -21,7 +21,7 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
         )
     })?;
     let classes = target().join("interop");
-    build(&classes, &project().join("agent"))?;
+    build(&classes)?;
     // The cases run the program, which `cargo test` does not build for a test of another package. The same profile and features as those of
     // the tests: no dependency is built twice.
     let selected = ["--workspace", "--all-features", "--bin", "leasehold", "--test", "interop"];
@@ -31,7 +31,7 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
 }
 
 /// The tools that are missing, or too old, if any.
-pub(crate) fn tools() -> Outcome {
+fn tools() -> Outcome {
     let missing = [java(), tool("javac"), tool("mvn")].into_iter().filter_map(Result::err).collect::<Vec<_>>();
     if missing.is_empty() { Ok(()) } else { Err(missing.join("; ")) }
 }
@@ -40,10 +40,9 @@ fn project() -> PathBuf {
     root().join("tests/interop")
 }
 
-/// Has Maven compile what is below `folder` and fetch Redisson, unless that was done for these very sources.
-pub(crate) fn build(classes: &Path, folder: &Path) -> Outcome {
-    let folder = folder.canonicalize().map_err(|error| format!("{} is not there: {error}", folder.display()))?;
-    let sources = fingerprint(&folder)?;
+/// Has Maven compile the agent and fetch Redisson, unless that was done for these very sources.
+fn build(classes: &Path) -> Outcome {
+    let sources = fingerprint(&project().join("agent"))?;
     let stamp = classes.join("built-from");
     let is_there = ["classes", "lib"].iter().all(|part| classes.join(part).is_dir());
     if is_there && fs::read_to_string(&stamp).is_ok_and(|built| built == sources) {
@@ -54,7 +53,6 @@ pub(crate) fn build(classes: &Path, folder: &Path) -> Outcome {
     let mut maven = Command::new("mvn");
     maven.args(["--quiet", "--batch-mode", "process-classes"]).current_dir(project());
     maven.arg(format!("-Dagent.directory={}", classes.display()));
-    maven.arg(format!("-Dagent.sources={}", folder.display()));
     crate::run(&mut maven)?;
     fs::write(&stamp, sources).map_err(|error| format!("{} cannot be written: {error}", stamp.display()))
 }
@@ -102,7 +100,7 @@ fn tool(name: &str) -> Result<(), String> {
 }
 
 /// The target directory, which cargo marks, wherever the user told it to be.
-pub(crate) fn target() -> PathBuf {
+fn target() -> PathBuf {
     let exe = env::current_exe().ok();
     let marked = exe.iter().flat_map(|exe| exe.ancestors()).find(|dir| dir.join("CACHEDIR.TAG").is_file());
     marked.map_or_else(|| root().join("target"), Path::to_owned)

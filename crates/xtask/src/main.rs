@@ -2,23 +2,15 @@
 
 #![expect(clippy::print_stdout, reason = "a command line tool speaks on stdout")]
 
-mod bench;
-mod book;
-mod browser;
-mod features;
 mod forward;
 mod interleave;
 mod interop;
 mod inventory;
-mod licenses;
 mod lint;
-mod msrv;
 mod mutate;
 mod package;
-mod record;
 mod servers;
 mod test;
-mod weight;
 
 use std::{
     path::Path,
@@ -26,7 +18,6 @@ use std::{
 };
 
 use clap::{Parser, Subcommand};
-use serde_json::Value;
 
 #[derive(Parser)]
 #[command(about = "Development commands of leasehold", version)]
@@ -51,12 +42,6 @@ enum Task {
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
-    /// Look at the web page of `leasehold serve` in Chromium, which is installed where that is possible without asking
-    Browser {
-        /// Parts of names of cases to filter by
-        #[arg(last = true)]
-        forwarded: Vec<String>,
-    },
     /// Run whole clients in random worlds, from seeds; --help says more
     #[command(disable_help_flag = true)]
     Simulate(forward::Words),
@@ -74,19 +59,6 @@ enum Task {
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
-    /// Run an instrument, and write its figures into docs/figures
-    Record {
-        instrument: record::Instrument,
-        #[command(flatten)]
-        words: forward::Words,
-    },
-    /// Check that the published crates build with the oldest toolchain that they name
-    Msrv,
-    /// Build the documents as a site, which needs mdBook, and check its links
-    Book {
-        #[arg(hide = true)]
-        words: Vec<String>,
-    },
     /// Check format, lints and documentation
     Lint,
     /// Rehearse the release: package and build every crate that is published
@@ -95,14 +67,11 @@ enum Task {
         #[arg(long)]
         allow_dirty: bool,
     },
-    /// Check that the licence of every dependency is one of those that we accept
-    Licenses,
     /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
     Inventory,
-    /// Measure leasehold beside a floor and beside its peers, and write tables and pictures of it
-    Bench(bench::Options),
-    /// Measure the crates and the time of a first build of leasehold, by features, beside another lock crate
-    Weight(weight::Options),
+    /// Measure leasehold and its peers, and print tables; --help says more
+    #[command(disable_help_flag = true)]
+    Bench(forward::Words),
 }
 
 /// Why a task failed, as far as the command that it ran has not said so already.
@@ -113,21 +82,15 @@ fn main() -> ExitCode {
         Task::Servers => servers::run(),
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
-        Task::Browser { forwarded } => browser::check(&forwarded),
         Task::Simulate(words) => forward::run(forward::SIMULATE, &words.forwarded),
         Task::Chaos(words) => forward::run(forward::CHAOS, &words.forwarded),
         Task::Mutate(options) => mutate::run(&options),
         Task::Explore(words) => forward::run(forward::EXPLORE, &words.forwarded),
         Task::Interleave { forwarded } => interleave::run(&forwarded),
-        Task::Record { instrument, words } => record::run(instrument, &words.forwarded),
-        Task::Msrv => msrv::check(),
-        Task::Book { words } => book::run_or_preprocess(&words),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
-        Task::Licenses => licenses::run(),
         Task::Inventory => inventory::run_all(),
-        Task::Bench(options) => bench::run(&options),
-        Task::Weight(options) => weight::run(&options),
+        Task::Bench(words) => forward::run(forward::BENCH, &words.forwarded),
     };
     match outcome {
         Ok(()) => ExitCode::SUCCESS,
@@ -156,26 +119,6 @@ fn cargo(args: &[&str]) -> Command {
         }
     }
     command
-}
-
-/// What cargo knows of the packages of the workspace.
-fn metadata() -> Result<Value, String> {
-    metadata_of(&["--no-deps"])
-}
-
-/// What cargo knows when it is asked with these options.
-fn metadata_of(options: &[&str]) -> Result<Value, String> {
-    let output = cargo(&["metadata", "--format-version", "1"]).args(options).output();
-    let output = output.map_err(|error| format!("cargo metadata cannot be run: {error}"))?;
-    if !output.status.success() {
-        return Err(format!("cargo metadata failed: {}", String::from_utf8_lossy(&output.stderr).trim_end()));
-    }
-    serde_json::from_slice(&output.stdout).map_err(|error| format!("cargo metadata is not read: {error}"))
-}
-
-/// The packages of the workspace, in what cargo knows of them.
-fn packages(metadata: &Value) -> &[Value] {
-    metadata["packages"].as_array().map(Vec::as_slice).unwrap_or_default()
 }
 
 /// Shows a command, and runs it to its end.

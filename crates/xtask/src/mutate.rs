@@ -1,7 +1,6 @@
 //! `cargo xtask mutate`: breaks the code on purpose, one place at a time, and wants that to be noticed.
 
 mod mutant;
-mod reuse;
 mod run;
 mod tree;
 
@@ -13,7 +12,7 @@ use std::time::Duration;
 use self::mutant::{Detector, Mutant};
 use self::run::{Run, Verdict};
 use self::tree::Tree;
-use crate::{Outcome, metadata, packages, root};
+use crate::{Outcome, root};
 
 /// Which mutants are tried, and how.
 #[derive(clap::Args)]
@@ -71,7 +70,6 @@ pub(crate) fn run(options: &Options) -> Outcome {
     }
     let folder = workspace.join(&options.folder);
     let tree = Tree::of(workspace, &folder)?;
-    reuse_others(&folder)?;
     let detection = Run { tree: &tree.root, folder: &folder, limit: Duration::from_secs(options.limit) };
     if !options.skip_unbroken {
         unbroken(&detection, &mutants)?;
@@ -92,15 +90,6 @@ pub(crate) fn run(options: &Options) -> Outcome {
         (_, 0) => Err("what survives shows that a check is missing".to_owned()),
         _ => Err(format!("{invalid} mutants are stale, or cannot be built")),
     }
-}
-
-/// Takes over what the working tree has built of other people's crates.
-fn reuse_others(folder: &Path) -> Outcome {
-    let known = metadata()?;
-    let own = packages(&known).iter().filter_map(|package| package["name"].as_str()).map(str::to_owned).collect();
-    let target = known["target_directory"].as_str().ok_or("cargo metadata names no target directory")?;
-    reuse::link(&Path::new(target).join("debug"), &folder.join("target/debug"), &own);
-    Ok(())
 }
 
 /// All mutants, by promise and name.

@@ -1,6 +1,6 @@
 //! The libraries that are measured, and the rows that each has.
 
-use super::row::Row::{self, Beside, Contended, Held, Hot, Pairs, Queue, Waiters, Wake};
+use crate::row::Row::{self, Beside, Contended, Held, Hot, Pairs, Queue, Waiters, Wake};
 
 /// A library, in one of its settings.
 #[derive(Debug)]

@@ -5,7 +5,7 @@ mod pairs;
 mod standing;
 mod wake;
 
-use super::{crew::Crew, figures::Figures, row::Row};
+use crate::{crew::Crew, figures::Figures, row::Row};
 
 /// Measures one row for all peers that take part in it.
 pub(crate) fn measure(row: Row, crew: &mut Crew<'_>, figures: &mut Figures) {

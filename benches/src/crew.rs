@@ -1,6 +1,6 @@
 //! The peers that take part: their processes, and those that are left out.
 
-use super::{
+use crate::{
     peer::{Language, PEERS, Peer},
     plan::Plan,
     programs::Programs,
@@ -35,7 +35,7 @@ impl<'r> Crew<'r> {
     /// Notes whether the peer can be had.
     pub(crate) fn look_for(&mut self, peer: &'static Peer) {
         if let Err(why) = self.programs.command(peer, "") {
-            println!("SKIPPED: {}: {why}", peer.name);
+            eprintln!("SKIPPED: {}: {why}", peer.name);
             self.absent.insert(peer.name, Absence::Missing(why));
         }
     }
@@ -52,7 +52,7 @@ impl<'r> Crew<'r> {
             return;
         }
         if let Err(why) = part(self) {
-            println!("FAILED: {}: {why}", peer.name);
+            eprintln!("FAILED: {}: {why}", peer.name);
             self.workers.remove(peer.name);
             self.absent.insert(peer.name, Absence::Failed { row, why });
         }

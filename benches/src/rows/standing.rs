@@ -1,6 +1,6 @@
 //! Work that stands while the server is looked at: long lines, held locks, and waiters. Each has processes of its own.
 
-use crate::bench::{
+use crate::{
     crew::Crew,
     figures::{Figures, number},
     peer::Peer,

@@ -1,6 +1,6 @@
 //! Acquire and release of locks that no other task wants.
 
-use crate::bench::{
+use crate::{
     crew::Crew,
     figures::Figures,
     peer::Peer,

@@ -31,7 +31,7 @@ pub(crate) struct Done {
 
 impl BenchServer {
     pub(crate) fn start() -> Result<Self, String> {
-        let binary = Binary::redis().map_err(|_| format!("there is no Redis: {}", crate::servers::ADVICE))?;
+        let binary = Binary::redis().map_err(|_| "there is no Redis: run `cargo xtask servers`".to_owned())?;
         Ok(Self { server: Server::builder().binary(&binary).start() })
     }
 

@@ -1,6 +1,6 @@
 //! One name that many tasks want at once.
 
-use crate::bench::{
+use crate::{
     crew::Crew,
     figures::Figures,
     peer::Peer,
@@ -113,7 +113,7 @@ impl Seen {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::peer::PEERS;
+    use crate::peer::PEERS;
 
     fn answer(grants: f64, gap: f64) -> Answer {
         let figures =

@@ -1,7 +1,6 @@
 //! The figures of all rounds, and what is claimed of them.
 
-use super::row::{Metric, Row, Shown};
-use std::fmt::Write as _;
+use crate::row::{Metric, Row, Shown};
 
 /// The figures of one metric of one peer, round by round.
 pub(crate) struct Series {
@@ -72,28 +71,6 @@ impl Figures {
     pub(crate) fn peers(&self, row: Row, case: &str) -> Vec<&'static str> {
         distinct(self.series.iter().filter(|one| one.row == row && one.case == case).map(|one| one.peer))
     }
-
-    /// Every figure of every round, as a table whose columns are separated by tabs.
-    pub(crate) fn as_text(&self) -> String {
-        let mut text = "row\tcase\tpeer\tmetric\tunit\tround\tfigure\n".to_owned();
-        for one in &self.series {
-            for (round, figure) in one.rounds.iter().enumerate() {
-                let metric = one.metric;
-                let row = one.row;
-                // Writing into a string cannot fail.
-                let _ = writeln!(
-                    text,
-                    "{row:?}\t{}\t{}\t{}\t{}\t{}\t{figure:.3}",
-                    one.case,
-                    one.peer,
-                    metric.name,
-                    metric.unit,
-                    round + 1
-                );
-            }
-        }
-        text
-    }
 }
 
 fn distinct<'a>(all: impl Iterator<Item = &'a str>) -> Vec<&'a str> {
@@ -149,8 +126,8 @@ fn grouped(digits: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::row::{BYTES, P50, Row};
     use super::*;
+    use crate::row::{BYTES, P50};
 
     fn figures() -> Figures {
         let mut figures = Figures::default();
@@ -187,12 +164,5 @@ mod tests {
         assert_eq!(claim.to_string(), "1650");
         assert_eq!(number(123_456.7), "123 457");
         assert_eq!([99.994, 0.51, 0.0042, 0.0].map(number), ["99.99", "0.51", "0.004", "0"]);
-    }
-
-    #[test]
-    fn every_round_is_in_the_raw_table() {
-        let text = figures().as_text();
-        assert_eq!(text.lines().count(), 7);
-        assert!(text.contains("Pairs\t1 task\tleasehold\tp50\tµs\t1\t150.000\n"), "{text}");
     }
 }

@@ -1,6 +1,6 @@
 //! From the release in one client to the grant in another.
 
-use crate::bench::{
+use crate::{
     crew::Crew,
     figures::Figures,
     peer::{Peer, Waits},

@@ -1,6 +1,4 @@
-//! The rows of the table: what each measures, and how it is shown.
-
-use super::chart::Scale;
+//! The rows of the table: what each measures, and which metrics it shows.
 
 /// A sort of work that every library does that can.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, clap::ValueEnum)]
@@ -27,7 +25,6 @@ pub(crate) enum Row {
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Metric {
     pub(crate) name: &'static str,
-    pub(crate) unit: &'static str,
     pub(crate) shown: Shown,
 }
 
@@ -40,37 +37,29 @@ pub(crate) enum Shown {
     AsItIs,
 }
 
-const fn to_base(name: &'static str, unit: &'static str) -> Metric {
-    Metric { name, unit, shown: Shown::ToBase }
+const fn to_base(name: &'static str) -> Metric {
+    Metric { name, shown: Shown::ToBase }
 }
 
-const fn as_it_is(name: &'static str, unit: &'static str) -> Metric {
-    Metric { name, unit, shown: Shown::AsItIs }
+const fn as_it_is(name: &'static str) -> Metric {
+    Metric { name, shown: Shown::AsItIs }
 }
 
-pub(crate) const THROUGHPUT: Metric = to_base("throughput", "pairs/s");
-pub(crate) const P50: Metric = to_base("p50", "µs");
-pub(crate) const P99: Metric = to_base("p99", "µs");
-pub(crate) const CLIENT: Metric = to_base("client's processor time", "µs");
-pub(crate) const SCRIPTS: Metric = to_base("server's time in commands", "µs");
-pub(crate) const SERVER: Metric = to_base("server's processor time", "µs");
-pub(crate) const GRANTS: Metric = to_base("grants", "grants/s");
-pub(crate) const SHARES: Metric = as_it_is("greatest share : least", "");
-pub(crate) const GAP: Metric = to_base("longest wait of a process", "ms");
-pub(crate) const COMMANDS: Metric = as_it_is("commands a grant", "");
-pub(crate) const GROWTH: Metric = as_it_is("server's time, to that of the shortest line", "");
-pub(crate) const SHARE: Metric = as_it_is("server's time in renewals, %", "%");
-pub(crate) const STALL: Metric = as_it_is("p99 of others' PING, to an idle server", "");
-pub(crate) const BYTES: Metric = as_it_is("bytes each", "bytes");
-pub(crate) const KEPT: Metric = as_it_is("still held, %", "%");
-
-/// One picture of a row.
-pub(crate) struct Picture {
-    pub(crate) metric: &'static Metric,
-    pub(crate) scale: Scale,
-    pub(crate) file: &'static str,
-    pub(crate) title: &'static str,
-}
+pub(crate) const THROUGHPUT: Metric = to_base("throughput");
+pub(crate) const P50: Metric = to_base("p50");
+pub(crate) const P99: Metric = to_base("p99");
+pub(crate) const CLIENT: Metric = to_base("client's processor time");
+pub(crate) const SCRIPTS: Metric = to_base("server's time in commands");
+pub(crate) const SERVER: Metric = to_base("server's processor time");
+pub(crate) const GRANTS: Metric = to_base("grants");
+pub(crate) const SHARES: Metric = as_it_is("greatest share : least");
+pub(crate) const GAP: Metric = to_base("longest wait of a process");
+pub(crate) const COMMANDS: Metric = as_it_is("commands a grant");
+pub(crate) const GROWTH: Metric = as_it_is("server's time, to that of the shortest line");
+pub(crate) const SHARE: Metric = as_it_is("server's time in renewals, %");
+pub(crate) const STALL: Metric = as_it_is("p99 of others' PING, to an idle server");
+pub(crate) const BYTES: Metric = as_it_is("bytes each");
+pub(crate) const KEPT: Metric = as_it_is("still held, %");
 
 impl Row {
     pub(crate) fn title(self) -> &'static str {
@@ -138,62 +127,6 @@ impl Row {
             Self::Queue => &[&GRANTS, &SCRIPTS, &GROWTH, &CLIENT],
             Self::Held => &[&SHARE, &STALL, &BYTES, &KEPT],
             Self::Waiters => &[&BYTES],
-        }
-    }
-
-    pub(crate) fn pictures(self) -> &'static [Picture] {
-        const fn picture(metric: &'static Metric, scale: Scale, file: &'static str, title: &'static str) -> Picture {
-            Picture { metric, scale, file, title }
-        }
-        static PAIRS: [Picture; 3] = [
-            picture(&THROUGHPUT, Scale::Linear, "throughput", "Throughput on own names, to bare fred: more is better"),
-            picture(&P50, Scale::Linear, "pair-p50", "p50 of a pair on own names, to bare fred: less is better"),
-            picture(
-                &CLIENT,
-                Scale::Linear,
-                "pair-client",
-                "Client's processor time of a pair, to bare fred: less is better",
-            ),
-        ];
-        static WAKE: [Picture; 1] =
-            [picture(&P50, Scale::Logarithmic, "wake-up", "p50 of a wake-up, to bare fred: less is better")];
-        static HOT: [Picture; 1] = [picture(
-            &GRANTS,
-            Scale::Logarithmic,
-            "hot",
-            "Grants of one hot name in one process, to leasehold: more is better",
-        )];
-        static CONTENDED: [Picture; 2] = [
-            picture(
-                &GRANTS,
-                Scale::Logarithmic,
-                "contended",
-                "Grants of one hot name in four processes, to leasehold: more is better",
-            ),
-            picture(
-                &GAP,
-                Scale::Logarithmic,
-                "contended-wait",
-                "Longest wait of a process, to leasehold: less is better",
-            ),
-        ];
-        static QUEUE: [Picture; 1] = [picture(
-            &SCRIPTS,
-            Scale::Linear,
-            "queue",
-            "Server's time of a grant in a long line, to the fair lock: less is better",
-        )];
-        static HELD: [Picture; 1] = [picture(&BYTES, Scale::Linear, "held", "Bytes of a held lock: less is better")];
-        static WAITERS: [Picture; 1] = [picture(&BYTES, Scale::Linear, "waiters", "Bytes of a waiter: less is better")];
-        match self {
-            Self::Beside => &[],
-            Self::Pairs => &PAIRS,
-            Self::Wake => &WAKE,
-            Self::Hot => &HOT,
-            Self::Contended => &CONTENDED,
-            Self::Queue => &QUEUE,
-            Self::Held => &HELD,
-            Self::Waiters => &WAITERS,
         }
     }
 }
