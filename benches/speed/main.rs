@@ -1,8 +1,8 @@
 //! The costs of leasehold beside itself: long lines, many readers, and threads that share a client.
 //!
 //! ```text
-//! cargo bench -p leasehold-benches --bench speed                # all
-//! cargo bench -p leasehold-benches --bench speed -- readers     # one of them
+//! cargo run --release -p leasehold-bench-peers --bin speed                # all
+//! cargo run --release -p leasehold-bench-peers --bin speed -- readers     # one of them
 //! ```
 //!
 //! `cargo xtask bench` measures it beside a floor and beside its peers. Every variant runs in turn, round after round, against one private

@@ -26,8 +26,7 @@ use std::time::Duration;
 const WORKERS: usize = 2;
 
 fn main() {
-    let words: Vec<String> = std::env::args().skip(1).filter(|word| !word.starts_with("--")).collect();
-    // `cargo bench` without words starts this program, too.
+    let words: Vec<String> = std::env::args().skip(1).collect();
     let [library, url] = &words[..] else { return println!("cargo xtask bench starts this program") };
     let runtime =
         tokio::runtime::Builder::new_multi_thread().worker_threads(WORKERS).enable_all().build().expect("a runtime");

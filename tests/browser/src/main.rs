@@ -1,4 +1,9 @@
-//! The web page of `leasehold serve` in Chromium: `cargo xtask browser` builds and starts this, and says where the programs are.
+//! The web page of `leasehold serve` in Chromium:
+//!
+//! ```text
+//! cargo build --release --package leasehold-cli
+//! cargo run --manifest-path tests/browser/Cargo.toml --target-dir target
+//! ```
 //!
 //! `driver.rs` has the browser, `site.rs` the page's own process, and `page.rs` asks the page. `cases/` has a file for each promise.
 

@@ -1,27 +1,39 @@
-//! The programs, which `cargo xtask browser` names in the environment.
+//! The programs under test, found on the `PATH` and below the target directory.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-/// The command `leasehold`.
+/// The command `leasehold`, in the build that users have.
 pub(crate) fn leasehold() -> PathBuf {
-    named("LEASEHOLD_PROGRAM")
+    let program = target().join("release/leasehold");
+    assert!(program.is_file(), "{} is missing: cargo build --release --package leasehold-cli", program.display());
+    program
 }
 
 /// The driver of Chromium.
 pub(crate) fn driver() -> PathBuf {
-    named("LEASEHOLD_CHROMEDRIVER")
+    on_path(&["chromedriver"])
 }
 
-/// Chromium.
+/// Chromium, under its name on several systems.
 pub(crate) fn browser() -> PathBuf {
-    named("LEASEHOLD_CHROMIUM")
+    on_path(&["chromium", "chromium-browser", "google-chrome"])
 }
 
 /// The folder for the pictures.
 pub(crate) fn pictures() -> PathBuf {
-    named("LEASEHOLD_PICTURES")
+    let folder = target().join("browser/pictures");
+    std::fs::create_dir_all(&folder).expect("a folder for the pictures");
+    folder
 }
 
-fn named(variable: &str) -> PathBuf {
-    std::env::var_os(variable).map_or_else(|| panic!("{variable} is not set: use `cargo xtask browser`"), PathBuf::from)
+/// The target directory: this program is in `debug` below it.
+fn target() -> PathBuf {
+    let program = std::env::current_exe().expect("this program has a path");
+    program.ancestors().nth(2).map(Path::to_owned).expect("a target directory")
+}
+
+fn on_path(names: &[&str]) -> PathBuf {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = names.iter().find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()));
+    found.unwrap_or_else(|| panic!("there is no {} on the PATH (on Debian: apt-get install chromium chromium-driver)", names[0]))
 }
