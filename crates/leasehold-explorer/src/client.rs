@@ -587,8 +587,7 @@ impl Client {
 
     /// A hash of all of the client that has a bearing on what it does.
     pub(crate) fn hash(&self, now: Instant) -> u128 {
-        // The plain form leaves out what is in tables.
-        sketch(&format!("{self:#?}"), now)
+        sketch(&format!("{self:?}"), now)
     }
 
     /// The part of the client that others can see.

@@ -1,6 +1,7 @@
 //! Names of what a session keeps in tables, each of a type of its own, so that a lock is never looked up by the number of a channel.
 
 use slab::Slab;
+use std::fmt;
 use std::marker::PhantomData;
 use std::ops::{Index, IndexMut};
 
@@ -45,7 +46,6 @@ fn short(number: usize) -> u32 {
 }
 
 /// A table whose entries have ids of one type.
-#[derive(Debug)]
 pub(super) struct Table<I, T> {
     entries: Slab<T>,
     ids: PhantomData<I>,
@@ -87,6 +87,13 @@ impl<I: Id, T> Table<I, T> {
 
     pub(super) fn len(&self) -> usize {
         self.entries.len()
+    }
+}
+
+/// Shows the entries, which the `Debug` of a slab leaves out unless it is alternate.
+impl<I, T: fmt::Debug> fmt::Debug for Table<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.entries).finish()
     }
 }
 
