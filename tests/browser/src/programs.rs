@@ -34,6 +34,10 @@ fn target() -> PathBuf {
 
 fn on_path(names: &[&str]) -> PathBuf {
     let path = std::env::var_os("PATH").unwrap_or_default();
-    let found = names.iter().find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()));
-    found.unwrap_or_else(|| panic!("there is no {} on the PATH (on Debian: apt-get install chromium chromium-driver)", names[0]))
+    let found = names
+        .iter()
+        .find_map(|name| std::env::split_paths(&path).map(|folder| folder.join(name)).find(|file| file.is_file()));
+    found.unwrap_or_else(|| {
+        panic!("there is no {} on the PATH (on Debian: apt-get install chromium chromium-driver)", names[0])
+    })
 }
