@@ -241,7 +241,7 @@ suite! {
         drop:
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, quorum, semaphore, permits;
         admin_search:
-            hundred_thousand_other_keys_hold_no_client_up;
+            search_among_many_keys_is_many_small_commands;
         outage:
             a_connect_that_is_dropped_closes_its_connections;
         release_order:
@@ -262,6 +262,7 @@ suite! {
         admin_deadlocks:
             record_is_written_at_most_once_a_second;
         admin_search:
+            search_has_few_looks_under_way_at_once,
             a_page_that_was_dropped_is_asked_for_again,
             a_lock_that_goes_before_the_look_is_not_found,
             a_search_ends_with_an_error_of_the_server;

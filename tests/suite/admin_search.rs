@@ -1,11 +1,12 @@
 //! The search for locks by a pattern, and the look at a name of any kind.
 
 use crate::support::world::idle;
-use crate::support::{Polled, World, ms, secs, until};
+use crate::support::{NEVER, Polled, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, Error, FoundKind, LockProblem, LockState, Locks, blocking};
+use std::collections::HashMap;
 use std::task::Poll;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Everything that a search finds, in the order of the names.
 async fn all(mut locks: Locks) -> Vec<LockState> {
@@ -262,9 +263,15 @@ pub(crate) async fn threads_find_locks_too(world: World) {
 }
 
 /// How many keys of an application stand beside the locks.
-const OTHERS: usize = 100_000;
+const OTHERS: u64 = 100_000;
 
-pub(crate) async fn hundred_thousand_other_keys_hold_no_client_up(world: World) {
+/// A server carries out the commands of a search one after the other, and serves other clients in between. So the search costs those no more than
+/// its largest command, which is counted here: keys for each page, and commands for each look.
+pub(crate) async fn search_among_many_keys_is_many_small_commands(world: World) {
+    /// How many keys a page has, more or less.
+    const PAGE: u64 = 1_024;
+    /// How many commands a script calls that looks at a key of the application.
+    const LOOK: u64 = 8;
     let world = world.own();
     let client = world.client().await;
     let fill = "for i = 1, tonumber(ARGV[1]) do redis.call('SET', 'other:' .. i, 'value') end";
@@ -273,54 +280,67 @@ pub(crate) async fn hundred_thousand_other_keys_hold_no_client_up(world: World) 
     assert!(!world.command("x", &["EVAL", fill_hashes, "0"]).is_error());
     let (mut guards, mut readers) = (Vec::new(), Vec::new());
     for number in 0..50 {
-        guards.push(client.lock(format!("stock:{number}")).acquire().await.expect("the lock"));
-        readers.push(client.read_write_lock(format!("book:{number}")).read().acquire().await.expect("the lock"));
+        guards.push(client.lock(format!("stock:{number}")).acquire().lease(NEVER).await.expect("the lock"));
+        let book = client.read_write_lock(format!("book:{number}"));
+        readers.push(book.read().acquire().lease(NEVER).await.expect("the lock"));
     }
+    let keys = u64::try_from(world.command("x", &["DBSIZE"]).as_int().expect("a number")).expect("a number");
     world.command("x", &["CONFIG", "RESETSTAT"]);
-    let done = std::sync::Arc::new(std::sync::atomic::AtomicBool::new(false));
-    let pings = std::thread::spawn({
-        let (mut server, done) = (world.backend.servers()[0].connect().expect("a connection"), done.clone());
-        move || {
-            let mut took = Vec::new();
-            while !done.load(std::sync::atomic::Ordering::Acquire) {
-                let begun = Instant::now();
-                server.command(&["PING"]).expect("an answer");
-                took.push(begun.elapsed());
-            }
-            took.sort_unstable();
-            took
-        }
-    });
-    let begun = Instant::now();
     let found = all(client.locks("*")).await;
-    let searched = begun.elapsed();
-    done.store(true, std::sync::atomic::Ordering::Release);
-    let pings = pings.join().expect("a thread");
-    let at = |percent: usize| pings[(pings.len() - 1) * percent / 100];
-    eprintln!(
-        "{} locks among {OTHERS} keys in {searched:?}; {} pings: p50 {:?}, p99 {:?}, longest {:?}",
-        found.len(),
-        pings.len(),
-        at(50),
-        at(99),
-        at(100)
-    );
     assert_eq!(found.len(), guards.len() + readers.len());
-    // The longest of them depend on what else the machine does, and these do not.
-    assert!(at(50) < ms(5), "{:?}", at(50));
     let stats = world.command("x", &["INFO", "commandstats"]);
-    for command in ["scan", "evalsha"] {
-        let micros = micros_per_call(stats.as_str().expect("a text"), command);
-        eprintln!("{command} takes {micros} us");
-        assert!(micros < 1_000.0, "{command} takes {micros} us");
-    }
+    let calls = calls(stats.as_str().expect("a text"));
+    let pages = calls["scan"];
+    // All names are read twice, for locks and for queues.
+    let least = 2 * keys / PAGE;
+    assert!(pages >= least * 4 / 5, "{pages} pages for {keys} keys are too long");
+    assert!(pages <= least * 2, "{pages} pages for {keys} keys are too many");
+    let called: u64 = ["type", "pttl", "strlen", "get", "hlen", "hexists", "hkeys"].map(|name| calls[name]).iter().sum();
+    let others: u64 = calls.values().sum::<u64>() - called;
+    assert!(called <= LOOK * keys, "{called} commands look at {keys} keys: {calls:?}");
+    assert!(others <= 3 * keys, "{others} other commands: {calls:?}");
 }
 
-/// How long a command takes the server on average.
-fn micros_per_call(stats: &str, command: &str) -> f64 {
-    let of_command = stats.split(&format!("cmdstat_{command}:")).nth(1).expect("the command was used");
-    let micros = of_command.split("usec_per_call=").nth(1).and_then(|rest| rest.split([',', '\r']).next());
-    micros.and_then(|micros| micros.parse().ok()).expect("a number")
+/// How often each command was called, by the text of `INFO commandstats`.
+fn calls(stats: &str) -> HashMap<&str, u64> {
+    let line = |line: &'_ str| {
+        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
+        Some((name, rest.split(',').next()?.parse().ok()?))
+    };
+    stats.lines().filter_map(line).collect()
+}
+
+/// A server carries out in one go what comes by one connection, so a search asks for few looks at once.
+pub(crate) async fn search_has_few_looks_under_way_at_once(_: World) {
+    let clock = ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
+    for number in 0..500 {
+        let name = format!("stock:{number}");
+        server.command(&[b"HSET", name.as_bytes(), b"6f0c0000-0000-4000-8000-000000000001:7", b"1"]).expect("a lock");
+    }
+    server.set_round_trip(ms(10));
+    let recorder = server.record();
+    let (mut locks, mut found, mut most) = (client.locks("*"), 0, 0);
+    loop {
+        let mut next = Polled::new(locks.next());
+        let state = loop {
+            match next.poll() {
+                Poll::Ready(state) => break state,
+                Poll::Pending => {
+                    let before = recorder.calls().len();
+                    clock.advance(ms(5));
+                    most = most.max(recorder.calls().len() - before);
+                }
+            }
+        };
+        match state {
+            Some(state) => found += usize::from(state.is_ok()),
+            None => break,
+        }
+    }
+    assert_eq!(found, 500);
+    assert!((2..=32).contains(&most), "{most} looks arrived at once");
 }
 
 /// A client by a clock that is moved by hand, of a server whose replies take 10 ms, and a lock that it holds.

@@ -1,6 +1,6 @@
 //! The application's code that leasehold calls, and that panics: the background goes on.
 
-use crate::support::{World, ms, secs, until};
+use crate::support::{RENEWED, World, ms, secs, until};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, telemetry};
@@ -64,8 +64,7 @@ impl Wake for PanickingWaker {
 }
 
 pub(crate) async fn a_waker_that_panics_does_not_end_the_renewals(_: World) {
-    let lease = ms(600);
-    let client = Client::builder().lease(lease).embedded(&EmbeddedServer::new()).expect("a client");
+    let client = Client::builder().lease(RENEWED).embedded(&EmbeddedServer::new()).expect("a client");
     let (kept, held) = (client.lock("kept").acquire().await.expect("a lock"), client.lock("stock").acquire().await);
     let lock = client.lock("stock");
     let mut waiting = Box::pin(lock.acquire().into_future());
@@ -76,7 +75,7 @@ pub(crate) async fn a_waker_that_panics_does_not_end_the_renewals(_: World) {
     drop(held);
     until("the background has called it", || panicking.0.load(Ordering::SeqCst)).await;
     assert!(waiting.await.is_ok(), "the waiter that is polled again gets the lock");
-    tokio::time::sleep(lease * 3).await;
+    tokio::time::sleep(RENEWED * 3 / 2).await;
     assert!(kept.is_held());
     kept.release().await.expect("a release");
 }

@@ -4,7 +4,7 @@
 use crate::support::kinds::FAIR_WINDOW;
 use crate::support::world::idle;
 use crate::support::{Actor, Polled, Stage, World, ms, secs, until};
-use leasehold::{Client, Error, FairGuard, FairLock};
+use leasehold::{Client, Error, FairGuard, FairLock, FairSettings};
 use leasehold_core::reply::Reply;
 
 use std::sync::{Arc, Mutex};
@@ -77,10 +77,16 @@ impl Stage {
     }
 }
 
+/// A client whose waiters keep their places and their turns, however long a machine lets none of its threads run.
+async fn patient(world: &World) -> Client {
+    let fair = FairSettings::new().liveness_timeout(secs(60)).offer_timeout(secs(60));
+    world.client_with(|builder| builder.fair(fair.heartbeat_interval(ms(500)))).await
+}
+
 pub(crate) async fn everybody_comes_in_the_order_of_arrival(world: World) {
     let mut clients = Vec::new();
     for _ in 0..4 {
-        clients.push(world.client().await);
+        clients.push(patient(&world).await);
     }
     let name = world.name("order");
     let held = clients[0].fair_lock(&name).acquire().await.expect("the lock");
@@ -109,7 +115,7 @@ pub(crate) async fn everybody_comes_in_the_order_of_arrival(world: World) {
 
 /// The leaving waiters stand at the head, in the middle and at the tail; they are dropped, or their wait runs out.
 pub(crate) async fn f5_who_has_left_does_not_stand_in_the_queue(world: World) {
-    let (holder, one, other) = (world.client().await, world.client().await, world.client().await);
+    let (holder, one, other) = (patient(&world).await, patient(&world).await, patient(&world).await);
     let name = world.name("left");
     for bounded in [false, true] {
         for leaves in 0..3 {

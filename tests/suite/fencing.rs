@@ -76,7 +76,7 @@ pub(crate) async fn the_same_token_of_another_holder_is_refused(world: World) {
 pub(crate) async fn a_lost_reply_to_a_write_writes_once(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.command_timeout(ms(300))).await;
+    let client = world.client().await;
     let guard = client.fenced_lock(world.name("account")).acquire().await.expect("the lock");
     let balance = client.fenced_value(world.name("balance"));
     world.lose_reply(&script::STORE_READ);

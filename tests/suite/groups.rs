@@ -20,7 +20,7 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
     let begun = Instant::now();
     let error = multi.acquire().wait(ms(150)).await.expect_err("a busy member");
     assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
-    assert!(begun.elapsed() >= ms(150) && begun.elapsed() < secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(150), "{:?}", begun.elapsed());
     assert!(!world.exists(&a) && !world.exists(&c));
     // While it waits for one, the others are free.
     let waiting = tokio::spawn({

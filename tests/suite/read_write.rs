@@ -1,10 +1,10 @@
 //! The read-write lock. RW1 to RW18 are faults of other libraries, by their ids in `docs/field-bugs.md`.
 
 use crate::support::world::idle;
-use crate::support::{Actor, Stage, World, ms, secs, until};
+use crate::support::{Actor, NEVER, Stage, World, ms, secs, until};
 use leasehold::{Client, Error, LossReason, ReadGuard, ReadLock, WriteGuard, WriteLock};
 use leasehold_core::reply::Reply;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// The time that a command and the turn of a future take on a clock that only ticks.
 const STEP: Duration = ms(10);
@@ -154,12 +154,11 @@ pub(crate) async fn rw11_a_reader_does_not_become_a_writer(world: World) {
 
 /// One of two readers, that with the long lease, leaves, and the other one's lease runs out. The writer is told of neither.
 pub(crate) async fn a_writer_does_not_sleep_for_a_reader_that_has_left(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+    let (client, other) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
     let name = world.name("sleeps");
     let read = client.read_write_lock(&name).read();
     let _short = read.acquire().lease(secs(2)).await.expect("the read half");
-    let long = read.acquire().lease(secs(120)).await.expect("the read half");
-    let begun = Instant::now();
+    let long = read.acquire().lease(NEVER).await.expect("the read half");
     let waiting = tokio::spawn({
         let lock = other.read_write_lock(&name).write();
         async move { lock.acquire().await }
@@ -167,8 +166,6 @@ pub(crate) async fn a_writer_does_not_sleep_for_a_reader_that_has_left(world: Wo
     until("the writer listens", || world.listeners(&name, &format!("redisson_rwlock:{{{name}}}")) == 1).await;
     long.release().await.expect("a release");
     let writing = waiting.await.expect("a task").expect("the write half");
-    let took = begun.elapsed();
-    assert!(took < secs(20), "the writer got in after {took:?}, and not when the short lease was over");
     writing.release().await.expect("a release");
 }
 

@@ -1,13 +1,18 @@
 //! Locks that linger after their release: the next acquire of the client costs nothing, and others get in as soon as they ask.
 
 use crate::support::world::idle;
-use crate::support::{World, ms, secs, until};
+use crate::support::{NEVER, World, ms, secs, until};
 use leasehold::{Client, Error, Lock};
 use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
 
-/// Far longer than any step of a test takes; as long as a lease of 30 s allows.
-const LONG: Duration = secs(10);
+/// Longer than a test may take; as long as a lease that never ends allows.
+const LONG: Duration = secs(200);
+
+/// A client whose locks can linger for so long.
+async fn client(world: &World) -> Client {
+    world.client_with(|builder| builder.lease(NEVER)).await
+}
 
 /// A lock of a client that lingers. The client has had it, and hears who wants it.
 async fn lingering(world: &World, client: &Client, name: &str) -> Lock {
@@ -22,7 +27,7 @@ async fn lingering(world: &World, client: &Client, name: &str) -> Lock {
 pub(crate) async fn next_acquire_of_the_client_costs_no_command(world: World) {
     let world = world.own();
     world.warm();
-    let client = world.client().await;
+    let client = client(&world).await;
     let name = world.name("lingers");
     let lock = lingering(&world, &client, &name).await;
     let before = world.calls();
@@ -34,7 +39,7 @@ pub(crate) async fn next_acquire_of_the_client_costs_no_command(world: World) {
             lock.try_acquire().await.expect("an answer").expect("the lock")
         };
         assert_eq!(guard.holder_id().to_string(), *holder);
-        assert!(guard.is_held() && guard.hold_count() == 1 && guard.held_for() < secs(5));
+        assert!(guard.is_held() && guard.hold_count() == 1);
         if round % 3 == 0 { drop(guard) } else { guard.release().await.expect("a release") }
     }
     assert_eq!(world.calls(), before, "the server is not asked");
@@ -61,15 +66,13 @@ pub(crate) async fn lock_that_lingers_is_released_when_its_time_is_over(world: W
 }
 
 pub(crate) async fn another_client_gets_a_lingering_lock_at_once(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+    let (client, other) = (client(&world).await, client(&world).await);
     for lingers in [false, true] {
         // The clients remember for a while that a lock was wanted.
         let name = world.name("lingers");
         let lock = lingering(&world, &client, &name).await;
         let others = if lingers { other.lock(&name).linger(LONG) } else { other.lock(&name) };
-        let begun = Instant::now();
         let guard = others.acquire().wait(secs(30)).await.expect("the lock, because it was asked for");
-        assert!(begun.elapsed() < LONG / 2, "it was in after {:?}", begun.elapsed());
         assert!(guard.is_held() && lock.try_acquire().await.expect("an answer").is_none());
         guard.release().await.expect("a release");
         world.gone(&name).await;
@@ -78,31 +81,27 @@ pub(crate) async fn another_client_gets_a_lingering_lock_at_once(world: World) {
 }
 
 pub(crate) async fn guard_of_a_lock_that_is_wanted_is_released_for_good(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+    let (client, other) = (client(&world).await, client(&world).await);
     let name = world.name("lingers");
     let lock = client.lock(&name).linger(LONG);
     let guard = lock.acquire().await.expect("the lock");
     until("the holder listens", || world.subscribers(&name) == 1).await;
     let waits = tokio::spawn(other.lock(&name).acquire().wait(secs(30)).into_future());
     until("only the waiter listens", || client.stats().subscriptions == 0).await;
-    let begun = Instant::now();
     guard.release().await.expect("a release");
     let guard = waits.await.expect("a task").expect("the lock");
-    assert!(begun.elapsed() < LONG / 2, "it was in after {:?}", begun.elapsed());
     guard.release().await.expect("a release");
     world.gone(&name).await;
     idle(&client).await;
 }
 
 pub(crate) async fn force_release_and_the_end_of_the_client_end_lingering(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+    let (client, other) = (client(&world).await, client(&world).await);
     let name = world.name("lingers");
     let lock = lingering(&world, &client, &name).await;
     let holder = other.lock(&name).force_release().await.expect("an answer").expect("a holder");
     assert!(holder.id.to_string().ends_with('~'), "{holder:?}");
-    let begun = Instant::now();
     until("the client has heard of it", || client.stats().cleaning_up == 0).await;
-    assert!(begun.elapsed() < LONG / 2, "it heard of it after {:?}", begun.elapsed());
     let guard = lock.acquire().await.expect("the lock");
     assert_ne!(guard.holder_id(), holder.id, "it was asked for anew");
     guard.release().await.expect("a release");

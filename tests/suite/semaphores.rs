@@ -201,7 +201,7 @@ pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) 
 pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.command_timeout(ms(300))).await;
+    let client = world.client().await;
     let seats = client.semaphore(world.name("seats"));
     world.lose_reply(&script::SEMAPHORE_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));
@@ -224,7 +224,7 @@ pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
 pub(crate) async fn a_lost_reply_to_an_operation_counts_it_once(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.command_timeout(ms(300))).await;
+    let client = world.client_with(|builder| builder.command_timeout(secs(10))).await;
     let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(1).await.expect("an answer");
     world.lose_reply(&script::SEMAPHORE_ADD);
@@ -245,12 +245,12 @@ pub(crate) async fn an_operation_on_a_server_that_is_down_is_an_error_in_time(wo
     let begun = std::time::Instant::now();
     let error = seats.add_permits(1).await.expect_err("a server that is down");
     assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
-    assert!(begun.elapsed() >= ms(250) && begun.elapsed() < secs(5), "{:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(250) && begun.elapsed() < secs(10), "as by default: {:?}", begun.elapsed());
     world.set_down(false);
     // Connecting again may take longer than this client is willing to be without a server.
     let begun = std::time::Instant::now();
     while let Err(error) = seats.add_permits(1).await {
-        assert!(begun.elapsed() < secs(10), "{error}");
+        assert!(begun.elapsed() < secs(30), "{error}");
     }
 }
 

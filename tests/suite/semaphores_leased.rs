@@ -2,7 +2,7 @@
 
 use super::semaphores::{crowd, waits};
 use crate::support::world::idle;
-use crate::support::{Polled, World, ms, secs};
+use crate::support::{NEVER, Polled, RENEWED, World, ms, secs};
 use leasehold::{Error, InvalidInput, LeasedSemaphore, LossReason, PermitId};
 use leasehold_core::script;
 use std::collections::HashSet;
@@ -24,19 +24,17 @@ async fn available(seats: &LeasedSemaphore) -> i64 {
 }
 
 pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: World) {
-    let (crashed, other) = (world.client().await, world.client().await);
+    let (crashed, other) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
     let name = world.name("seats");
     let seats = other.leased_semaphore(&name);
     seats.try_set_permits(2).await.expect("an answer");
     let taken = Instant::now();
     // It is neither renewed nor released: to the server that is a crash.
     crashed.leased_semaphore(&name).acquire().permits(2).lease(ms(300)).await.expect("two permits").detach();
-    let begun = Instant::now();
     let tried = seats.try_acquire().await.expect("an answer");
     assert!(tried.is_none() || taken.elapsed() >= ms(300), "the permits are taken");
     drop(tried);
-    let guard = seats.acquire().permits(2).wait(secs(20)).await.expect("the permits, when their lease has run out");
-    assert!(begun.elapsed() < secs(5), "nobody waited for more than the lease: {:?}", begun.elapsed());
+    let guard = seats.acquire().permits(2).await.expect("the permits, when their lease has run out");
     guard.release().await.expect("a release");
     assert_eq!(available(&seats).await, 2);
     idle(&other).await;
@@ -126,16 +124,14 @@ pub(crate) async fn s7_each_of_several_permits_is_given_back_on_its_own(world: W
 }
 
 pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: World) {
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.recheck(NEVER)).await;
     let seats = client.leased_semaphore(world.name("seats"));
     seats.try_set_permits(3).await.expect("an answer");
     let one = seats.acquire().await.expect("a permit");
-    let begun = Instant::now();
     let error = seats.acquire().permits(4).await.expect_err("more than there are");
     assert!(matches!(error, Error::ExceedsCapacity { capacity: 3, .. }), "{error}");
     let error = seats.try_acquire_many(4).await.expect_err("more than there are");
     assert!(matches!(error, Error::ExceedsCapacity { capacity: 3, .. }), "{error}");
-    assert!(begun.elapsed() < secs(5), "nobody waited: {:?}", begun.elapsed());
     let rest = seats.acquire().permits(2).wait(secs(5)).await.expect("nobody stands in the way of the others");
     one.release().await.expect("a release");
     rest.release().await.expect("a release");
@@ -172,17 +168,17 @@ pub(crate) async fn too_many_permits_are_refused_before_sending(world: World) {
 }
 
 pub(crate) async fn s12_permits_are_renewed_and_a_loss_is_told(world: World) {
-    let client = world.client_with(|builder| builder.lease(secs(2))).await;
+    let client = world.client_with(|builder| builder.lease(RENEWED)).await;
     let operator = world.client().await;
     let name = world.name("seats");
     let seats = client.leased_semaphore(&name);
     seats.try_set_permits(3).await.expect("an answer");
     let kept = seats.acquire().permits(2).await.expect("two permits");
-    tokio::time::sleep(ms(2_500)).await;
+    tokio::time::sleep(RENEWED * 9 / 8).await;
     assert!(kept.is_held() && kept.remaining() > Duration::ZERO, "the leases were renewed: {kept:?}");
     for id in kept.ids() {
         let held = seats.lease_of(id).await.expect("an answer").expect("it is held");
-        assert!(held.remaining.is_some_and(|left| left > ms(50) && left <= secs(2)), "{held:?}");
+        assert!(held.remaining.is_some_and(|left| left > Duration::ZERO && left <= RENEWED), "{held:?}");
     }
     assert_eq!(operator.leased_semaphore(&name).release_ids(&kept.ids()[..1]).await.expect("an answer"), [true]);
     let lost = tokio::time::timeout(secs(20), kept.lost()).await.expect("the guard learns of it");
@@ -256,7 +252,7 @@ pub(crate) async fn a_capacity_changes_under_its_holders(world: World) {
 pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.command_timeout(ms(300))).await;
+    let client = world.client().await;
     let seats = client.leased_semaphore(world.name("seats"));
     world.lose_reply(&script::PERMITS_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));

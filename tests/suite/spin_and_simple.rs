@@ -57,7 +57,7 @@ pub(crate) async fn a_spin_lock_is_entered_again(world: World) {
 pub(crate) async fn a_simple_lock_is_its_id(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let name = world.name("simple");
-    let lease = secs(5);
+    let lease = secs(60);
     let mine = client.simple_lock(&name, lease).with_id("one-id");
     let same = other.simple_lock(&name, lease).with_id("one-id");
     let different = other.simple_lock(&name, lease).with_id("another-id");
@@ -65,9 +65,9 @@ pub(crate) async fn a_simple_lock_is_its_id(world: World) {
     assert!(matches!(world.command(&name, &["GET", &name]), Resp::Bulk(value) if value == b"one-id"));
     assert!(different.try_acquire().await.expect("an answer").is_none(), "refused");
     assert!(!different.release().await.expect("an answer"), "released by its owner alone");
-    let _ = world.command(&name, &["PEXPIRE", &name, "2000"]);
+    let _ = world.command(&name, &["PEXPIRE", &name, "30000"]);
     let refreshed = same.try_acquire().await.expect("an answer").expect("the same id");
-    assert!(world.lease(&name).expect("a lease") > secs(4), "the same id refreshes the lease");
+    assert!(world.lease(&name).expect("a lease") > secs(30), "the same id refreshes the lease");
     let again = mine.acquire().await.expect("a re-entry");
     again.release().await.expect("a release");
     assert!(world.exists(&name) && guard.is_held(), "an inner release does not end the hold");

@@ -82,6 +82,6 @@ pub(crate) fn tokios_paused_clock_moves_them_too() {
         one.shutdown(secs(5)).await.expect("nothing is left");
         other.shutdown(secs(5)).await.expect("nothing is left");
         assert!(server.keys().is_empty() && server.subscriptions() == 0);
-        assert!(begun.elapsed() < secs(20), "no time passed but the clock's: {:?}", begun.elapsed());
+        assert!(begun.elapsed() < secs(60), "no time passed but the clock's: {:?}", begun.elapsed());
     });
 }

@@ -1,7 +1,7 @@
 //! Waiting: who is woken when, and what it costs.
 
 use crate::support::world::idle;
-use crate::support::{Engine, World, ms, secs, until};
+use crate::support::{Engine, NEVER, World, ms, secs, until};
 use leasehold::{Client, Error};
 use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
@@ -70,9 +70,7 @@ pub(crate) async fn a_wait_that_runs_out_makes_a_last_attempt(world: World) {
     });
     until("the waiter listens", || world.subscribers(&name) == 1).await;
     world.delete(&name);
-    let begun = Instant::now();
     let got = last.await.expect("a task").expect("the lock, by the last attempt");
-    assert!(begun.elapsed() < secs(5));
     got.release().await.expect("a release");
     drop(guard);
     world.gone(&name).await;
@@ -126,7 +124,9 @@ pub(crate) async fn a_wait_without_end_does_not_overflow(world: World) {
 pub(crate) async fn a_release_wakes_another_client_without_polling(world: World) {
     let world = world.own();
     world.warm();
-    let (holder, waiter) = (world.client().await, world.client().await);
+    // A waiter that is not woken sleeps until the test has ended.
+    let holder = world.client_with(|builder| builder.lease(NEVER)).await;
+    let waiter = world.client_with(|builder| builder.recheck(NEVER)).await;
     // A task that is held up makes one call more: no round is without these, and one is without others.
     let mut rounds = Rounds::default();
     loop {
@@ -135,16 +135,14 @@ pub(crate) async fn a_release_wakes_another_client_without_polling(world: World)
         let before = world.calls();
         let waiting = tokio::spawn({
             let lock = waiter.lock(&name);
-            async move { lock.acquire().await.map(|guard| (guard, Instant::now())) }
+            async move { lock.acquire().await }
         });
         until("the waiter has tried before and after listening", || world.calls() >= before + 2).await;
         assert_eq!(world.subscribers(&name), 1);
         tokio::time::sleep(ms(400)).await;
         let asleep = world.calls() - before;
-        let released = Instant::now();
         guard.release().await.expect("a release");
-        let (got, woken) = waiting.await.expect("a task").expect("the lock");
-        assert!(woken - released < secs(2), "woken after {:?}", woken - released);
+        let got = waiting.await.expect("a task").expect("the lock");
         let in_all = world.calls() - before;
         got.release().await.expect("a release");
         world.gone(&name).await;
@@ -166,43 +164,48 @@ pub(crate) async fn many_waiters_are_one_subscription_and_one_attempt_a_release(
         _ => 300,
     };
     let (holder, client) = (world.client().await, world.client().await);
-    let name = world.name("crowd");
-    let guard = holder.lock(&name).acquire().await.expect("the lock");
-    let mut crowd = JoinSet::new();
-    for _ in 0..tasks {
-        let lock = client.lock(&name);
-        crowd.spawn(async move {
-            let guard = lock.acquire().await.expect("the lock");
-            assert!(guard.is_held());
-            guard.release().await.expect("a release");
-        });
+    let mut rounds = Rounds::default();
+    loop {
+        let name = world.name("crowd");
+        let guard = holder.lock(&name).acquire().await.expect("the lock");
+        let mut crowd = JoinSet::new();
+        for _ in 0..tasks {
+            let lock = client.lock(&name);
+            crowd.spawn(async move {
+                let guard = lock.acquire().await.expect("the lock");
+                assert!(guard.is_held());
+                guard.release().await.expect("a release");
+            });
+        }
+        let waiting = usize::try_from(tasks).expect("a number of tasks");
+        until("all wait", || client.stats().requests == waiting).await;
+        until("the waiters listen", || world.subscribers(&name) == 1).await;
+        assert_eq!(world.subscriptions(), 1);
+        assert_eq!(client.stats().subscriptions, 1);
+        let before = world.calls();
+        guard.release().await.expect("a release");
+        while let Some(done) = crowd.join_next().await {
+            done.expect("a task");
+        }
+        let calls = world.calls() - before;
+        let turns = client.stats();
+        world.gone(&name).await;
+        idle(&client).await;
+        // An attempt and a release for each task, and one attempt more for each turn that passes while its task is held up.
+        if rounds.end_with(calls <= 2 * tasks + 1 + tasks / 5 + 10, format!("{calls} calls for {tasks} tasks, {turns:?}")) {
+            break;
+        }
     }
-    let waiting = usize::try_from(tasks).expect("a number of tasks");
-    until("all wait", || client.stats().requests == waiting).await;
-    until("the waiters listen", || world.subscribers(&name) == 1).await;
-    assert_eq!(world.subscriptions(), 1);
-    assert_eq!(client.stats().subscriptions, 1);
-    let before = world.calls();
-    guard.release().await.expect("a release");
-    while let Some(done) = crowd.join_next().await {
-        done.expect("a task");
-    }
-    let calls = world.calls() - before;
-    // An attempt and a release for each, and what a loaded machine makes of turns that pass.
-    let turns = client.stats();
-    assert!(calls <= 2 * tasks + 1 + tasks / 5 + 10, "{calls} calls for {tasks} tasks, {turns:?}");
-    world.gone(&name).await;
-    idle(&client).await;
 }
 
 pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends(world: World) {
-    let (crashed, waiter) = (world.client().await, world.client().await);
+    let (crashed, waiter) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
     let name = world.name("crashed");
     let begun = Instant::now();
     // A holder that will never renew nor release, and of whose end no waiter is told.
     crashed.lock(&name).acquire().lease(ms(400)).await.expect("the lock").detach();
     let got = waiter.lock(&name).acquire().await.expect("the lock");
-    assert!(begun.elapsed() >= ms(300) && begun.elapsed() < secs(5), "in after {:?}", begun.elapsed());
+    assert!(begun.elapsed() >= ms(390), "in after {:?}", begun.elapsed());
     got.release().await.expect("a release");
     world.gone(&name).await;
 }

@@ -30,7 +30,7 @@ pub(crate) async fn release_hands_the_field_on_to_the_next_task(world: World) {
         let next = next.await.expect("a task").expect("the lock");
         let is_same = next.holder_id() == holder;
         assert_eq!(world.holds(&name), [(next.holder_id().to_string(), 1)], "one hold, with one count");
-        assert!(next.is_held() && next.hold_count() == 1 && next.held_for() < secs(5));
+        assert!(next.is_held() && next.hold_count() == 1);
         next.release().await.expect("a release");
         world.gone(&name).await;
         if rounds.end_with(is_same, holder) {

@@ -23,6 +23,13 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// How long a test may take.
 const LIMIT: Duration = Duration::from_secs(120);
 
+/// A renewed lease on the machine's clock: short enough to wait for its end, and long enough for a machine on which no thread of a client runs
+/// for a second.
+pub(crate) const RENEWED: Duration = secs(2);
+
+/// Longer than a test may take. A test with such a lease, or such a re-check, reaches its [`LIMIT`] if it waits for the end of one.
+pub(crate) const NEVER: Duration = secs(600);
+
 /// Runs one test of the suite on one engine.
 pub(crate) fn run(engine: Engine, test: impl AsyncFnOnce(World)) {
     crate::suite::telemetry::Collector::install();
