@@ -1,7 +1,8 @@
 //! Many guards that are dropped at once.
 
 use crate::support::{connect, on_one_of_each, runtime, until};
-use leasehold_test_support::Server;
+use leasehold_core::script::RELEASE;
+use leasehold_test_support::{Proxy, Server};
 
 /// How many guards are dropped at once.
 const MANY: usize = 4_000;
@@ -10,8 +11,9 @@ const MANY: usize = 4_000;
 fn guard_dropped_behind_thousands_is_released_early() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
         runtime().block_on(async {
-            let client = connect(&server.url()).await;
+            let client = connect(&proxy.url()).await;
             let left = || server.command(&["DBSIZE"]).as_int().expect("a number");
             let mut guards = Vec::with_capacity(MANY);
             for first in (0..MANY).step_by(200) {
@@ -20,12 +22,14 @@ fn guard_dropped_behind_thousands_is_released_early() {
                 guards.extend(futures_util::future::try_join_all(acquires).await.expect("locks that are free"));
             }
             let late = client.lock("late").acquire().await.expect("a lock that is free");
+            proxy.clear_requests();
             drop(guards);
             drop(late);
-            until("it is released", || server.command(&["EXISTS", "late"]).as_int() == Some(0)).await;
-            let behind = left();
-            assert!(behind > MANY as i64 / 2, "{behind} of {MANY} were left");
             until("all are released", || left() == 0).await;
+            let sent = proxy.requests();
+            let releases = || sent.iter().filter(|sent| sent.contains(RELEASE.sha1()) || sent.contains(RELEASE.source()));
+            let before = releases().position(|release| release.contains("late")).expect("its release");
+            assert!(releases().count() >= MANY && before < MANY / 2, "{before} of {MANY} were released before it");
         });
     });
 }

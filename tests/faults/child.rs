@@ -77,12 +77,6 @@ impl Child {
         }
     }
 
-    /// As [`Child::hear`], a number.
-    #[track_caller]
-    pub(crate) fn hear_number(&self, word: &str) -> u64 {
-        self.hear(word).parse().expect("a number")
-    }
-
     /// Everything that it says, on its own or through the test harness, until it ends.
     pub(crate) fn everything(&mut self) -> String {
         drop(self.orders.take());
@@ -201,13 +195,13 @@ fn obey(builder: leasehold::ClientBuilder, url: &str) {
         match verb {
             "acquire" => {
                 let guard = runtime.block_on(client.lock(name).acquire().into_future()).expect("the lock");
-                say(format_args!("held {}", clock()));
+                say(format_args!("held"));
                 guards.insert(name.to_owned(), guard);
             }
             "release" => {
                 let guard = guards.remove(name).expect("a lock that it holds");
                 runtime.block_on(guard.release()).expect("a release");
-                say(format_args!("released {}", clock()));
+                say(format_args!("released"));
             }
             "work" => drop(runtime.spawn(work(guards.remove(name).expect("a lock that it holds")))),
             verb => panic!("no order {verb:?}"),

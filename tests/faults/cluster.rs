@@ -1,14 +1,11 @@
 //! Clusters whose slots move, and whose nodes freeze.
 
-use crate::support::{TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, until, within};
+use crate::support::{NEVER, TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until};
 use leasehold::{Client, Error, LossReason, Publish};
 use leasehold_test_support::{Cluster, Server};
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(3);
-
-/// How often a client makes sure of its sharded subscriptions: a server forgets them in silence when their slot moves.
-const AUDIT: Duration = Duration::from_secs(5);
 
 /// A node of the cluster other than this one.
 fn another<'a>(cluster: &'a Cluster, node: &Server) -> &'a Server {
@@ -38,24 +35,24 @@ fn a_lock_moves_with_its_slot_while_it_is_held() {
             let inner = guard.reenter().await.expect("a re-entry");
             cluster.begin_migration(slot, to);
             // One key: it is asked for where it is, or is to be.
-            let early = within("an acquire", TIMEOUT * 2, client.lock("{stock}:2").acquire()).await.expect("the lock");
+            let early = soon("an acquire", client.lock("{stock}:2").acquire()).await.expect("the lock");
             assert_eq!(counts_asking(to, "{stock}:2"), 1, "a key that is not there is made at the new node");
             cluster.move_keys(slot, to);
             crate::support::pass(LEASE).await;
             assert!(guard.is_held() && early.is_held(), "renewed on the way");
             cluster.finish_migration(slot, to);
-            within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
+            soon("a release", inner.release()).await.expect("a release");
             assert_eq!(counts(to, "{stock}:1"), [1]);
             crate::support::pass(LEASE).await;
             assert!(guard.is_held() && lease_left(to, "{stock}:1") > Duration::ZERO);
-            within("a re-entry", TIMEOUT * 2, guard.reenter())
+            soon("a re-entry", guard.reenter())
                 .await
                 .expect("a re-entry")
                 .release()
                 .await
                 .expect("one less");
-            within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
-            within("a release", TIMEOUT * 2, early.release()).await.expect("a release");
+            soon("a release", guard.release()).await.expect("a release");
+            soon("a release", early.release()).await.expect("a release");
             assert_eq!(to.command(&["EXISTS", "{stock}:1", "{stock}:2"]).as_int(), Some(0));
             until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
@@ -84,7 +81,7 @@ fn release_during_a_migration_is_done_after_it() {
             crate::support::pass(TIMEOUT).await;
             cluster.move_keys(slot, to);
             cluster.finish_migration(slot, to);
-            let released = within("a release", TIMEOUT * 2, release).await.expect("a task");
+            let released = soon("a release", release).await.expect("a task");
             released.expect("a release");
             assert_eq!(to.command(&["EXISTS", "{stock}:1"]).as_int(), Some(0));
         });
@@ -112,8 +109,8 @@ fn operators_and_tries_are_answered_though_the_slot_moves() {
             crate::support::pass(TIMEOUT / 2).await;
             cluster.move_keys(slot, to);
             cluster.finish_migration(slot, to);
-            let (inspected, released) = within("the answers", patient, asked).await.expect("a task");
-            let tried = within("a try", patient, tried).await.expect("a task");
+            let (inspected, released) = soon("the answers", asked).await.expect("a task");
+            let tried = soon("a try", tried).await.expect("a task");
             assert!(tried.expect("an answer").is_none(), "it is held");
             assert!(inspected.expect("an answer").holder.is_some());
             assert!(released.expect("an answer").is_some(), "it was held");
@@ -124,21 +121,20 @@ fn operators_and_tries_are_answered_though_the_slot_moves() {
 #[test]
 fn a_waiter_gets_in_though_the_slot_moves_under_it() {
     on_one_of_each(|binary| {
-        for (publish, most) in [(Publish::Classic, TIMEOUT * 2), (Publish::Sharded, AUDIT + TIMEOUT * 2)] {
+        for publish in [Publish::Classic, Publish::Sharded] {
             let cluster = Cluster::builder().binary(binary).start();
             runtime().block_on(async {
                 let slot = cluster.slot_of("stock");
                 let from = cluster.owner_of(slot).expect("its node");
                 let (holder, waiting) = (client(&cluster, publish).await, client(&cluster, publish).await);
                 // The lease is long, so that only a notice, or the client's own care, wakes the waiter in time.
-                let lease = Duration::from_secs(60);
-                let guard = holder.lock("stock").acquire().lease(lease).await.expect("the lock");
+                let guard = holder.lock("stock").acquire().lease(NEVER).await.expect("the lock");
                 let lock = waiting.lock("stock");
                 let waiter = tokio::spawn(async move { lock.acquire().await });
                 until("somebody listens", || listeners(&cluster, publish) == 1).await;
                 cluster.migrate_slot(slot, another(&cluster, from));
-                within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
-                let woken = within("a wake-up", most, waiter).await.expect("a task").expect("the lock");
+                soon("a release", guard.release()).await.expect("a release");
+                let woken = soon("a wake-up", waiter).await.expect("a task").expect("the lock");
                 assert_eq!(counts(cluster.node_of("stock"), "stock"), [1], "{publish:?}");
                 woken.release().await.expect("a release");
             });
@@ -169,30 +165,37 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
             }
             assert!(doomed.len() > 50 && sound.len() > 100, "{} and {}", doomed.len(), sound.len());
             let name = name_on(&cluster, well, "other");
+            let patient = settings().command_timeout(Duration::from_secs(60));
+            let patient = patient.connect(&cluster.url()).await.expect("a client");
             frozen.stop();
+            // Nobody waits behind a call that is not answered.
+            let stuck = patient.lock(name_on(&cluster, frozen, "stuck"));
+            let stuck = tokio::spawn(async move { stuck.acquire().await });
+            until("it is asked for", || patient.stats().requests == 1).await;
+            for _ in 0..50 {
+                held(&patient, &name).await.release().await.expect("a release");
+            }
+            assert!(!stuck.is_finished(), "the pairs on a healthy node waited for the frozen one");
+            stuck.abort();
             let stopped = std::time::Instant::now();
-            let mut slowest = Duration::ZERO;
             while stopped.elapsed() < LEASE * 2 {
-                let began = std::time::Instant::now();
                 held(&client, &name).await.release().await.expect("a release");
-                slowest = slowest.max(began.elapsed());
                 tokio::time::sleep(Duration::from_millis(20)).await;
             }
-            assert!(slowest <= TIMEOUT, "a pair on a healthy node took {slowest:?}");
             for guard in &sound {
                 assert!(guard.is_held(), "{guard:?}");
             }
             for guard in &doomed {
-                let lost = within("the news of the loss", Duration::ZERO, guard.lost()).await;
+                let lost = soon("the news of the loss", guard.lost()).await;
                 assert_eq!(lost.reason(), LossReason::NotRenewed);
             }
             // A caller that wants a lock of that node is told, in time.
             let there = client.lock(doomed.first().expect("a lock").lock().name());
             drop(doomed);
-            let error = within("a try", TIMEOUT * 2, there.try_acquire()).await.expect_err("no answer");
+            let error = soon("a try", there.try_acquire()).await.expect_err("no answer");
             assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error:?}");
             frozen.resume();
-            let back = within("an acquire", Duration::from_millis(2500) + TIMEOUT * 2, there.acquire()).await;
+            let back = soon("an acquire", there.acquire()).await;
             back.expect("the lock").release().await.expect("a release");
             for guard in sound {
                 guard.release().await.expect("a release");

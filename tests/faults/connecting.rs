@@ -1,7 +1,7 @@
 //! Connecting: what goes wrong is said, within the connect deadline; and how many connections there are.
 
 use crate::support::{
-    SLACK, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, timed, until,
+    HUNG, NEVER, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, soon, until,
 };
 use leasehold::{Client, ConnectError};
 use leasehold_test_support::{After, Cluster, Proxy, Server, Way};
@@ -12,13 +12,10 @@ use std::time::Duration;
 
 const DEADLINE: Duration = Duration::from_millis(1500);
 
-/// The error of a client that cannot be built, which comes within the deadline.
+/// The error of a client that cannot be built.
 pub(crate) fn failure(builder: leasehold::ClientBuilder, url: &str) -> ConnectError {
-    let work = timed("connecting", builder.connect_deadline(DEADLINE).connect(url));
-    let (connected, took) = runtime().block_on(work);
-    let error = connected.expect_err("no client");
-    assert!(took <= DEADLINE + SLACK, "{took:?}: {error}");
-    error
+    let connected = runtime().block_on(soon("connecting", builder.connect_deadline(DEADLINE).connect(url)));
+    connected.expect_err("no client")
 }
 
 #[test]
@@ -146,7 +143,7 @@ fn server_that_never_tells_itself_ends_at_the_deadline() {
         });
         let builder = settings().connect_deadline(DEADLINE);
         let connected = runtime()
-            .block_on(async { tokio::time::timeout(DEADLINE + 3 * SLACK, builder.connect(&proxy.url())).await });
+            .block_on(async { tokio::time::timeout(HUNG, builder.connect(&proxy.url())).await });
         over.store(true, Ordering::Release);
         let error = connected.expect("an answer in time").expect_err("no client");
         assert!(matches!(&error, ConnectError::Unreachable { .. }), "{error:?}");
@@ -180,13 +177,12 @@ fn a_server_that_ends_every_connection_is_out_of_reach() {
 /// It is not waited for, whatever the deadline: a server that comes later is for `connect_lazy`.
 #[test]
 fn a_refused_port_is_told_at_once_with_what_to_do() {
-    let url = "redis://127.0.0.1:1?connect_deadline=60s";
-    let by_thread = std::time::Instant::now();
-    let error = leasehold::blocking::Client::connect(url).expect_err("no client");
-    assert!(by_thread.elapsed() < SLACK, "{:?}: {error}", by_thread.elapsed());
-    let (connected, took) = runtime().block_on(timed("connecting", Client::connect(url)));
+    let url = "redis://127.0.0.1:1?connect_deadline=600s";
+    let thread = std::thread::spawn(|| leasehold::blocking::Client::connect(url).expect_err("no client"));
+    leasehold_test_support::until("the thread is told", || thread.is_finished());
+    let error = thread.join().expect("a thread");
+    let connected = runtime().block_on(soon("connecting", Client::connect(url)));
     assert_eq!(connected.expect_err("no client"), error);
-    assert!(took < SLACK, "{took:?}: {error}");
     let text = error.to_string();
     assert!(["127.0.0.1:1 ", "nothing listens", "connect_lazy"].iter().all(|words| text.contains(words)), "{text}");
 }
@@ -371,9 +367,8 @@ fn shutdown_without_holds_does_not_wait_for_a_down_server() {
             server.kill();
             assert_eq!(waiter.stats().subscriptions, 1);
             for (which, client) in [("fresh", fresh), ("waiter", waiter)] {
-                let (result, took) = timed("a shutdown", client.shutdown(Duration::from_secs(8))).await;
+                let result = soon(&format!("the shutdown of the {which} client"), client.shutdown(NEVER)).await;
                 result.expect("nothing to release");
-                assert!(took < SLACK, "{which}: {took:?}");
             }
         });
     });

@@ -1,12 +1,12 @@
 //! A primary that becomes a replica while a client is connected to it.
 
-use crate::support::{SLACK, counts, held, on_each, runtime, settings, timed, until};
+use crate::support::{counts, held, on_each, runtime, settings, soon, until};
 use leasehold::{Client, Error};
 use leasehold_test_support::{Proxy, Server, Way};
 use std::time::Duration;
 
-/// So long that whatever waits for it is seen.
-const COMMAND_TIMEOUT: Duration = Duration::from_secs(10);
+/// Whatever waits for it hangs.
+const COMMAND_TIMEOUT: Duration = Duration::from_secs(60);
 
 const REPLICA: &str = "a replica that may only be read";
 
@@ -36,22 +36,19 @@ fn try_is_told_early_of_a_primary_that_became_a_replica() {
                 let owner = client.new_owner();
                 let outer = owner.scope(held(&client, "outer")).await;
                 demote(&server);
-                let (tried, took) = timed("a try", client.lock("stock").try_acquire()).await;
+                let tried = soon("a try", client.lock("stock").try_acquire()).await;
                 let told = |error: &Error| {
                     let text = error.to_string();
                     assert!(matches!(error, Error::Unreachable { .. }) && error.is_retryable(), "{error:?}");
                     assert!(text.contains(REPLICA), "{text}");
                 };
                 told(&tried.expect_err("a replica grants nothing"));
-                eprintln!("round trip {round_trip} ms: a try is told after {took:?}");
-                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
                 // A re-entry that is tried.
-                let (tried, took) = timed("a try", owner.scope(client.lock("outer").try_acquire())).await;
+                let tried = soon("a try", owner.scope(client.lock("outer").try_acquire())).await;
                 told(&tried.expect_err("a replica grants nothing"));
-                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
                 // A waiter may live to see a primary there, and is told in the end what it waited for.
                 if round_trip == 5 {
-                    let error = timed("a wait", client.lock("stock").acquire()).await.0.expect_err("a replica");
+                    let error = soon("a wait", client.lock("stock").acquire()).await.expect_err("a replica");
                     // Its last call may be on the way.
                     let expected = matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. });
                     assert!(expected && error.to_string().contains(REPLICA), "{error:?}");
@@ -80,10 +77,8 @@ fn try_finds_the_new_primary_behind_one_name() {
                 // The connections that stand lead to the old one.
                 proxy.retarget(new.addr());
                 demote(&old);
-                let (tried, took) = timed("a try", client.lock("stock").try_acquire()).await;
+                let tried = soon("a try", client.lock("stock").try_acquire()).await;
                 let guard = tried.expect("an answer").expect("a lock that is free");
-                eprintln!("round trip {round_trip} ms: a try is granted by the new primary after {took:?}");
-                assert!(took < SLACK, "round trip {round_trip} ms: {took:?}");
                 assert_eq!(counts(&new, "stock"), [1]);
                 guard.release().await.expect("a release");
             });

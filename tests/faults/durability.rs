@@ -1,11 +1,11 @@
 //! Locks that replicas must acknowledge, on primaries with replicas that are frozen, killed and promoted.
 
 use crate::support::{
-    SLACK, TIMEOUT, connect, counts, lease_left, on_each, on_one_of_each, pass, runtime, settings, timed, until, within,
+    TIMEOUT, connect, counts, lease_left, on_each, on_one_of_each, pass, runtime, settings, soon, until,
 };
 use leasehold::{Client, Error, Guard, LossReason, Replicas};
 use leasehold_test_support::{Binary, Cluster, Rounds, Sentinel, Server};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -74,11 +74,12 @@ fn an_acquire_that_falls_short_is_taken_back_and_says_so() {
             let mut rounds = Rounds::default();
             loop {
                 let waits = primary.commandstats("wait");
-                let (result, took) = timed("an acquire", durable(&client, "stock", replicas(1))).await;
+                let began = Instant::now();
+                let result = soon("an acquire", durable(&client, "stock", replicas(1))).await;
                 // It is free when it is said.
                 assert_eq!(primary.command(&["EXISTS", "stock"]).as_int(), Some(0));
                 assert_eq!(fell_short(result), (0, 1));
-                assert!(took >= WITHIN && took < WITHIN + TIMEOUT + SLACK, "{took:?}");
+                assert!(began.elapsed() >= WITHIN, "{:?}", began.elapsed());
                 // It is not asked twice, unless its task is held up beside the reply.
                 let asked = primary.commandstats("wait") - waits;
                 if rounds.end_with(asked == 1, asked) {
@@ -127,17 +128,21 @@ fn only_an_acknowledged_renewal_moves_the_deadline() {
             let client = client(&primary.url()).await;
             let guard = durable(&client, "stock", replicas(1)).await.expect("the lock");
             let plain = client.lock("plain").acquire().await.expect("the lock");
-            pass(LEASE / 2).await;
+            let renewed = async || {
+                let mut left = guard.remaining();
+                until("a renewal is acknowledged", || guard.remaining() > std::mem::replace(&mut left, guard.remaining()))
+                    .await;
+            };
+            renewed().await;
             frozen[0].stop();
-            pass(LEASE / 2).await;
+            // Longer than a renewal takes to come, and shorter than what the last one has left.
+            pass(LEASE * 3 / 8).await;
             assert!(guard.is_held(), "an acknowledged renewal came before");
             frozen[0].resume();
             // Thawed in time: it goes on.
-            pass(LEASE).await;
-            assert!(guard.is_held());
+            renewed().await;
             frozen[0].stop();
-            let left = guard.remaining();
-            let lost = within("the loss", left, guard.lost()).await;
+            let lost = soon("the loss", guard.lost()).await;
             assert_eq!(lost.reason(), LossReason::NotRenewed);
             assert!(lease_left(&primary, "stock") > LEASE / 4, "the primary renewed it, and that did not count");
             assert!(plain.is_held() && plain.remaining() > LEASE / 4, "nobody else's renewal waited for that replica");
@@ -230,7 +235,7 @@ fn durable_wait_on_a_dead_connection_is_taken_back() {
                 async move { acquire.await }
             });
             kill_waiting(&primary).await;
-            let result = within("an acquire", LEASE, acquiring).await.expect("a task");
+            let result = soon("an acquire", acquiring).await.expect("a task");
             assert_eq!(fell_short(result), (0, 1));
             assert_eq!(primary.command(&["EXISTS", "stock"]).as_int(), Some(0));
             until("the client is at rest", || client.stats() == leasehold::ClientStats::default()).await;

@@ -1,14 +1,15 @@
 //! Slow links: what is free is had within its wait, by all who may have it at the same time.
 
-use crate::support::{SLACK, connect, on_one_of_each, runtime, settings, until};
+use crate::support::{NEVER, connect, on_one_of_each, runtime, scripts, settings, soon, until};
 use futures_util::future::join_all;
 use leasehold::Client;
-use leasehold_test_support::{Proxy, Resp, Server, Way};
-use std::time::{Duration, Instant};
+use leasehold_test_support::{Proxy, Resp, Rounds, Server, Way};
+use std::time::Duration;
 use tokio::runtime::Builder;
 
 const READERS: usize = 100;
 
+/// How many round trips all of them take together is counted in paused time, in `tests/suite/acquire.rs`.
 #[test]
 fn hundred_impatient_readers_all_read_over_a_slow_link() {
     on_one_of_each(|binary| {
@@ -22,23 +23,19 @@ fn hundred_impatient_readers_all_read_over_a_slow_link() {
                     proxy.delay(way, round_trip / 2);
                 }
                 let book = client.read_write_lock("book").read();
-                let begun = Instant::now();
                 let wait = Duration::from_millis(100);
-                let read = join_all((0..READERS).map(|_| book.acquire().wait(wait).into_future())).await;
-                let short = begun.elapsed();
-                let got = read.iter().filter(|guard| guard.is_ok()).count();
-                assert_eq!(got, READERS, "of those who wait for {wait:?}, round trip {round_trip:?}");
-                for guard in read.into_iter().flatten() {
-                    guard.detach();
+                // A grant that comes to a task which is held up beyond its wait is worth nothing.
+                let mut rounds = Rounds::default();
+                loop {
+                    let read = join_all((0..READERS).map(|_| book.acquire().wait(wait).into_future())).await;
+                    let got = read.iter().filter(|guard| guard.is_ok()).count();
+                    if rounds.end_with(got == READERS, format!("{got} of those who wait for {wait:?}")) {
+                        break;
+                    }
                 }
                 let again = client.read_write_lock("another").read();
-                let begun = Instant::now();
-                let read = join_all((0..READERS).map(|_| again.acquire().into_future())).await;
-                let took = begun.elapsed();
-                eprintln!("round trip {round_trip:?}: {short:?} with a short wait, {took:?} without a limit");
+                let read = soon("reading", join_all((0..READERS).map(|_| again.acquire().into_future()))).await;
                 assert!(read.iter().all(|guard| guard.is_ok()));
-                // One behind the other it is a hundred round trips.
-                assert!(took < round_trip * 12 + SLACK, "{took:?}");
             }
         });
     });
@@ -48,14 +45,12 @@ fn hundred_impatient_readers_all_read_over_a_slow_link() {
 const TASKS: usize = 200;
 
 /// All tasks lock, and unlock again.
-async fn lock_all(client: &Client, round: usize) -> Duration {
-    let begun = Instant::now();
+async fn lock_all(client: &Client, round: usize) {
     let tasks = (0..TASKS).map(|task| {
         let lock = client.lock(format!("own:{round}:{task}"));
         tokio::spawn(async move { lock.acquire().await.expect("a free lock").release().await.expect("a release") })
     });
-    assert!(join_all(tasks).await.iter().all(Result::is_ok), "no task panics");
-    begun.elapsed()
+    assert!(soon("locking", join_all(tasks)).await.iter().all(Result::is_ok), "no task panics");
 }
 
 #[test]
@@ -82,21 +77,25 @@ fn calls_in_batches_are_few_over_a_slow_link() {
                         }
                     }
                 });
-                let before = server.commandstats("evalsha");
-                let took = lock_all(&client, 3).await;
-                let sent = server.commandstats("evalsha") - before;
+                // A batch has up to 64 calls. Calls that are settled because their futures are late would be sent again, one by one: those of
+                // a thread that is held up once, or those of every thread.
+                let mut rounds = Rounds::default();
+                for round in 3.. {
+                    let before = server.commandstats("evalsha");
+                    lock_all(&client, round).await;
+                    let sent = server.commandstats("evalsha") - before;
+                    if rounds.end_with(sent < TASKS as u64 / 4, format!("{sent} commands for {TASKS} pairs")) {
+                        break;
+                    }
+                }
                 busy.abort();
-                eprintln!("round trip {round_trip:?}, on a busy thread: {is_busy}: {took:?}, {sent} commands");
-                assert!(took < round_trip * 12 + SLACK, "{took:?} for {round_trip:?}");
-                // A batch has up to 64 calls. Calls that are settled because their futures are late would be sent again, one by one.
-                assert!(sent < TASKS as u64 / 4, "{sent} commands for {TASKS} pairs");
-                client.shutdown(SLACK).await.expect("a shutdown");
+                client.shutdown(NEVER).await.expect("a shutdown");
             });
         }
     });
 }
 
-/// A lock that lingers is had without a round trip by its client, and by another one in a few.
+/// A lock that lingers is had without a command by its client, and by another one long before it has lingered.
 #[test]
 fn lingering_lock_is_had_at_once_and_given_up_soon() {
     on_one_of_each(|binary| {
@@ -108,25 +107,19 @@ fn lingering_lock_is_had_at_once_and_given_up_soon() {
                 for way in [Way::ToServer, Way::ToClient] {
                     proxy.delay(way, round_trip / 2);
                 }
-                let lock = client.lock(format!("lingers:{round_trip:?}")).linger(Duration::from_secs(8));
-                let begun = Instant::now();
+                let lock = client.lock(format!("lingers:{round_trip:?}")).linger(NEVER / 3);
                 lock.acquire().await.expect("the lock").release().await.expect("a release");
                 // It lingers although its holder's subscription is not confirmed.
-                let pairs = 1_000;
-                for _ in 0..pairs {
+                let before = scripts(&server);
+                for _ in 0..1_000 {
                     lock.acquire().await.expect("the lock").release().await.expect("a release");
                 }
-                let took = begun.elapsed();
-                assert!(took < round_trip + SLACK, "{took:?} for {pairs} pairs");
+                assert_eq!(scripts(&server), before, "the server is asked");
                 let channel = format!("redisson_lock__channel:{{{}}}", lock.name());
                 let listeners =
                     || server.command(&["PUBSUB", "NUMSUB", &channel]).elements().get(1).and_then(Resp::as_int);
                 until("the holder listens", || listeners() == Some(1)).await;
-                let begun = Instant::now();
-                let guard = other.lock(lock.name()).acquire().await.expect("the lock");
-                let had = begun.elapsed();
-                eprintln!("round trip {round_trip:?}: {pairs} pairs in {took:?}, and another client had it in {had:?}");
-                assert!(had < round_trip * 5 + SLACK, "{had:?}");
+                let guard = soon("an acquire", other.lock(lock.name()).acquire()).await.expect("the lock");
                 guard.release().await.expect("a release");
             }
         });

@@ -1,14 +1,11 @@
 //! Clients that are made without waiting for a server: during an outage, and of servers that cannot be used yet.
 
 use crate::support::{
-    SLACK, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, timed, until, within,
+    NEVER, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, soon, until,
 };
 use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, blocking};
 use leasehold_test_support::{Cluster, Server};
 use std::time::{Duration, Instant};
-
-/// Longer than the longest pause between two attempts to connect, 2.5 s.
-const RETURN: Duration = Duration::from_secs(3);
 
 fn lazy(url: &str) -> Client {
     settings().connect_lazy(url).expect("a client")
@@ -19,11 +16,10 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         server.kill();
-        let began = Instant::now();
+        // No client waits for the server, which comes later.
         let threads = blocking::Client::build_lazy(settings(), &server.url()).expect("a client");
         runtime().block_on(async {
             let clients = [lazy(&server.url()), lazy(&server.url())];
-            assert!(began.elapsed() < SLACK, "it waits for nothing");
             assert!(clients.iter().all(|client| client.server().version.is_empty()));
             let lock = clients[0].lock("stock");
             let waiting = tokio::spawn(async move { lock.acquire().await });
@@ -34,7 +30,7 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
             });
             until("it waits", || clients[0].stats().requests == 1).await;
             server.restart();
-            let guard = within("the lock", RETURN, waiting).await.expect("a task").expect("the lock");
+            let guard = soon("the lock", waiting).await.expect("a task").expect("the lock");
             until("the thread is done", || thread.is_finished()).await;
             thread.join().expect("a lock for a thread");
             assert_eq!(clients[0].server().version, server.binary().version.to_string());
@@ -44,7 +40,7 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
             let waiting = tokio::spawn(async move { lock.acquire().await });
             until("it waits", || clients[1].stats().subscriptions == 1).await;
             guard.release().await.expect("a release");
-            let guard = within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock");
+            let guard = soon("the lock", waiting).await.expect("a task").expect("the lock");
             guard.release().await.expect("a release");
             for client in &clients {
                 drop(client.fair_lock("fair").try_acquire().await.expect("an answer").expect("a fair lock"));
@@ -79,7 +75,7 @@ fn client_made_in_a_cluster_outage_works_after_it() {
             let waiting = tokio::spawn(async move { other.acquire().await });
             until("it waits", || clients[1].stats().subscriptions == 1).await;
             drop(guards);
-            drop(within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock"));
+            drop(soon("the lock", waiting).await.expect("a task").expect("the lock"));
         });
     });
 }
@@ -107,7 +103,7 @@ fn what_keeps_a_lazy_client_back_is_said_and_can_be_mended() {
             let evicted = quick().require_noeviction(true).connect_lazy(&server.url()).expect("a client");
             let wrong = quick().connect_lazy(&format!("redis://:simsim@{}", server.addr())).expect("a client");
             for (client, words) in [(&evicted, "allkeys-lru"), (&wrong, "password")] {
-                let error = within("an error", TIMEOUT * 4, client.lock("stock").acquire()).await.expect_err("no lock");
+                let error = soon("an error", client.lock("stock").acquire()).await.expect_err("no lock");
                 assert!(matches!(error, Error::Unreachable { .. }), "{error}");
                 assert!(error.to_string().contains(words), "{error}");
                 assert_eq!(server.command(&["DBSIZE"]).as_int(), Some(0), "nothing was sent");
@@ -136,7 +132,7 @@ fn a_process_that_starts_in_an_outage_falls_back() {
             let local = settings().fallback(Fallback::Local).unreachable_after(Duration::from_millis(300));
             let client = local.connect_lazy(&server.url()).expect("a client");
             let lock = client.lock("stock");
-            let guard = within("a lock within the process", TIMEOUT, lock.acquire()).await.expect("the lock");
+            let guard = soon("a lock within the process", lock.acquire()).await.expect("the lock");
             assert!(guard.is_degraded() && guard.is_held());
             let second = lock.clone();
             let waiting = tokio::spawn(async move { second.acquire().await });
@@ -147,7 +143,7 @@ fn a_process_that_starts_in_an_outage_falls_back() {
             assert_eq!(counts(&server, "stock"), [1]);
             assert!(guard.is_held() && !waiting.is_finished());
             guard.release().await.expect("a release");
-            let guard = within("the lock", TIMEOUT, waiting).await.expect("a task").expect("the lock");
+            let guard = soon("the lock", waiting).await.expect("a task").expect("the lock");
             assert!(!guard.is_degraded());
             guard.release().await.expect("a release");
         });
@@ -158,13 +154,11 @@ fn a_process_that_starts_in_an_outage_falls_back() {
 fn a_lazy_client_that_never_met_its_server_ends_at_once() {
     runtime().block_on(async {
         let client = settings().announce("nobody").connect_lazy("redis://127.0.0.1:1").expect("a client");
-        let (result, took) = timed("a shutdown", client.shutdown(Duration::from_secs(20))).await;
-        result.expect("nothing to release");
-        assert!(took < SLACK, "{took:?}");
+        soon("a shutdown", client.shutdown(NEVER)).await.expect("nothing to release");
     });
-    let began = Instant::now();
-    drop(blocking::Client::connect_lazy("redis://127.0.0.1:1").expect("a client"));
-    assert!(began.elapsed() < SLACK);
+    let url = "redis://127.0.0.1:1?connect_deadline=600s";
+    let thread = std::thread::spawn(|| drop(blocking::Client::connect_lazy(url).expect("a client")));
+    leasehold_test_support::until("the client has ended", || thread.is_finished());
 }
 
 #[test]
@@ -189,7 +183,7 @@ fn two_processes_never_both_hold_a_majority() {
             servers[3..].iter().for_each(Server::restart);
             for rival in [three, five] {
                 servers[..2].iter().for_each(Server::kill);
-                let guard = within("the lock", RETURN, all.acquire()).await.expect("the lock");
+                let guard = soon("the lock", all.acquire()).await.expect("the lock");
                 assert_eq!(guard.servers(), 3);
                 servers[..2].iter().for_each(Server::restart);
                 let until = Instant::now() + Duration::from_secs(1);
@@ -199,7 +193,7 @@ fn two_processes_never_both_hold_a_majority() {
                     assert!(guard.is_held());
                 }
                 guard.release().await.expect("a release");
-                let guard = within("the lock", RETURN, rival.acquire()).await.expect("the lock");
+                let guard = soon("the lock", rival.acquire()).await.expect("the lock");
                 assert!(guard.servers() >= 3);
                 assert!(all.try_acquire().await.expect("an answer").is_none());
                 guard.release().await.expect("a release");

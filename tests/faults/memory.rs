@@ -1,6 +1,6 @@
 //! Servers that are full, or that may evict what they hold.
 
-use crate::support::{TIMEOUT, counts, held, lease_left, on_each, runtime, settings, until, within};
+use crate::support::{RENEWED, counts, held, lease_left, on_each, runtime, settings, soon, until};
 use leasehold::{Client, ConnectError, Error};
 use leasehold_test_support::Server;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder};
@@ -11,28 +11,27 @@ fn a_full_server_still_renews_and_releases() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {
-            let lease = Duration::from_millis(900);
-            let client = settings().lease(lease).connect(&server.url()).await.expect("a client");
+            let client = settings().lease(RENEWED).connect(&server.url()).await.expect("a client");
             let (whole, outer) = (held(&client, "whole").await, held(&client, "outer").await);
             let inner = outer.reenter().await.expect("a re-entry");
             server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-            // The guards live on for several leases.
-            crate::support::pass(lease * 2).await;
+            // The guards live on beyond their leases.
+            crate::support::pass(RENEWED * 5 / 4).await;
             assert!(whole.is_held() && outer.is_held());
             assert!(lease_left(&server, "whole") > Duration::ZERO);
-            within("a release", TIMEOUT * 2, whole.release()).await.expect("a release");
+            soon("a release", whole.release()).await.expect("a release");
             assert_eq!(server.command(&["EXISTS", "whole"]).as_int(), Some(0));
             // Nothing new goes in, and the error says why.
-            let refused = within("an acquire", TIMEOUT * 2, client.lock("new").acquire()).await;
+            let refused = soon("an acquire", client.lock("new").acquire()).await;
             assert!(refused.is_err_and(|error| is_out_of_memory(&error)));
             // To lower a count writes a field, which a full server refuses. It is reported, and done later.
-            let refused = within("a release", TIMEOUT * 2, inner.release()).await;
+            let refused = soon("a release", inner.release()).await;
             assert!(refused.is_err_and(|error| is_out_of_memory(&error)));
             assert_eq!((counts(&server, "outer"), outer.is_held()), (vec![2], true));
             server.command(&["CONFIG", "SET", "maxmemory", "0"]);
             until("the count is lowered", || counts(&server, "outer") == [1]).await;
             until("the guard knows", || outer.hold_count() == 1).await;
-            within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
+            soon("a release", outer.release()).await.expect("a release");
             until("the client is at rest", || client.stats().cleaning_up == 0).await;
         });
     });
@@ -47,9 +46,9 @@ fn refused_partial_release_does_not_block_the_last_one() {
             let outer = held(&client, "outer").await;
             let inner = outer.reenter().await.expect("a re-entry");
             server.command(&["CONFIG", "SET", "maxmemory", "1"]);
-            let refused = within("a release", TIMEOUT * 2, inner.release()).await;
+            let refused = soon("a release", inner.release()).await;
             assert!(refused.is_err_and(|error| is_out_of_memory(&error)));
-            within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
+            soon("a release", outer.release()).await.expect("a release");
             assert_eq!(server.command(&["EXISTS", "outer"]).as_int(), Some(0));
         });
     });
@@ -68,7 +67,7 @@ fn last_release_behind_a_dropped_entry_is_not_refused() {
                 server.command(&["CONFIG", "SET", "maxmemory", "1"]);
                 // The background lowers the count, which a full server refuses; ending the hold it allows.
                 drop(inner);
-                within("a release", TIMEOUT * 2, outer.release()).await.expect("a release");
+                soon("a release", outer.release()).await.expect("a release");
                 assert_eq!(server.command(&["EXISTS", &name]).as_int(), Some(0));
                 server.command(&["CONFIG", "SET", "maxmemory", "0"]);
             }

@@ -1,7 +1,7 @@
 //! Outages: how soon those who wait learn of one, how it is told, and what becomes of the renewals.
 
 use crate::child::{Child, say};
-use crate::support::{TIMEOUT, held, on_each, on_one_of_each, pass, runtime, settings, until, within};
+use crate::support::{held, on_each, on_one_of_each, pass, runtime, settings, soon, until};
 use leasehold::{ClientBuilder, Error, telemetry};
 use leasehold_test_support::Server;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -16,7 +16,7 @@ fn sleeping_waiter_learns_of_a_killed_server_in_time() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {
-            let holder = settings().lease(Duration::from_secs(60)).connect(&server.url()).await.expect("a client");
+            let holder = settings().connect(&server.url()).await.expect("a client");
             let _guard = held(&holder, "stock").await;
             let patience = Duration::from_secs(2);
             let client = settings().unreachable_after(patience).connect(&server.url()).await.expect("a client");
@@ -28,7 +28,7 @@ fn sleeping_waiter_learns_of_a_killed_server_in_time() {
             })
             .await;
             server.kill();
-            let told = within("the waiter's end", patience + TIMEOUT, waiter).await.expect("a task that ends");
+            let told = soon("the waiter's end", waiter).await.expect("a task that ends");
             let error = told.expect_err("no lock");
             assert!(matches!(error, Error::Unreachable { .. }), "{error:?}");
             assert!(error.to_string().contains(&server.addr().to_string()), "{error}");

@@ -1,6 +1,6 @@
 //! A server that comes back, and does not accept the password any more.
 
-use crate::support::{SLACK, held, on_one_of_each, pass, runtime, settings, timed, until};
+use crate::support::{HUNG, held, on_one_of_each, pass, runtime, settings, soon, until};
 use leasehold::Error;
 use leasehold_test_support::{Proxy, Server, Way};
 use std::time::{Duration, Instant};
@@ -38,18 +38,16 @@ fn refused_password_is_named_in_errors_until_right_again() {
                     if error.to_string().contains(REFUSAL) {
                         break;
                     }
-                    assert!(began.elapsed() < 4 * SLACK, "{error}");
+                    assert!(began.elapsed() < HUNG, "{error}");
                     pass(Duration::from_millis(20)).await;
                 }
-                eprintln!("round trip {round_trip} ms: a try is told why after {:?}", began.elapsed());
                 let awake = client.lock("stock");
                 let told = |what: &str, error: Error| {
                     let expected = matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. });
                     assert!(expected && error.to_string().contains(REFUSAL), "{what}: {error:?}");
                 };
-                let (waited, took) = timed("a wait", awake.acquire()).await;
+                let waited = soon("a wait", awake.acquire()).await;
                 told("a wait that begins afterwards", waited.expect_err("the password is refused"));
-                assert!(took < UNREACHABLE_AFTER + 2 * SLACK, "{took:?}");
                 told("a waiter that slept", asleep.await.expect("a task").expect_err("the password is refused"));
                 told("an inspection", awake.inspect().await.expect_err("the password is refused"));
                 set_password(&server, "right");
@@ -58,7 +56,7 @@ fn refused_password_is_named_in_errors_until_right_again() {
                 let again = loop {
                     match awake.acquire().await {
                         Ok(guard) => break guard,
-                        Err(error) => assert!(began.elapsed() < 4 * SLACK, "{error}"),
+                        Err(error) => assert!(began.elapsed() < HUNG, "{error}"),
                     }
                     pass(Duration::from_millis(20)).await;
                 };

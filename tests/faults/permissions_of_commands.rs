@@ -1,7 +1,7 @@
 //! Users that lack the right to one command of a script: what an acquire that is refused leaves behind, seen by an administrator.
 
 use crate::permissions::{builder, rule, set_user};
-use crate::support::{SLACK, on_each, runtime, until};
+use crate::support::{HUNG, on_each, runtime, until};
 use leasehold::{Client, Error};
 use leasehold_test_support::Server;
 use std::time::Duration;
@@ -111,8 +111,8 @@ async fn walk(server: &Server, kind: &str, blocks: &[&str]) -> Vec<(String, bool
         let other = take(&admin, kind, &name).await;
         assert!(matches!(other, Ok(true)), "{kind} after {command} was given back: {other:?}");
     }
-    user.shutdown(SLACK).await.expect("a shutdown");
-    admin.shutdown(SLACK).await.expect("a shutdown");
+    user.shutdown(HUNG).await.expect("a shutdown");
+    admin.shutdown(HUNG).await.expect("a shutdown");
     refused
 }
 

@@ -1,8 +1,8 @@
 //! The published permissions of each kind of lock are enough, and each pattern of them is needed. That their commands are those of the
 //! scripts, no more and no fewer, is what `tests/contract` says.
 
-use crate::permissions::{builder, refused, rule, set_user, step};
-use crate::support::{SLACK, on_each, runtime, until};
+use crate::permissions::{PATIENCE, builder, refused, rule, set_user, step, succeeds};
+use crate::support::{on_each, runtime, until};
 use leasehold::kind::LockKind;
 use leasehold::{Client, Error, Lock, Replicas};
 use leasehold_test_support::Server;
@@ -25,36 +25,44 @@ const WALKS: [&[&str]; 12] = [
 ];
 
 /// One client holds, another waits and is woken, and both release.
-async fn contend<K: LockKind, L: LockKind>(lock: &Lock<K>, other: &Lock<L>, client: &Client) -> Result<(), String> {
-    let guard = step("an acquire", lock.acquire().wait(SLACK)).await?;
+async fn contend<K: LockKind, L: LockKind>(
+    server: &Server,
+    lock: &Lock<K>,
+    other: &Lock<L>,
+    client: &Client,
+) -> Result<(), String> {
+    let guard = step("an acquire", lock.acquire().wait(PATIENCE)).await?;
     let waiting = other.clone();
-    let waiter = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
-    listens(client).await;
+    let waiter = tokio::spawn(async move { waiting.acquire().wait(PATIENCE).await });
+    listens(server, client).await;
     step("a release", guard.release()).await?;
     let woken = step("a wake-up", async { waiter.await.expect("a task") }).await?;
     step("a release", woken.release()).await
 }
 
-/// Until the client has a subscription, or a moment has passed without one: a spin lock has none, nor has a user that may not.
-async fn listens(client: &Client) {
-    let end = Instant::now() + Duration::from_millis(100);
-    while client.stats().subscriptions == 0 && Instant::now() < end {
-        tokio::time::sleep(Duration::from_millis(2)).await;
-    }
+/// Waits until the client has a subscription, the server has refused something, or the waiter has given up.
+async fn listens(server: &Server, client: &Client) {
+    let mut asked = false;
+    until("the waiter listens, or may not", || {
+        let stats = client.stats();
+        asked |= stats.requests > 0;
+        stats.subscriptions > 0 || asked && stats.requests == 0 || refused(server).is_some()
+    })
+    .await;
 }
 
 async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, other: &Client) -> Result<(), String> {
     match blocks {
         ["fair"] => {
-            contend(&client.fair_lock(name), &other.fair_lock(name), other).await?;
+            contend(server, &client.fair_lock(name), &other.fair_lock(name), other).await?;
             step("a look", client.fair_lock(name).inspect()).await?;
         }
         ["fair", "fenced"] => {
-            contend(&client.fair_lock(name).fenced(), &other.fair_lock(name).fenced(), other).await?;
+            contend(server, &client.fair_lock(name).fenced(), &other.fair_lock(name).fenced(), other).await?;
         }
-        ["fenced"] => contend(&client.fenced_lock(name), &other.fenced_lock(name), other).await?,
+        ["fenced"] => contend(server, &client.fenced_lock(name), &other.fenced_lock(name), other).await?,
         ["fenced", "fence"] => {
-            let guard = step("an acquire", client.fenced_lock(name).acquire().wait(SLACK)).await?;
+            let guard = step("an acquire", client.fenced_lock(name).acquire().wait(PATIENCE)).await?;
             let value = client.fenced_value(format!("{name}:value"));
             step("a write", value.write(&guard, "1")).await?;
             step("a read", value.read(&guard)).await?;
@@ -62,17 +70,24 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
             step("a release", guard.release()).await?;
         }
         ["simple"] => {
-            let lease = Duration::from_secs(1);
-            contend(&client.simple_lock(name, lease), &other.simple_lock(name, lease), other).await?;
+            // Its waiters ask again and again, and do not listen.
+            let lease = Duration::from_secs(30);
+            let (lock, same) = (client.simple_lock(name, lease), other.simple_lock(name, lease));
+            let guard = step("an acquire", lock.acquire().wait(PATIENCE)).await?;
+            let waiter = tokio::spawn(async move { same.acquire().wait(PATIENCE).await });
+            until("the waiter asks", || other.stats().requests > 0 || waiter.is_finished()).await;
+            step("a release", guard.release()).await?;
+            let woken = step("a wake-up", async { waiter.await.expect("a task") }).await?;
+            step("a release", woken.release()).await?;
         }
         ["read_write"] => {
             let (lock, rival) = (client.read_write_lock(name), other.read_write_lock(name).prefer_writers());
-            contend(&lock.write(), &rival.write(), other).await?;
-            contend(&lock.write(), &rival.read(), other).await?;
-            let reader = step("a read", lock.read().acquire().wait(SLACK)).await?;
+            contend(server, &lock.write(), &rival.write(), other).await?;
+            contend(server, &lock.write(), &rival.read(), other).await?;
+            let reader = step("a read", lock.read().acquire().wait(PATIENCE)).await?;
             let waiting = rival.write();
-            let writer = tokio::spawn(async move { waiting.acquire().wait(SLACK).await });
-            listens(other).await;
+            let writer = tokio::spawn(async move { waiting.acquire().wait(PATIENCE).await });
+            listens(server, other).await;
             step("a release", reader.release()).await?;
             let writer = step("a wake-up", async { writer.await.expect("a task") }).await?;
             step("a downgrade", writer.downgrade()).await?.release().await.map_err(|error| error.to_string())?;
@@ -81,9 +96,9 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
         ["semaphore"] => {
             let (seats, same) = (client.semaphore(name), other.semaphore(name));
             step("setting", seats.try_set_permits(1)).await?;
-            let guard = step("an acquire", seats.acquire().wait(SLACK)).await?;
-            let waiter = tokio::spawn(async move { same.acquire().wait(SLACK).await });
-            listens(other).await;
+            let guard = step("an acquire", seats.acquire().wait(PATIENCE)).await?;
+            let waiter = tokio::spawn(async move { same.acquire().wait(PATIENCE).await });
+            listens(server, other).await;
             step("a release", guard.release()).await?;
             step("a wake-up", async { waiter.await.expect("a task") })
                 .await?
@@ -97,10 +112,10 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
         ["permits"] => {
             let (jobs, same) = (client.leased_semaphore(name), other.leased_semaphore(name));
             step("setting", jobs.try_set_permits(1)).await?;
-            let guard = step("an acquire", jobs.acquire().wait(SLACK)).await?;
+            let guard = step("an acquire", jobs.acquire().wait(PATIENCE)).await?;
             step("a look", jobs.lease_of(guard.ids()[0])).await?;
-            let waiter = tokio::spawn(async move { same.acquire().wait(SLACK).await });
-            listens(other).await;
+            let waiter = tokio::spawn(async move { same.acquire().wait(PATIENCE).await });
+            listens(server, other).await;
             step("a release", jobs.release_ids(&guard.ids())).await?;
             drop(guard);
             step("a wake-up", async { waiter.await.expect("a task") })
@@ -114,15 +129,15 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
         ["latch"] => {
             let (parts, same) = (client.count_down_latch(name), other.count_down_latch(name));
             step("setting", parts.try_set_count(1)).await?;
-            let waiter = tokio::spawn(async move { same.wait().at_most(SLACK).await });
-            listens(other).await;
+            let waiter = tokio::spawn(async move { same.wait().at_most(PATIENCE).await });
+            listens(server, other).await;
             step("counting", parts.count_down()).await?;
             step("a wake-up", async { waiter.await.expect("a task") }).await?;
             step("a look", parts.count()).await?;
             step("a deletion", parts.delete()).await?;
         }
         ["locks"] => {
-            let guard = step("an acquire", client.lock(name).acquire().wait(SLACK)).await?;
+            let guard = step("an acquire", client.lock(name).acquire().wait(PATIENCE)).await?;
             let seen = step("a look", other.inspect(name)).await?.ok_or("nothing is seen")?;
             let mut search = other.locks(name);
             let found =
@@ -134,14 +149,14 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
         }
         ["restarts"] => {
             let lock = client.lock(name);
-            step("a release", step("an acquire", lock.acquire().wait(SLACK)).await?.release()).await?;
+            step("a release", step("an acquire", lock.acquire().wait(PATIENCE)).await?.release()).await?;
             server.command(&["SCRIPT", "FLUSH"]);
             server.command(&["CLIENT", "KILL", "USER", "app"]);
             let is_given = || server.info("number_of_cached_scripts").is_some_and(|count| count != "0");
             until("the scripts are given or refused", || is_given() || refused(server).is_some()).await;
         }
         ["record"] => {
-            let end = Instant::now() + SLACK;
+            let end = Instant::now() + PATIENCE;
             while step("a question", client.who_is(&other.id())).await?.is_none() {
                 if Instant::now() > end {
                     return Err("no record".to_owned());
@@ -171,8 +186,8 @@ fn try_rule(server: &Server, blocks: &[&str], number: usize) -> Result<(), Strin
         for name in [format!("stock:{number}"), format!("{{stock}}:{number}")] {
             walk(server, blocks, &name, &client, &other).await?;
         }
-        step("a shutdown", client.shutdown(SLACK)).await?;
-        step("a shutdown", other.shutdown(SLACK)).await
+        step("a shutdown", client.shutdown(PATIENCE)).await?;
+        step("a shutdown", other.shutdown(PATIENCE)).await
     });
     walked.and_then(|()| refused(server).map_or(Ok(()), Err))
 }
@@ -191,7 +206,8 @@ fn published_rule_of_each_kind_is_enough_and_minimal() {
         for blocks in WALKS {
             let more: Vec<_> = blocks.iter().flat_map(|block| rule(block)).collect();
             let all = [rule("server"), rule("restarts"), more.clone()].concat();
-            walk(blocks, &all).unwrap_or_else(|error| panic!("{blocks:?}: {error}"));
+            eprintln!("{blocks:?}");
+            succeeds(|_| walk(blocks, &all));
             // Each newer server is asked about every pattern and command of its own; the oldest, which tells keys and channels apart as they do,
             // about none. The commands of scripts are held to them by `tests/contract`.
             let is_asked = |part: &&&str| part.starts_with(['~', '&']) || part.contains('|');
@@ -214,7 +230,7 @@ fn replicas_are_asked_by_those_who_may() {
             set_user(&server, &rule);
             let error = runtime().block_on(async {
                 let client = builder("shop:").connect(&url).await.expect("a client");
-                client.lock("ledger").acquire().wait(SLACK).durable(replicas).await.expect_err("there are no replicas")
+                client.lock("ledger").acquire().wait(PATIENCE).durable(replicas).await.expect_err("there are no replicas")
             });
             assert_eq!(matches!(error, Error::NotReplicated { .. }), allowed, "{error:?}");
         }

@@ -1,6 +1,6 @@
 //! Servers that do not know the scripts: after a restart, a failover, or `SCRIPT FLUSH`.
 
-use crate::support::{SLACK, connect, on_each, on_one_of_each, timed};
+use crate::support::{connect, on_each, on_one_of_each, settings, soon};
 use leasehold_core::script::ACQUIRE;
 use leasehold_test_support::{Proxy, Server, Way};
 use std::sync::Arc;
@@ -23,18 +23,16 @@ fn a_first_acquire_behind_a_slow_link_takes_two_round_trips() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         crate::support::runtime().block_on(async {
-            let client = leasehold::Client::builder().connect(&proxy.url()).await.expect("a client");
+            // A client that is late by less does not send a call again.
+            let client = settings().command_timeout(MS(60_000)).connect(&proxy.url()).await.expect("a client");
             for round_trip in [5, 50, 100, 200, 400].map(MS) {
                 for way in [Way::ToServer, Way::ToClient] {
                     proxy.delay(way, round_trip / 2);
                 }
                 server.command(&["SCRIPT", "FLUSH"]);
                 proxy.clear_requests();
-                let (guard, took) = timed("an acquire", client.lock("stock").acquire()).await;
-                let guard = guard.expect("a lock that is free");
-                eprintln!("round trip {round_trip:?}: {took:?}, {:?}", sent(&proxy));
+                let guard = soon("an acquire", client.lock("stock").acquire()).await.expect("a lock that is free");
                 assert_eq!(sent(&proxy), (1, 1), "once by its hash, once by its text; round trip {round_trip:?}");
-                assert!(took < round_trip * 4 + SLACK, "{took:?}");
                 guard.release().await.expect("a release");
             }
         });
@@ -60,8 +58,8 @@ fn a_first_acquire_on_a_busy_executor_is_granted() {
             let rounds = std::env::var("LEASEHOLD_ROUNDS").ok().and_then(|rounds| rounds.parse().ok()).unwrap_or(4);
             for round in 0..rounds {
                 server.command(&["SCRIPT", "FLUSH"]);
-                let (guard, took) = timed("an acquire", client.lock("stock").acquire()).await;
-                let guard = guard.unwrap_or_else(|error| panic!("round {round}, after {took:?}: {error}"));
+                let guard = soon("an acquire", client.lock("stock").acquire()).await;
+                let guard = guard.unwrap_or_else(|error| panic!("round {round}: {error}"));
                 guard.release().await.expect("a release");
             }
             over.store(true, Ordering::Relaxed);

@@ -1,14 +1,11 @@
 //! A primary that is replaced under Sentinel.
 
 use crate::support::{
-    SLACK, TIMEOUT, connect, counts, held, lease_left, on_one_of_each, runtime, settings, until, within,
+    connect, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until,
 };
 use leasehold::{Error, LossReason};
 use leasehold_test_support::{Sentinel, Server};
-use std::time::{Duration, Instant};
-
-/// The longest pause between two attempts to reconnect.
-const BACK_OFF: Duration = Duration::from_millis(2500);
+use std::time::Duration;
 
 /// Waits until the replica has everything. `WAIT` is about what the same connection wrote before.
 fn replicated(primary: &Server) {
@@ -33,10 +30,10 @@ fn a_planned_failover_takes_the_locks_along() {
             replicated(world.primary());
             world.failover();
             let fresh = client.lock("fresh");
-            let fresh = within("an acquire", BACK_OFF + TIMEOUT * 2, fresh.acquire()).await.expect("the lock");
+            let fresh = soon("an acquire", fresh.acquire()).await.expect("the lock");
             assert_eq!(counts(world.primary(), "fresh"), [1]);
             assert!(guard.is_held() && outer.is_held(), "the locks were there all the time");
-            within("a release", TIMEOUT * 2, inner.release()).await.expect("a release");
+            soon("a release", inner.release()).await.expect("a release");
             assert_eq!(counts(world.primary(), "outer"), [1]);
             // Renewed at the new primary.
             let mut last = lease_left(world.primary(), "stock");
@@ -46,8 +43,8 @@ fn a_planned_failover_takes_the_locks_along() {
             };
             until("it is renewed", &mut rises).await;
             assert!(guard.is_held() && outer.is_held() && fresh.is_held());
-            within("a release", TIMEOUT * 2, guard.release()).await.expect("a release");
-            let woken = within("a wake-up", BACK_OFF + TIMEOUT * 2, waiter).await.expect("a task").expect("the lock");
+            soon("a release", guard.release()).await.expect("a release");
+            let woken = soon("a wake-up", waiter).await.expect("a task").expect("the lock");
             assert_eq!(counts(world.primary(), "stock"), [1]);
             woken.release().await.expect("a release");
         });
@@ -63,26 +60,23 @@ fn a_dead_primary_costs_its_outage_and_says_what_was_lost() {
             let kept = held(&client, "kept").await;
             let (old, new) = (world.primary(), world.replica());
             replicated(old);
-            let died = Instant::now();
             old.kill();
             let next = client.lock("next");
             let (next, ()) = tokio::join!(
                 next.acquire().into_future(),
                 until("the replica is the primary", || world.primary().port() == new.port()),
             );
-            let took = died.elapsed();
             world.wait_for_primary(new);
             let next = next.expect("the lock");
-            assert!(took < Duration::from_secs(10) + SLACK, "{took:?}");
             assert_eq!(counts(new, "next"), [1]);
             assert!(kept.is_held());
             // A lock that is not there any more is reported before its lease is over.
             new.command(&["DEL", "next"]);
             new.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-            let lost = within("the news of the loss", BACK_OFF + TIMEOUT * 2, next.lost()).await;
+            let lost = soon("the news of the loss", next.lost()).await;
             assert_eq!(lost.reason(), LossReason::Removed);
             assert!(matches!(next.release().await, Err(Error::Lost { .. })));
-            within("a release", TIMEOUT * 2, kept.release()).await.expect("a release");
+            soon("a release", kept.release()).await.expect("a release");
         });
     });
 }

@@ -303,11 +303,8 @@ pub(crate) async fn search_among_many_keys_is_many_small_commands(world: World) 
 
 /// How often each command was called, by the text of `INFO commandstats`.
 fn calls(stats: &str) -> HashMap<&str, u64> {
-    let line = |line: &'_ str| {
-        let (name, rest) = line.strip_prefix("cmdstat_")?.split_once(":calls=")?;
-        Some((name, rest.split(',').next()?.parse().ok()?))
-    };
-    stats.lines().filter_map(line).collect()
+    let lines = stats.lines().filter_map(|line| line.strip_prefix("cmdstat_")?.split_once(":calls="));
+    lines.filter_map(|(name, rest)| Some((name, rest.split(',').next()?.parse().ok()?))).collect()
 }
 
 /// A server carries out in one go what comes by one connection, so a search asks for few looks at once.

@@ -2,7 +2,6 @@
 
 use crate::support::{SERVER, Start as _, bare, leasehold, name, path, run};
 use leasehold_test_support::Server;
-use std::time::{Duration, Instant};
 
 /// A command for a URL.
 fn at(url: &str) -> std::process::Command {
@@ -75,11 +74,9 @@ fn url_as_an_argument_and_from_redis_url_both_work() {
 
 #[test]
 fn server_that_is_not_there_is_unreachable_at_once() {
-    let begun = Instant::now();
-    let ended = at("redis://127.0.0.1:1").finish();
+    let ended = at("redis://127.0.0.1:1?connect_deadline=600s").finish();
     ended.fails_with(69, &["127.0.0.1:1", "nothing listens there; start the server, or correct host and port"]);
     assert!(!format!("{ended:?}").contains("connect_lazy"), "that is for programs: {ended:?}");
-    assert!(begun.elapsed() < Duration::from_secs(5), "{:?}", begun.elapsed());
 }
 
 #[test]

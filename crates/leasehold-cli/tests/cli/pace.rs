@@ -1,16 +1,21 @@
-//! No command holds the server up: each single request is short, whatever stands under the names. The server's log of slow commands tells.
+//! No command holds the server up: whatever stands under the names, each single request is small. The server tells what it carries out, and every
+//! command that only reads is asked once more for the length of its reply.
 
 use crate::http::Site;
 use crate::screen::Screen;
 use crate::support::{Start as _, held, leasehold, objects};
-use leasehold_test_support::{Resp, Server, until};
+use leasehold_test_support::{Monitor, Monitored, Resp, Server, until};
 use rustix::process::Signal;
+use std::collections::HashSet;
 use std::sync::{LazyLock, Mutex};
 
-/// The longest time that one request may take, in microseconds.
-const LONGEST: i64 = 5_000;
+/// How many entries, or bytes for each 64 of them, one command may read. A page of names has more than a thousand.
+const ENTRIES: usize = 1_500;
 
-/// How many entries have those that a program could read as a whole by mistake: that would take it several times as long.
+/// How many commands one script may call.
+const CALLS: usize = 300;
+
+/// How many entries have those that a program could read as a whole by mistake.
 const MANY: &str = "
     local function id(at) return string.format('6f0c0000-0000-4000-8000-%012x:1', at) end
     local now = redis.call('TIME')[1] * 1000
@@ -41,38 +46,57 @@ const MANY: &str = "
 /// Names under which much stands, and of which some are no locks.
 const LARGE: [&str; 5] = ["fair", "read", "permits", "text", "hash"];
 
+/// The commands that read more than one entry, and change nothing. Those of one entry are short by themselves.
+const READS: [&str; 14] = [
+    "GET", "HGETALL", "HKEYS", "HVALS", "HMGET", "LRANGE", "SMEMBERS", "ZRANGE", "ZRANGEBYSCORE", "ZREVRANGE", "SCAN", "HSCAN", "ZSCAN",
+    "SSCAN",
+];
+
 static FULL: LazyLock<Server> = LazyLock::new(|| {
-    let log =
-        |builder, setting: (&str, &str)| leasehold_test_support::ServerBuilder::arg(builder, setting.0, setting.1);
-    let settings = [("slowlog-log-slower-than", "1000"), ("slowlog-max-len", "1000"), ("lua-time-limit", "60000")];
-    let server = settings.into_iter().fold(Server::builder(), log).start();
+    let server = Server::builder().arg("lua-time-limit", "60000").start();
     assert_eq!(server.command(&["EVAL", MANY, "0"]), Resp::Nil);
     server
 });
 
-/// The longest request since the log was emptied: its time in microseconds, and its first words.
-fn longest() -> (i64, String) {
-    let log = FULL.command(&["SLOWLOG", "GET", "1000"]);
-    let entry = |entry: &Resp| {
-        let words: Vec<_> = entry.elements()[3].elements().iter().filter_map(Resp::as_str).take(4).collect();
-        (entry.elements()[2].as_int().unwrap_or_default(), words.join(" "))
-    };
-    log.elements().iter().map(entry).filter(|(_, words)| !words.starts_with("SLOWLOG")).max().unwrap_or_default()
+/// How many entries a reply has, or as many as its text has room for.
+fn entries(reply: &Resp) -> usize {
+    match reply {
+        Resp::Bulk(text) => 1 + text.len() / 64,
+        Resp::Map(pairs) => pairs.iter().map(|(key, value)| entries(key) + entries(value)).sum(),
+        reply => 1 + reply.elements().iter().map(entries).sum::<usize>(),
+    }
 }
 
-/// Wants every request of `work` to be short. The machine may put the server aside in the middle of one; a request that is long by itself is so
-/// each time, so the least of three counts.
+/// Wants each command to be small, and each script to call few.
 #[track_caller]
-fn stays_short(what: &str, work: impl Fn()) {
-    static LOG: Mutex<()> = Mutex::new(());
-    let _alone = LOG.lock();
-    let once = |_| {
-        FULL.command(&["SLOWLOG", "RESET"]);
-        work();
-        longest()
-    };
-    let least = (0..3).map(once).min().expect("three times");
-    assert!(least.0 < LONGEST, "{what}: a request took {} us: {}", least.0, least.1);
+fn are_small(what: &str, commands: &[Monitored]) {
+    assert!(!commands.is_empty(), "{what} asks the server something");
+    let (mut seen, mut calls, mut script) = (HashSet::new(), 0, String::new());
+    for command in commands {
+        let text = || command.words.iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+        if command.by_script {
+            calls += 1;
+        } else {
+            (calls, script) = (0, text());
+        }
+        assert!(calls <= CALLS, "{what}: more than {CALLS} commands are called by {script}");
+        let name = command.name();
+        assert!(!["KEYS", "SORT"].contains(&name.as_str()), "{what}: {} looks at everything", text());
+        if READS.contains(&name.as_str()) && seen.insert(&command.words) {
+            let read = entries(&FULL.command(&command.words));
+            assert!(read <= ENTRIES, "{what}: {read} entries are read by {}", text());
+        }
+    }
+}
+
+/// Wants every request of `work` to be small.
+#[track_caller]
+fn stays_small(what: &str, work: impl FnOnce()) {
+    static ALONE: Mutex<()> = Mutex::new(());
+    let _alone = ALONE.lock();
+    let monitor = Monitor::of(&FULL);
+    work();
+    are_small(what, &monitor.commands(&FULL));
 }
 
 /// A command to its end, with any exit code of its own.
@@ -82,26 +106,26 @@ fn runs(words: &[&str]) {
 }
 
 #[test]
-fn looks_at_all_locks_are_many_short_requests() {
+fn looks_at_all_locks_are_many_small_requests() {
     let _holders =
         [&["held:lock"][..], &["held:fair", "--fair"], &["held:fenced", "--fenced"], &["held:write", "--write"]]
             .map(|options| held(&FULL, options));
     for words in [&["ls"][..], &["ls", "--foreign", "[a-k]*"], &["deadlocks"], &["doctor"]] {
-        stays_short(&words.join(" "), || runs(words));
+        stays_small(&words.join(" "), || runs(words));
     }
-    stays_short("watch", || {
+    stays_small("watch", || {
         let watch = leasehold(&FULL).args(["watch", "*", "--json"]).start();
         until("it has looked", || objects_so_far(&watch.stdout()).iter().any(|told| told["server"] == "answers"));
         watch.signal(Signal::INT);
         assert_eq!(watch.finish().code(), 0);
     });
-    stays_short("top", || {
+    stays_small("top", || {
         let mut screen = Screen::of_top(&FULL, &[], 120, 20);
         screen.comes_to("it has looked", |text| text.contains(" old: "));
         screen.types("q");
         assert_eq!(screen.ends().code(), Some(0));
     });
-    stays_short("serve", || {
+    stays_small("serve", || {
         let site = Site::of(&FULL, &[]);
         assert!(site.get("/metrics").body.contains("leasehold_serve_up 1"));
         for name in LARGE {
@@ -116,17 +140,29 @@ fn objects_so_far(text: &str) -> Vec<serde_json::Value> {
 }
 
 #[test]
-fn large_name_is_looked_at_in_short_requests() {
+fn large_name_is_looked_at_in_small_requests() {
     let other = "6f0c0000-0000-4000-8000-ffffffffffff:1";
     for name in LARGE {
-        stays_short(&format!("inspect {name}"), || runs(&["inspect", name]));
+        stays_small(&format!("inspect {name}"), || runs(&["inspect", name]));
         // A reader among ten thousand is found by a list of all of them.
         if name != "read" {
-            stays_short(&format!("unlock {name}"), || runs(&["unlock", name, "--holder", other, "--yes"]));
+            stays_small(&format!("unlock {name}"), || runs(&["unlock", name, "--holder", other, "--yes"]));
         }
         // The acquire of a lock reads all fields of a hash that it finds busy.
         if name != "hash" {
-            stays_short(&format!("run {name}"), || runs(&["run", "--wait", "1200ms", name, "--", "true"]));
+            stays_small(&format!("run {name}"), || runs(&["run", "--wait", "1200ms", name, "--", "true"]));
         }
     }
+}
+
+#[test]
+#[should_panic(expected = "10001 entries are read by HKEYS read")]
+fn large_reply_is_found() {
+    stays_small("a look", || drop(FULL.command(&["EVAL", "return #redis.call('HKEYS', 'read')", "0"])));
+}
+
+#[test]
+#[should_panic(expected = "more than 300 commands are called by EVAL for")]
+fn script_of_many_commands_is_found() {
+    stays_small("a look", || drop(FULL.command(&["EVAL", "for at = 1, 301 do redis.call('TYPE', 'read') end", "0"])));
 }

@@ -3,7 +3,7 @@
 use crate::support::{
     SERVER, Start as _, children, exists, held_by_a_jvm, leasehold, name, path, run, run_script, texts, until_gone,
 };
-use leasehold_test_support::{Server, until};
+use leasehold_test_support::{Rounds, Server, until};
 use rustix::process::Signal;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -100,29 +100,42 @@ fn signal_ends_the_wait_and_leaves_nothing_on_the_server() {
 fn second_signal_ends_what_a_silent_server_delays() {
     for words in [&["doctor"][..], &["bench", "--pairs", "100000"], &["run", "x", "--", "sh", "-c", "read end; exit 5"]]
     {
-        let server = Server::start();
-        let mut running = leasehold(&server).args(words).stdin(Stdio::piped()).start();
-        let has_begun = || texts(&server.command(&["KEYS", "*"])).iter().any(|key| !key.contains(":client:"));
-        until("it has a lock", has_begun);
-        server.stop();
-        running.close_stdin();
-        let is_run = words[0] == "run";
-        if is_run {
-            until("the command has ended", || children(running.pid()).is_empty());
-        } else {
-            running.signal(Signal::INT);
+        // By itself each goes on for two seconds or more. A machine that is held up spoils a round.
+        let mut rounds = Rounds::default();
+        loop {
+            let took = time_to_end_by_signals(words);
+            if rounds.end_with(took < Duration::from_millis(1_500), took) {
+                break;
+            }
         }
-        let begun = Instant::now();
-        // Each signal that comes while it tidies up ends one wait.
-        while running.is_running() {
-            assert!(begun.elapsed() < Duration::from_millis(1_500), "{words:?} goes on");
-            running.signal(Signal::INT);
-            std::thread::sleep(Duration::from_millis(50));
-        }
-        let done = running.finish();
-        assert_eq!(done.code(), if is_run { 5 } else { 130 }, "{done:?}");
-        server.resume();
     }
+}
+
+/// How long a command goes on that tidies up at a silent server, and is sent the interrupt key.
+fn time_to_end_by_signals(words: &[&str]) -> Duration {
+    let server = Server::start();
+    let mut running = leasehold(&server).args(words).stdin(Stdio::piped()).start();
+    let has_begun = || texts(&server.command(&["KEYS", "*"])).iter().any(|key| !key.contains(":client:"));
+    until("it has a lock", has_begun);
+    server.stop();
+    running.close_stdin();
+    let is_run = words[0] == "run";
+    if is_run {
+        until("the command has ended", || children(running.pid()).is_empty());
+    } else {
+        running.signal(Signal::INT);
+    }
+    let begun = Instant::now();
+    // Each signal that comes while it tidies up ends one wait.
+    while running.is_running() {
+        running.signal(Signal::INT);
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    let took = begun.elapsed();
+    let done = running.finish();
+    assert_eq!(done.code(), if is_run { 5 } else { 130 }, "{done:?}");
+    server.resume();
+    took
 }
 
 #[test]

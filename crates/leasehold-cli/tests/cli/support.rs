@@ -1,13 +1,15 @@
 //! Starting the command, watching what it prints, and asking the server and the system what there is.
 
 use leasehold_test_support::{Resp, Server, eventually, until};
+use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs;
-use std::io::{Read, Write as _};
+use std::io::{ErrorKind, Read, Write as _};
+use std::os::fd::AsFd;
 use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, LazyLock, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
@@ -112,6 +114,7 @@ impl Done {
 /// A process that runs.
 pub(crate) struct Running {
     child: Child,
+    is_over: Arc<AtomicBool>,
     stdout: Arc<Mutex<Vec<u8>>>,
     stderr: Arc<Mutex<Vec<u8>>>,
     readers: Vec<JoinHandle<()>>,
@@ -131,21 +134,36 @@ impl Start for Command {
     #[track_caller]
     fn start(&mut self) -> Running {
         let mut child = self.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the command starts");
-        let (stdout, stderr) = (Arc::default(), Arc::default());
+        let (stdout, stderr, is_over) = (Arc::default(), Arc::default(), Arc::default());
         let readers = vec![
-            reader(child.stdout.take().expect("its stdout"), &stdout),
-            reader(child.stderr.take().expect("its stderr"), &stderr),
+            reader(child.stdout.take().expect("its stdout"), &stdout, &is_over),
+            reader(child.stderr.take().expect("its stderr"), &stderr, &is_over),
         ];
-        Running { child, stdout, stderr, readers }
+        Running { child, is_over, stdout, stderr, readers }
     }
 }
 
-fn reader(mut from: impl Read + Send + 'static, into: &Arc<Mutex<Vec<u8>>>) -> JoinHandle<()> {
-    let into = into.clone();
+/// Reads until the pipe is closed, or is empty and the process is over: a grandchild that goes on has the pipe too.
+fn reader(
+    mut from: impl Read + AsFd + Send + 'static,
+    into: &Arc<Mutex<Vec<u8>>>,
+    is_over: &Arc<AtomicBool>,
+) -> JoinHandle<()> {
+    ioctl_fionbio(&from, true).expect("reads that do not wait");
+    let (into, is_over) = (into.clone(), is_over.clone());
     thread::spawn(move || {
         let mut buffer = [0; 8192];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            into.lock().expect("no panic").extend_from_slice(&buffer[..count]);
+        loop {
+            // What the process has written is in the pipe before it is over.
+            let was_over = is_over.load(Ordering::Acquire);
+            match from.read(&mut buffer) {
+                Ok(count @ 1..) => into.lock().expect("no panic").extend_from_slice(&buffer[..count]),
+                Err(error) if error.kind() == ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == ErrorKind::WouldBlock && !was_over => {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                _ => return,
+            }
         }
     })
 }
@@ -216,23 +234,10 @@ impl Running {
             assert!(Instant::now() < end, "it has not ended within {patience:?}: {said:?} {complained:?}");
             thread::sleep(Duration::from_millis(5));
         };
-        // A grandchild that goes on has the pipes too; what was printed until now counts.
-        until("its output is read", || self.readers.iter().all(JoinHandle::is_finished) || !ends_soon(&self.readers));
+        self.is_over.store(true, Ordering::Release);
+        until("its output is read", || self.readers.iter().all(JoinHandle::is_finished));
         Done { status, stdout: self.stdout(), stderr: self.stderr() }
     }
-}
-
-/// Gives readers of closed pipes the moment that they need.
-fn ends_soon(readers: &[JoinHandle<()>]) -> bool {
-    let end = Instant::now() + Duration::from_millis(500);
-    while Instant::now() < end {
-        if readers.iter().all(JoinHandle::is_finished) {
-            return true;
-        }
-        thread::yield_now();
-        thread::sleep(Duration::from_millis(1));
-    }
-    false
 }
 
 impl Drop for Running {
@@ -240,6 +245,7 @@ impl Drop for Running {
         // A test that fails leaves no process behind; its children go with it.
         let _ = self.child.kill();
         let _ = self.child.wait();
+        self.is_over.store(true, Ordering::Release);
     }
 }
 

