@@ -165,22 +165,28 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer within five seconds.
+    /// When the server does not answer within half a minute.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, argv: &[A]) -> Resp {
-        match self.try_command(argv) {
+        match self.command_within(argv, Duration::from_secs(30)) {
             Ok(reply) => reply,
             Err(error) => panic!("{self:?} did not answer: {error}"),
         }
     }
 
-    /// As [`Server::command`], for a server that may be down or stopped. After an error the command may have been applied.
+    /// As [`Server::command`], for a server that may be down or stopped: it is given five seconds. After an error the command may have been
+    /// applied.
     pub fn try_command<A: AsRef<[u8]>>(&self, argv: &[A]) -> io::Result<Resp> {
+        self.command_within(argv, Duration::from_secs(5))
+    }
+
+    fn command_within<A: AsRef<[u8]>>(&self, argv: &[A], patience: Duration) -> io::Result<Resp> {
         let mut kept = self.connection.lock().unwrap_or_else(PoisonError::into_inner);
         let mut connection = match kept.take() {
             Some(connection) => connection,
             None => self.connect()?,
         };
+        connection.set_read_timeout(patience)?;
         let reply = connection.command(argv)?;
         *kept = Some(connection);
         Ok(reply)
