@@ -2,7 +2,7 @@
 //!
 //! `cargo test` builds the examples beside the tests; they are run as they are, as a reader of them would run them.
 
-use leasehold_test_support::Server;
+use leasehold_test_support::{Rounds, Server};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -22,8 +22,20 @@ fn program(example: &str) -> PathBuf {
     program
 }
 
-/// Runs an example to its end and returns its lines, without times.
+/// Runs an example to its end and returns its lines, without times. Leases of examples are short. A machine that is held up for most of one spoils a
+/// story, and what is wrong with an example spoils each.
 fn story(example: &str, url: Option<&str>) -> Vec<String> {
+    let mut rounds = Rounds::default();
+    loop {
+        let told = told_by(example, url);
+        if rounds.end_with(told.is_ok(), told.as_ref().err()) {
+            return told.expect("a good round");
+        }
+    }
+}
+
+/// The lines of an example, or what went wrong.
+fn told_by(example: &str, url: Option<&str>) -> Result<Vec<String>, String> {
     let mut command = Command::new(program(example));
     command.env_remove("LEASEHOLD_URL").stdout(Stdio::piped()).stderr(Stdio::piped());
     if let Some(url) = url {
@@ -44,8 +56,10 @@ fn story(example: &str, url: Option<&str>) -> Vec<String> {
     let output = child.wait_with_output().expect("the example can be read");
     let (text, errors) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
     assert!(ended, "{example} does not come to its end; it said:\n{text}{errors}");
-    assert!(output.status.success(), "{example} failed ({}); it said:\n{text}{errors}", output.status);
-    text.lines().map(|line| line.split_once(" ms  ").map_or(line, |(_, told)| told).to_owned()).collect()
+    if !output.status.success() {
+        return Err(format!("{example} failed ({}); it said:\n{text}{errors}", output.status));
+    }
+    Ok(text.lines().map(|line| line.split_once(" ms  ").map_or(line, |(_, told)| told).to_owned()).collect())
 }
 
 /// The lines hold these, in this order.

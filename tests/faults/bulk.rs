@@ -27,7 +27,8 @@ fn guard_dropped_behind_thousands_is_released_early() {
             drop(late);
             until("all are released", || left() == 0).await;
             let sent = proxy.requests();
-            let releases = || sent.iter().filter(|sent| sent.contains(RELEASE.sha1()) || sent.contains(RELEASE.source()));
+            let releases =
+                || sent.iter().filter(|sent| sent.contains(RELEASE.sha1()) || sent.contains(RELEASE.source()));
             let before = releases().position(|release| release.contains("late")).expect("its release");
             assert!(releases().count() >= MANY && before < MANY / 2, "{before} of {MANY} were released before it");
         });

@@ -45,12 +45,7 @@ fn a_lock_moves_with_its_slot_while_it_is_held() {
             assert_eq!(counts(to, "{stock}:1"), [1]);
             crate::support::pass(LEASE).await;
             assert!(guard.is_held() && lease_left(to, "{stock}:1") > Duration::ZERO);
-            soon("a re-entry", guard.reenter())
-                .await
-                .expect("a re-entry")
-                .release()
-                .await
-                .expect("one less");
+            soon("a re-entry", guard.reenter()).await.expect("a re-entry").release().await.expect("one less");
             soon("a release", guard.release()).await.expect("a release");
             soon("a release", early.release()).await.expect("a release");
             assert_eq!(to.command(&["EXISTS", "{stock}:1", "{stock}:2"]).as_int(), Some(0));

@@ -1,8 +1,6 @@
 //! Faults of one server: it restarts, forgets scripts, pauses, and kills connections.
 
-use crate::support::{
-    RENEWED, connect, counts, held, on_each, on_one_of_each, runtime, settings, soon, until,
-};
+use crate::support::{RENEWED, connect, counts, held, on_each, on_one_of_each, runtime, settings, soon, until};
 use leasehold::{Error, LossReason};
 use leasehold_test_support::{After, Proxy, Server};
 use std::time::{Duration, Instant};

@@ -142,8 +142,7 @@ fn server_that_never_tells_itself_ends_at_the_deadline() {
             }
         });
         let builder = settings().connect_deadline(DEADLINE);
-        let connected = runtime()
-            .block_on(async { tokio::time::timeout(HUNG, builder.connect(&proxy.url())).await });
+        let connected = runtime().block_on(async { tokio::time::timeout(HUNG, builder.connect(&proxy.url())).await });
         over.store(true, Ordering::Release);
         let error = connected.expect("an answer in time").expect_err("no client");
         assert!(matches!(&error, ConnectError::Unreachable { .. }), "{error:?}");

@@ -1,8 +1,6 @@
 //! Clients that are made without waiting for a server: during an outage, and of servers that cannot be used yet.
 
-use crate::support::{
-    NEVER, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, soon, until,
-};
+use crate::support::{NEVER, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, soon, until};
 use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, blocking};
 use leasehold_test_support::{Cluster, Server};
 use std::time::{Duration, Instant};

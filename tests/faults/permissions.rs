@@ -3,7 +3,7 @@
 //! "Enough" means that a walk through everything that a client does succeeds, and that the server has refused nothing: its
 //! ACL log stays empty.
 
-use crate::support::{counts, on_each, on_one_of_each, runtime, soon, until};
+use crate::support::{HUNG, RENEWED, counts, on_each, on_one_of_each, runtime, soon, until};
 use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason};
 use leasehold_test_support::{After, Cluster, Proxy, Rounds, Server};
 use std::time::{Duration, Instant};
@@ -38,8 +38,14 @@ pub(crate) fn refused(server: &Server) -> Option<String> {
     log.elements().iter().map(|entry| format!("{entry:?}")).find(|entry| !entry.contains("\"reason\", \"auth\""))
 }
 
+/// A client that waits for answers as long as they may take.
 pub(crate) fn builder(prefix: &str) -> ClientBuilder {
-    let builder = Client::builder().prefix(prefix).command_timeout(TIMEOUT);
+    Client::builder().prefix(prefix).command_timeout(Duration::from_secs(10)).unreachable_after(HUNG)
+}
+
+/// The client of a walk, to which a right may be missing: it gives up soon.
+pub(crate) fn walker() -> ClientBuilder {
+    let builder = Client::builder().prefix("shop:").command_timeout(TIMEOUT);
     builder.unreachable_after(Duration::from_secs(1)).connect_deadline(Duration::from_secs(2))
 }
 
@@ -54,9 +60,9 @@ pub(crate) async fn step<T, E: std::fmt::Display>(
 /// Does what clients do, with names that no other walk has; `admin` changes things behind the client's back.
 async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Result<(), String> {
     let lease = Duration::from_secs(1);
-    let connected = builder("shop:").lease(lease).connect(url).await;
+    let connected = walker().lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
-    let careful = builder("shop:").server_side_expiry(true).connect(url).await.map_err(|error| error.to_string())?;
+    let careful = walker().server_side_expiry(true).connect(url).await.map_err(|error| error.to_string())?;
     if client.server().eviction_policy.is_none() || client.server().version.is_empty() {
         return Err("the server is not known".to_owned());
     }
@@ -110,7 +116,7 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
 
 /// An acquire whose reply is lost with its connection: it is settled before anything else is done.
 async fn lost_reply(proxy: &Proxy, url: &str, number: usize) -> Result<(), String> {
-    let client = builder("shop:").connect(url).await.map_err(|error| error.to_string())?;
+    let client = walker().connect(url).await.map_err(|error| error.to_string())?;
     let lock = client.lock(format!("settled:{number}"));
     lock.acquire().await.map_err(|error| error.to_string())?.release().await.map_err(|error| error.to_string())?;
     let trap = proxy.swallow_reply_to("shop:settled", After::Close);
@@ -194,7 +200,7 @@ fn walk_cluster(cluster: &Cluster, number: usize) -> Result<(), String> {
             assert!(command.first() == Some(&"SCRIPT") || !reply.is_error(), "{reply:?}");
         };
         walk(&url, number, &admin).await?;
-        let client = builder("shop:").connect(&url).await.map_err(|error| error.to_string())?;
+        let client = walker().connect(&url).await.map_err(|error| error.to_string())?;
         let warm = client
             .lock(format!("{{stock}}:warm:{number}"))
             .acquire()
@@ -301,7 +307,7 @@ fn a_permission_that_is_taken_away_loses_the_guard_and_says_why() {
         set_user(&server, &rule("server"));
         let url = format!("redis://app:open@{}", server.addr());
         runtime().block_on(async {
-            let client = builder("shop:").lease(Duration::from_millis(600)).connect(&url).await.expect("a client");
+            let client = builder("shop:").lease(RENEWED).connect(&url).await.expect("a client");
             let guard = client.lock("stock").acquire().await.expect("the lock");
             server.command(&["ACL", "SETUSER", "app", "-evalsha", "-eval"]);
             let lost = guard.lost().await;
@@ -310,7 +316,7 @@ fn a_permission_that_is_taken_away_loses_the_guard_and_says_why() {
             assert!(matches!(&error, Error::Refused { refusal, .. } if refusal.text().contains("NOPERM")), "{error:?}");
             server.command(&["ACL", "SETUSER", "app", "+evalsha", "+eval"]);
             drop(guard);
-            client.lock("stock").acquire().wait(PATIENCE).await.expect("the lock").release().await.expect("a release");
+            client.lock("stock").acquire().await.expect("the lock").release().await.expect("a release");
             // A user that is gone cannot come back.
             server.command(&["ACL", "DELUSER", "app"]);
             let error = builder("shop:").connect(&url).await.expect_err("no user");

@@ -1,7 +1,7 @@
 //! The published permissions of each kind of lock are enough, and each pattern of them is needed. That their commands are those of the
 //! scripts, no more and no fewer, is what `tests/contract` says.
 
-use crate::permissions::{PATIENCE, builder, refused, rule, set_user, step, succeeds};
+use crate::permissions::{PATIENCE, builder, refused, rule, set_user, step, succeeds, walker};
 use crate::support::{on_each, runtime, until};
 use leasehold::kind::LockKind;
 use leasehold::{Client, Error, Lock, Replicas};
@@ -179,7 +179,7 @@ fn try_rule(server: &Server, blocks: &[&str], number: usize) -> Result<(), Strin
     let url = format!("redis://app:{}@{}", password(number), server.addr());
     let walked = runtime().block_on(async {
         let lease = Duration::from_secs(1);
-        let settings = || builder("shop:").lease(lease).unreachable_after(Duration::from_millis(300));
+        let settings = || walker().lease(lease).unreachable_after(Duration::from_millis(300));
         let client = settings().connect(&url).await.map_err(|error| error.to_string())?;
         let announced = if blocks == ["record"] { settings().announce("orders") } else { settings() };
         let other = announced.connect(&url).await.map_err(|error| error.to_string())?;
@@ -230,7 +230,13 @@ fn replicas_are_asked_by_those_who_may() {
             set_user(&server, &rule);
             let error = runtime().block_on(async {
                 let client = builder("shop:").connect(&url).await.expect("a client");
-                client.lock("ledger").acquire().wait(PATIENCE).durable(replicas).await.expect_err("there are no replicas")
+                client
+                    .lock("ledger")
+                    .acquire()
+                    .wait(PATIENCE)
+                    .durable(replicas)
+                    .await
+                    .expect_err("there are no replicas")
             });
             assert_eq!(matches!(error, Error::NotReplicated { .. }), allowed, "{error:?}");
         }

@@ -1,8 +1,6 @@
 //! A primary that is replaced under Sentinel.
 
-use crate::support::{
-    connect, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until,
-};
+use crate::support::{connect, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until};
 use leasehold::{Error, LossReason};
 use leasehold_test_support::{Sentinel, Server};
 use std::time::Duration;

@@ -3,11 +3,11 @@
 use crate::support::world::idle;
 use crate::support::{RENEWED, World, ms, secs, until};
 use leasehold::{Error, HoldEnd, LossReason, WithError};
+use leasehold_test_support::Rounds;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Wake, Waker};
-use leasehold_test_support::Rounds;
 use std::time::Instant;
 
 pub(crate) async fn the_longest_hold_ends_even_a_renewed_one(world: World) {

@@ -192,7 +192,9 @@ pub(crate) async fn many_waiters_are_one_subscription_and_one_attempt_a_release(
         world.gone(&name).await;
         idle(&client).await;
         // An attempt and a release for each task, and one attempt more for each turn that passes while its task is held up.
-        if rounds.end_with(calls <= 2 * tasks + 1 + tasks / 5 + 10, format!("{calls} calls for {tasks} tasks, {turns:?}")) {
+        if rounds
+            .end_with(calls <= 2 * tasks + 1 + tasks / 5 + 10, format!("{calls} calls for {tasks} tasks, {turns:?}"))
+        {
             break;
         }
     }

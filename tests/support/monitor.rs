@@ -24,7 +24,10 @@ impl Monitors {
         let told = self.monitors.iter().zip(self.cluster.nodes()).flat_map(|(monitor, node)| monitor.commands(node));
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|command| command.micros);
-        told.into_iter().filter(|command| !command.by_script && command.name() == "EVALSHA").map(|command| command.words).collect()
+        told.into_iter()
+            .filter(|command| !command.by_script && command.name() == "EVALSHA")
+            .map(|command| command.words)
+            .collect()
     }
 
     /// Has a call carried out once more.

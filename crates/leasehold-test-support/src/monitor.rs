@@ -103,7 +103,14 @@ impl Heard {
 fn read(line: &[u8]) -> Monitored {
     let begin = line.iter().position(|byte| *byte == b'"').unwrap_or(line.len());
     let by_script = line[..begin].windows(4).any(|part| part == b" lua");
-    let time: Vec<u8> = line.split(|byte| *byte == b' ').next().unwrap_or_default().iter().copied().filter(u8::is_ascii_digit).collect();
+    let time: Vec<u8> = line
+        .split(|byte| *byte == b' ')
+        .next()
+        .unwrap_or_default()
+        .iter()
+        .copied()
+        .filter(u8::is_ascii_digit)
+        .collect();
     let micros = String::from_utf8_lossy(&time).parse().unwrap_or_default();
     let mut words = Vec::new();
     let mut bytes = line[begin..].iter().copied();

@@ -128,7 +128,9 @@ impl Proxy {
         if refuse {
             *listener = None;
         } else if listener.is_none() {
-            let socket = std::net::TcpListener::bind(self.addr).expect("the port that the proxy had before");
+            // A process that is just being started has the old listener too, until it runs its program.
+            let socket =
+                eventually("the port of the proxy is free again", || std::net::TcpListener::bind(self.addr).ok());
             *listener = Some(Listener::start(socket, Arc::clone(&self.shared)));
         }
     }

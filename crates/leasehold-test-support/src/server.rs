@@ -165,10 +165,10 @@ impl Server {
     ///
     /// # Panics
     ///
-    /// When the server does not answer within half a minute.
+    /// When the server does not answer within a minute.
     #[track_caller]
     pub fn command<A: AsRef<[u8]>>(&self, argv: &[A]) -> Resp {
-        match self.command_within(argv, Duration::from_secs(30)) {
+        match self.command_within(argv, Duration::from_secs(60)) {
             Ok(reply) => reply,
             Err(error) => panic!("{self:?} did not answer: {error}"),
         }
@@ -305,7 +305,7 @@ impl Server {
     }
 
     fn wait_until_ready(&self) -> io::Result<()> {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(status) = self.child().as_mut().and_then(|child| child.try_wait().transpose()) {
                 return Err(io::Error::other(format!("the server ended with {:?}: {}", status?, self.last_words())));

@@ -7,13 +7,13 @@ use std::{
 
 /// How long [`until`] and [`eventually`] wait before they give up. It is long because the machine may be busy; a condition
 /// that holds is seen within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Blocks until `holds` returns true.
 ///
 /// # Panics
 ///
-/// When it does not within 20 seconds; `what` is the text of the panic.
+/// When it does not within a minute; `what` is the text of the panic.
 #[track_caller]
 pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
     eventually(what, || holds().then_some(()));
@@ -23,7 +23,7 @@ pub fn until(what: &str, mut holds: impl FnMut() -> bool) {
 ///
 /// # Panics
 ///
-/// When it does not within 20 seconds; `what` is the text of the panic.
+/// When it does not within a minute; `what` is the text of the panic.
 #[track_caller]
 pub fn eventually<T>(what: &str, mut find: impl FnMut() -> Option<T>) -> T {
     let end = Instant::now() + PATIENCE;

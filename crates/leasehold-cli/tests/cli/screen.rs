@@ -15,6 +15,9 @@ use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 use vt100::Parser;
 
+/// How long a picture may take to come. It is long because the machine may be busy.
+const PATIENCE: Duration = Duration::from_secs(60);
+
 /// A program in a terminal of its own, which controls it.
 pub(crate) struct Screen {
     child: Child,
@@ -110,7 +113,7 @@ impl Screen {
     /// Waits until something is so of the text of the picture.
     #[track_caller]
     pub(crate) fn comes_to(&self, what: &str, is_so: impl Fn(&str) -> bool) {
-        let end = Instant::now() + Duration::from_secs(20);
+        let end = Instant::now() + PATIENCE;
         loop {
             let text = self.text();
             if is_so(&text) {

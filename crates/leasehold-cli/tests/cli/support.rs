@@ -219,7 +219,7 @@ impl Running {
     /// Waits for its end.
     #[track_caller]
     pub(crate) fn finish(self) -> Done {
-        self.finish_within(Duration::from_secs(20))
+        self.finish_within(Duration::from_secs(60))
     }
 
     /// The same, for a process that has many others before it.

@@ -86,7 +86,7 @@ fn a_server_that_dies_closes_its_clients() {
 #[test]
 fn delay_keeps_the_order_and_costs_no_bandwidth() {
     let (_server, proxy, mut client) = world();
-    let delay = Duration::from_millis(100);
+    let delay = Duration::from_millis(500);
     for way in [Way::ToServer, Way::ToClient] {
         proxy.delay(way, delay);
         let start = Instant::now();
@@ -97,8 +97,8 @@ fn delay_keeps_the_order_and_costs_no_bandwidth() {
             assert_eq!(client.receive().expect("a reply"), bulk(&n.to_string()));
         }
         let took = start.elapsed();
-        assert!(took >= delay, "{way:?}: {took:?}");
-        assert!(took < delay * 20, "{way:?}: {took:?} for twenty that were sent at once");
+        // One after the other they would take so long.
+        assert!((delay..delay * 20).contains(&took), "{way:?}: {took:?} for twenty that were sent at once");
         proxy.delay(Way::Both, Duration::ZERO);
     }
     let start = Instant::now();

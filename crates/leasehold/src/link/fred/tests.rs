@@ -33,6 +33,9 @@ const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Background];
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
+/// How long a step may take before it counts as hung.
+const HUNG: Duration = Duration::from_secs(30);
+
 /// Runs a test on every server that is new enough for sharded notices.
 fn on_each(test: impl Fn(&Binary)) {
     let floor = Version { major: 7, minor: 0, patch: 0 };
@@ -100,8 +103,13 @@ impl World {
         self.test.block_on(work)
     }
 
+    /// The outcome of work that does not hang.
+    fn ends<T>(&self, work: impl Future<Output = T>) -> T {
+        self.block_on(async { tokio::time::timeout(HUNG, work).await }).expect("it hangs")
+    }
+
     fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
-        self.block_on(self.link.call(plane, call))
+        self.ends(self.link.call(plane, call))
     }
 
     /// Calls until there is a reply, for up to 20 s.

@@ -13,10 +13,13 @@ fn runtime() -> Runtime {
 pub(super) fn failure(target: ServerTarget) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
     let connector = Connector::new(target, settings).expect("a connector");
-    let began = Instant::now();
-    let outcome = runtime().block_on(BackgroundLinks::connect(&connector));
-    assert!(began.elapsed() < Duration::from_secs(4), "{:?}", began.elapsed());
-    outcome.err().expect("no link")
+    error_of(&connector)
+}
+
+/// Why a link cannot be made, which is told some time.
+fn error_of(connector: &Connector) -> ConnectError {
+    let connecting = async { tokio::time::timeout(HUNG, BackgroundLinks::connect(connector)).await };
+    runtime().block_on(connecting).expect("connecting hangs").err().expect("no link")
 }
 
 pub(super) fn failure_at(url: &str) -> ConnectError {
@@ -36,21 +39,21 @@ pub(super) fn works(target: ServerTarget) -> World {
 fn connections_cut_once_made_are_made_again_at_once() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let mut rounds = Rounds::default();
-        loop {
-            let proxy = Proxy::to(&server);
-            let world = World::new(&proxy.url());
-            let mut slowest = Duration::ZERO;
-            for _ in 0..12 {
+        let proxy = Proxy::to(&server);
+        let world = World::new(&proxy.url());
+        for _ in 0..12 {
+            // A machine that is held up spoils one cut. A connection that is made late after several is so after each of the next.
+            let mut rounds = Rounds::default();
+            loop {
                 proxy.cut();
                 let began = Instant::now();
                 for plane in PLANES {
                     world.call_until_answered(plane, &inspect("a"));
                 }
-                slowest = slowest.max(began.elapsed());
-            }
-            if rounds.end_with(slowest < Duration::from_millis(250), slowest) {
-                break;
+                let took = began.elapsed();
+                if rounds.end_with(took < Duration::from_millis(250), took) {
+                    break;
+                }
             }
         }
     });
@@ -174,12 +177,8 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
 
 /// Why a link cannot be made, which is told long before the connect deadline.
 pub(super) fn failure_at_once(url: &str) -> ConnectError {
-    let settings = LinkSettings { connect_deadline: Duration::from_secs(60), ..settings() };
-    let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector");
-    let began = Instant::now();
-    let outcome = runtime().block_on(BackgroundLinks::connect(&connector));
-    assert!(began.elapsed() < Duration::from_secs(20), "{:?}", began.elapsed());
-    outcome.err().expect("no link")
+    let settings = LinkSettings { connect_deadline: HUNG * 20, ..settings() };
+    error_of(&Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector"))
 }
 
 #[test]

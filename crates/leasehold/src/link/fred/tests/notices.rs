@@ -4,7 +4,7 @@ use super::*;
 use leasehold_test_support::{Proxy, Server};
 
 fn subscribe(world: &World, channel: &str) -> Result<(), LinkError> {
-    world.block_on(world.link.subscribe(key(channel)))
+    world.ends(world.link.subscribe(key(channel)))
 }
 
 fn receivers(server: &Server, channel: &str) -> Option<i64> {
@@ -36,12 +36,9 @@ fn fr1_a_paused_server_confirms_nothing() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         server.stop();
-        let began = Instant::now();
         let answer = subscribe(&world, "c");
-        let took = began.elapsed();
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        assert!(took < TIMEOUT * 2, "{took:?}");
     });
 }
 

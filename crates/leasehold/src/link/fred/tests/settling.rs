@@ -4,9 +4,6 @@ use super::*;
 use leasehold_test_support::{Proxy, Server, Way, until};
 use std::task::Poll;
 
-/// The delay of a busy machine.
-const LATE: Duration = Duration::from_secs(5);
-
 /// Polls once. No reply arrives meanwhile, however long that takes on a busy machine.
 fn begin_unanswered<T>(proxy: &Proxy, call: Pin<&mut impl Future<Output = T>>) {
     proxy.freeze(Way::ToClient);
@@ -15,7 +12,7 @@ fn begin_unanswered<T>(proxy: &Proxy, call: Pin<&mut impl Future<Output = T>>) {
 }
 
 fn settle(world: &World, plane: Plane) -> Result<Settled, LinkError> {
-    world.block_on(world.settled(plane, world.link.epoch(plane), "a"))
+    world.ends(world.settled(plane, world.link.epoch(plane), "a"))
 }
 
 #[test]
@@ -200,9 +197,7 @@ fn settled_call_in_a_starved_homes_queue_is_dead() {
         let executed = server.commandstats("evalsha");
         let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
         begin(call.as_mut());
-        let began = Instant::now();
         assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        assert!(began.elapsed() < TIMEOUT * 2 + LATE, "{:?}", began.elapsed());
         go_on.send(()).expect("the worker is blocked");
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
@@ -242,13 +237,9 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         server.stop();
-        let began = Instant::now();
-        let settled =
-            world.block_on(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
-        let took = began.elapsed();
+        let settled = world.ends(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
-        assert!(took < TIMEOUT * 2 + LATE, "{took:?}");
         until("it can be settled", || settle(&world, Plane::Foreground) == Ok(Settled::Proven));
     });
 }

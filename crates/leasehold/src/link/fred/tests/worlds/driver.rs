@@ -17,7 +17,7 @@ use tokio::task::JoinHandle as Task;
 /// The command timeout of the worlds.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(60);
 /// A machine that is held up gets so much more, wherever something must end.
-pub(super) const SLACK: Duration = Duration::from_secs(5);
+pub(super) const SLACK: Duration = Duration::from_secs(30);
 
 pub(super) const ALL: [Plane; 3] = [Plane::Foreground, Plane::Background, Plane::Durable];
 
