@@ -1,11 +1,13 @@
 //! Clusters whose slots move, and whose nodes freeze.
 
-use crate::support::{NEVER, TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until};
+use crate::support::{
+    NEVER, RENEWED, TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until,
+};
 use leasehold::{Client, Error, LossReason, Publish};
 use leasehold_test_support::{Cluster, Server};
 use std::time::Duration;
 
-const LEASE: Duration = Duration::from_secs(3);
+const LEASE: Duration = RENEWED;
 
 /// A node of the cluster other than this one.
 fn another<'a>(cluster: &'a Cluster, node: &Server) -> &'a Server {

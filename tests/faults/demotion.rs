@@ -20,8 +20,7 @@ fn promote(server: &Server) {
 }
 
 async fn client(url: &str) -> Client {
-    let settings = settings().command_timeout(COMMAND_TIMEOUT).unreachable_after(Duration::from_secs(6));
-    settings.connect(url).await.expect("a client")
+    settings().command_timeout(COMMAND_TIMEOUT).connect(url).await.expect("a client")
 }
 
 #[test]
@@ -33,6 +32,8 @@ fn try_is_told_early_of_a_primary_that_became_a_replica() {
             proxy.delay(Way::Both, Duration::from_millis(round_trip / 2));
             runtime().block_on(async {
                 let client = client(&proxy.url()).await;
+                let impatient = settings().unreachable_after(Duration::from_secs(2));
+                let impatient = impatient.connect(&proxy.url()).await.expect("a client");
                 let owner = client.new_owner();
                 let outer = owner.scope(held(&client, "outer")).await;
                 demote(&server);
@@ -48,7 +49,7 @@ fn try_is_told_early_of_a_primary_that_became_a_replica() {
                 told(&tried.expect_err("a replica grants nothing"));
                 // A waiter may live to see a primary there, and is told in the end what it waited for.
                 if round_trip == 5 {
-                    let error = soon("a wait", client.lock("stock").acquire()).await.expect_err("a replica");
+                    let error = soon("a wait", impatient.lock("stock").acquire()).await.expect_err("a replica");
                     // Its last call may be on the way.
                     let expected = matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. });
                     assert!(expected && error.to_string().contains(REPLICA), "{error:?}");

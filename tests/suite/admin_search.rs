@@ -263,7 +263,7 @@ pub(crate) async fn threads_find_locks_too(world: World) {
 }
 
 /// How many keys of an application stand beside the locks.
-const OTHERS: u64 = 100_000;
+const OTHERS: u64 = 20_000;
 
 /// A server carries out the commands of a search one after the other, and serves other clients in between. So the search costs those no more than
 /// its largest command, which is counted here: keys for each page, and commands for each look.

@@ -65,7 +65,7 @@ impl Recorded {
             if now != seen {
                 (seen, since) = (now, Instant::now());
             }
-            since.elapsed() >= ms(200)
+            since.elapsed() >= ms(100)
         })
         .await;
         seen
