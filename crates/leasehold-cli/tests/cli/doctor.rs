@@ -1,6 +1,6 @@
 //! `leasehold doctor` finds what is planted, and nothing on a server that is well.
 
-use crate::support::{Done, Start as _, bare, leasehold, run_script, texts};
+use crate::support::{Done, Start as _, bare, leasehold, patient, run_script, texts};
 use leasehold_test_support::{Binary, Cluster, Proxy, Resp, Sentinel, Server, ServerBuilder, WallClock, Way, until};
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn examined(server: &Server, words: &[&str]) -> Done {
 }
 
 fn examined_at(url: &str) -> Done {
-    bare().env("LEASEHOLD_URL", url).arg("doctor").finish()
+    bare().env("LEASEHOLD_URL", patient(url)).arg("doctor").finish()
 }
 
 /// The findings that are faults.

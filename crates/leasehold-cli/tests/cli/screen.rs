@@ -1,6 +1,6 @@
 //! A terminal of the tests' own, and what a person would see on it.
 
-use crate::support::SERVER;
+use crate::support::{SERVER, patient};
 use leasehold_test_support::{Server, until};
 use rustix::io::ioctl_fionbio;
 use rustix::pty::{OpenptFlags, grantpt, openpt, ptsname, unlockpt};
@@ -53,21 +53,21 @@ impl Screen {
     /// The same for a URL.
     pub(crate) fn of_top_at(url: &str, words: &[&str], columns: u16, rows: u16) -> Self {
         let mut command = in_a_session(&[&[env!("CARGO_BIN_EXE_leasehold"), "top"][..], words].concat());
-        command.env("LEASEHOLD_URL", url);
+        command.env("LEASEHOLD_URL", patient(url));
         Self::of(command, columns, rows)
     }
 
     /// The same without colours.
     pub(crate) fn of_top_without_colour(server: &Server, words: &[&str], columns: u16, rows: u16) -> Self {
         let mut command = in_a_session(&[&[env!("CARGO_BIN_EXE_leasehold"), "top"][..], words].concat());
-        command.env("LEASEHOLD_URL", server.url()).env("NO_COLOR", "1");
+        command.env("LEASEHOLD_URL", patient(&server.url())).env("NO_COLOR", "1");
         Self::of(command, columns, rows)
     }
 
     /// A shell with job control.
     pub(crate) fn of_a_shell(columns: u16, rows: u16) -> Self {
         let mut command = in_a_session(&["bash", "--norc", "--noprofile", "--noediting", "-i"]);
-        command.env("LEASEHOLD_URL", SERVER.url()).env("PS1", "$ ");
+        command.env("LEASEHOLD_URL", patient(&SERVER.url())).env("PS1", "$ ");
         Self::of(command, columns, rows)
     }
 

@@ -1,7 +1,9 @@
 //! `leasehold serve` shows what happens to locks while it happens, outlives its server, and leaves it in peace while no one looks.
 
 use crate::http::Site;
-use crate::support::{Start as _, bare, held, held_by_a_jvm, leasehold, released_by_the_jvm, run, run_script, ticks};
+use crate::support::{
+    Start as _, bare, held, held_by_a_jvm, leasehold, patient, released_by_the_jvm, run, run_script, ticks,
+};
 use leasehold_test_support::{Proxy, Server, Way, until};
 use rustix::process::Signal;
 use std::process::Stdio;
@@ -143,7 +145,7 @@ fn many_locks_stay_usable_over_a_slow_network() {
         proxy.delay(way, Duration::from_micros(500));
     }
     let mut command = leasehold(&server);
-    command.env("LEASEHOLD_URL", proxy.url()).args(["serve", "--listen", "127.0.0.1:0"]);
+    command.env("LEASEHOLD_URL", patient(&proxy.url())).args(["serve", "--listen", "127.0.0.1:0"]);
     let site = Site::started(command);
     let mut table = site.events("/events?filter=stock:77&sort=name");
     // A page is answered while the first look goes on.

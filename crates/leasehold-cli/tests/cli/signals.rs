@@ -1,7 +1,8 @@
 //! Signals to `leasehold` reach the command, or end the wait for the lock.
 
 use crate::support::{
-    SERVER, Start as _, children, exists, held_by_a_jvm, leasehold, name, path, run, run_script, texts, until_gone,
+    SERVER, Start as _, children, exists, held_by_a_jvm, leasehold, name, path, patient, run, run_script, texts,
+    until_gone,
 };
 use leasehold_test_support::{Rounds, Server, until};
 use rustix::process::Signal;
@@ -165,7 +166,7 @@ fn signal_that_is_ignored_stays_ignored_as_under_nohup() {
     let name = name();
     let mut shell = std::process::Command::new("sh");
     let script = "trap '' HUP; exec \"$0\" run \"$1\" -- sh -c 'echo ready; kill -HUP $PPID $$; kill -HUP -$$; exit 6'";
-    shell.args(["-c", script, env!("CARGO_BIN_EXE_leasehold"), &name]).env("LEASEHOLD_URL", SERVER.url());
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_leasehold"), &name]).env("LEASEHOLD_URL", patient(&SERVER.url()));
     let done = shell.finish();
     assert_eq!((done.code(), done.stdout.as_str()), (6, "ready\n"));
 }

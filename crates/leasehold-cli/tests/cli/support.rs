@@ -31,8 +31,14 @@ pub(crate) fn path(server: &Server) -> PathBuf {
 /// The command, for a server, without what the surroundings say of another one.
 pub(crate) fn leasehold(server: &Server) -> Command {
     let mut command = bare();
-    command.env("LEASEHOLD_URL", server.url());
+    command.env("LEASEHOLD_URL", patient(&server.url()));
     command
+}
+
+/// A URL with time for a server, and for a command, that a busy machine lets wait.
+pub(crate) fn patient(url: &str) -> String {
+    let joint = if url.contains('?') { '&' } else { '?' };
+    format!("{url}{joint}command_timeout=10s&connect_deadline=60s")
 }
 
 /// The command without a server.

@@ -2,7 +2,7 @@
 //!
 //! The program `script` of util-linux gives a pseudo terminal, and copies its own stdin to it.
 
-use crate::support::{Running, SERVER, Start as _, exists, name, until_held, with_usual_signals};
+use crate::support::{Running, SERVER, Start as _, exists, name, patient, until_held, with_usual_signals};
 use leasehold_test_support::until;
 use std::process::Stdio;
 
@@ -17,7 +17,7 @@ fn shell() -> Running {
 fn in_a_terminal(line: &str) -> Running {
     let mut command = with_usual_signals("script");
     command.args(["--quiet", "--return", "--flush", "--command", line, "/dev/null"]);
-    command.env("LEASEHOLD_URL", SERVER.url()).env("PS1", "$ ").env("SHELL", "sh").env("TERM", "dumb");
+    command.env("LEASEHOLD_URL", patient(&SERVER.url())).env("PS1", "$ ").env("SHELL", "sh").env("TERM", "dumb");
     command.stdin(Stdio::piped()).start()
 }
 

@@ -227,7 +227,7 @@ fn many_other_keys_leave_the_keys_of_the_terminal_alive() {
     // The look takes hundreds of round trips, and does not end before this test has seen it.
     let proxy = Proxy::to(&server);
     proxy.delay(Way::Both, Duration::from_millis(30));
-    let mut screen = Screen::of_top_at(&format!("{}?command_timeout=20s", proxy.url()), &[], 100, 10);
+    let mut screen = Screen::of_top_at(&proxy.url(), &[], 100, 10);
     screen.shows("the first look goes on for");
     screen.types("?");
     screen.shows("sort by name, kind");

@@ -1,7 +1,7 @@
 //! Every command on a cluster and behind Sentinel: locks of every kind, of ours and of JVMs, beside keys that are no locks.
 
 use crate::screen::Screen;
-use crate::support::{Running, Start as _, bare, objects};
+use crate::support::{Running, Start as _, bare, objects, patient};
 use leasehold_test_support::{Binary, Cluster, Resp, Sentinel, Server, until};
 use rustix::process::Signal;
 use serde_json::Value;
@@ -47,7 +47,7 @@ struct Deployment<'a> {
 impl Deployment<'_> {
     fn leasehold(&self, words: &[&str]) -> Command {
         let mut command = bare();
-        command.env("LEASEHOLD_URL", &self.url).args(words);
+        command.env("LEASEHOLD_URL", patient(&self.url)).args(words);
         command
     }
 

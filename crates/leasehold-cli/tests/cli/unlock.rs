@@ -1,7 +1,7 @@
 //! `leasehold unlock` ends the hold of another process, and only the one that is meant.
 
 use crate::support::{
-    Running, SERVER, Start as _, exists, held_by_a_jvm, leasehold, name, run_script, until_announced,
+    Running, SERVER, Start as _, exists, held_by_a_jvm, leasehold, name, patient, run_script, until_announced,
 };
 use std::process::{Command, Stdio};
 
@@ -18,7 +18,7 @@ fn at_a_terminal(name: &str) -> Command {
     let line = format!("{} unlock {name}", env!("CARGO_BIN_EXE_leasehold"));
     let mut command = Command::new("script");
     command.args(["--quiet", "--return", "--flush", "--command", &line, "/dev/null"]);
-    command.env("LEASEHOLD_URL", SERVER.url()).env("SHELL", "sh").stdin(Stdio::piped());
+    command.env("LEASEHOLD_URL", patient(&SERVER.url())).env("SHELL", "sh").stdin(Stdio::piped());
     command
 }
 

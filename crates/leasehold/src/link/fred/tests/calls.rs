@@ -150,7 +150,7 @@ fn fr12_an_unknown_script_goes_as_text_and_is_never_loaded() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
-        let world = World::new(&proxy.url());
+        let world = World::with(&proxy.url(), patient());
         for plane in PLANES {
             server.command(&["SCRIPT", "FLUSH"]);
             proxy.clear_requests();

@@ -72,7 +72,7 @@ fn cluster_with_new_addresses_is_found_by_the_url() {
 fn fr4_a_moved_slot_is_followed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
-        let world = World::new(&cluster.url());
+        let world = World::with(&cluster.url(), patient());
         for plane in PLANES {
             let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
             world.call(plane, acquire(&lock)).expect("a reply");

@@ -100,7 +100,7 @@ fn a_user_with_few_permissions_can_still_call() {
 fn idle_connections_are_kept_alive() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = World::new(&server.url());
+        let world = World::with(&server.url(), patient());
         let to_server = format!(":{:04X}", server.port());
         let timers = || {
             let table = std::fs::read_to_string("/proc/self/net/tcp").expect("the connections of this machine");

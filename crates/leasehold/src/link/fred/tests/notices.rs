@@ -145,7 +145,7 @@ fn fr9_a_silent_notice_connection_is_noticed() {
 fn fr13_a_dropped_subscription_may_be_asked_for_again() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = World::new(&server.url());
+        let world = World::with(&server.url(), patient());
         for number in 0..50 {
             let channel = format!("c:{number}");
             let mut begun = Box::pin(world.link.subscribe(key(&channel)));

@@ -295,7 +295,7 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
 fn polling_a_call_to_its_end_needs_nobody_else() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let world = World::new(&server.url());
+        let world = World::with(&server.url(), patient());
         let mut call = pin!(world.link.call(Plane::Foreground, inspect("a")));
         until("the reply is there", || {
             matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_)))
