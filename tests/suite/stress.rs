@@ -2,8 +2,8 @@
 
 use crate::support::kinds::{AnyGuard, AnyLock, for_every_kind};
 use crate::support::world::idle;
-use crate::support::{Engine, Kind, World, ms, secs, until};
-use leasehold::Client;
+use crate::support::{Engine, Kind, NEVER, World, ms, secs, until};
+use leasehold::{Client, ClientBuilder};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -155,7 +155,10 @@ async fn many_tasks_on_few_names(world: World, kind: Kind) {
         for world in &worlds {
             // Some hand on among their tasks what they may, and others never do.
             let hand_over = process.is_multiple_of(2);
-            clients.push(world.client_with(|builder| builder.lease(secs(10)).hand_over(hand_over)).await);
+            // A machine that is held up loses no hold and no reply.
+            let patient =
+                |builder: ClientBuilder| builder.lease(NEVER).command_timeout(secs(30)).unreachable_after(NEVER);
+            clients.push(world.client_with(|builder| patient(builder).hand_over(hand_over)).await);
         }
         processes.push(clients);
     }
@@ -186,7 +189,7 @@ async fn many_tasks_on_few_names(world: World, kind: Kind) {
         until("no subscription is left", || world.subscriptions() == 0).await;
     }
     for client in processes.into_iter().flatten() {
-        client.shutdown(secs(5)).await.expect("nothing is left");
+        client.shutdown(NEVER).await.expect("nothing is left");
     }
     tokio::time::sleep(ms(20)).await;
     for world in &worlds {
