@@ -305,6 +305,7 @@ suite! {
             a_simple_lock_is_renewed_where_that_is_asked_for;
         groups:
             a_multi_lock_ends_with_its_first_member,
+            a_member_is_given_back_while_another_is_busy,
             try_for_several_is_no_grant_when_a_member_is_lost,
             a_quorum_is_held_without_a_minority,
             a_quorum_counts_the_servers_and_not_the_clients,
@@ -312,7 +313,8 @@ suite! {
             work_that_outlives_its_group_is_lost,
             members_that_ran_out_meanwhile_are_acquired_anew,
             quorum_holder_without_a_minority_sleeps_until_its_loss,
-            rivals_for_a_quorum_all_get_it;
+            rivals_for_a_quorum_all_get_it,
+            rivals_exclude_each_other_whatever_is_lost;
         callbacks_that_panic:
             a_recorder_that_panics_does_not_end_the_renewals,
             a_waker_that_panics_does_not_end_the_renewals;

@@ -1,7 +1,8 @@
 //! Locks that are made of locks: the multi lock, the quorum lock and the striped lock.
 
+use crate::support::kinds::{AnyGuard, AnyLock};
 use crate::support::world::idle;
-use crate::support::{Actor, Stage, World, ms, secs, until};
+use crate::support::{Actor, Kind, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
 use leasehold::{Client, Error, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 use leasehold_core::link::ServerError;
@@ -101,6 +102,27 @@ pub(crate) async fn a_multi_lock_ends_with_its_first_member(_: World) {
     // Two clients of one server: it would wait for itself.
     let error = acquire(&MultiLock::new([client.lock("a"), other.lock("a")])).expect_err("one lock twice");
     assert!(matches!(error, Error::Invalid(InvalidInput::SameMember { .. })), "{error}");
+}
+
+/// Two members are busy. The multi lock acquires the one that becomes free first, and then meets the other.
+pub(crate) async fn a_member_is_given_back_while_another_is_busy(_: World) {
+    let stage = Stage::new();
+    let (client, other) = (stage.client(), stage.client());
+    let acquire = |name: &str| {
+        let lock = other.lock(name);
+        stage.now(async move { lock.acquire().await }).expect("a free lock")
+    };
+    let (first, second) = (acquire("a"), acquire("b"));
+    let multi = client.multi_lock(["a", "b"].map(|name| client.lock(name)));
+    let mut waits = [Actor::new(async move { multi.acquire().await })];
+    stage.pass(ms(100), &mut waits);
+    stage.now(first.release()).expect("a release");
+    stage.pass(ms(200), &mut waits);
+    assert_eq!(stage.keys(), ["b"], "the multi lock holds a member while it waits for another");
+    stage.now(second.release()).expect("a release");
+    stage.pass_until("all members", secs(1), &mut waits, |waits| waits[0].is_done());
+    stage.now(waits[0].take().expect("all members").release()).expect("a release");
+    assert!(stage.keys().is_empty());
 }
 
 pub(crate) async fn try_for_several_is_no_grant_when_a_member_is_lost(_: World) {
@@ -409,4 +431,61 @@ pub(crate) async fn rivals_for_a_quorum_all_get_it(_: World) {
     drop(rivals);
     stage.pass(secs(1), &mut Vec::<Actor<()>>::new());
     assert!(servers.iter().all(|server| server.keys().is_empty()));
+}
+
+/// Requests and replies are lost, and futures and guards are dropped. No server loses data, so two rivals never hold the lock at once.
+pub(crate) async fn rivals_exclude_each_other_whatever_is_lost(_: World) {
+    let faults = [Fault::LoseRequest, Fault::LoseReply, Fault::Swallow, Fault::Duplicate];
+    for seed in 0..30 {
+        let kind = [Kind::Multi, Kind::Striped, Kind::Quorum][seed % 3];
+        let mut rng = fastrand::Rng::with_seed(seed as u64);
+        let stage = Stage::of(kind);
+        let servers: Vec<EmbeddedServer> = stage.servers().cloned().collect();
+        let locks: Vec<AnyLock> = (0..3).flat_map(|_| kind.locks(&stage.process(), "rivals")).collect();
+        let mut rivals: Vec<Actor<Option<AnyGuard>>> = Vec::new();
+        let mut held: Vec<AnyGuard> = Vec::new();
+        let mut grants = 0;
+        let mut rounds = 0;
+        // The first rounds have faults. The rest end once every rival that is left has had the lock.
+        while rounds < 150 || !rivals.is_empty() {
+            rounds += 1;
+            if rounds < 150 {
+                if rng.u8(..3) == 0 {
+                    servers[rng.usize(..servers.len())]
+                        .inject(faults[rng.usize(..faults.len())].clone(), FaultTarget::next());
+                }
+                if rivals.len() < 6 {
+                    let acquiring = locks[rng.usize(..locks.len())].acquire();
+                    rivals.push(Actor::new(async move { acquiring.await.ok() }));
+                }
+                if rng.u8(..4) == 0 {
+                    drop(rivals.swap_remove(rng.usize(..rivals.len())));
+                }
+            } else {
+                servers.iter().for_each(EmbeddedServer::clear_faults);
+                assert!(rounds < 3_000, "{kind:?}, seed {seed}: a rival waits for ever");
+            }
+            stage.pass(ms(rng.u64(1..60)), &mut rivals);
+            let (done, waiting): (Vec<_>, Vec<_>) = rivals.into_iter().partition(Actor::is_done);
+            rivals = waiting;
+            held.extend(done.into_iter().filter_map(|mut rival| rival.take()));
+            let holders = held.iter().filter(|guard| guard.is_held()).count();
+            assert!(holders <= 1, "{kind:?}, seed {seed}: {holders} holders at once");
+            if !held.is_empty() && (rounds >= 150 || rng.bool()) {
+                grants += 1;
+                let guard = held.remove(0);
+                if rng.bool() {
+                    rivals.push(Actor::new(async move {
+                        drop(guard.release().await);
+                        None
+                    }));
+                }
+            }
+        }
+        assert!(grants > 10, "{kind:?}, seed {seed}: the lock was granted {grants} times");
+        drop(held);
+        stage.clock.advance(secs(60));
+        let left = stage.leftovers(kind);
+        assert!(left.is_empty(), "{kind:?}, seed {seed}: {left:?}");
+    }
 }
