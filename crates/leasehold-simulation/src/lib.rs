@@ -4,7 +4,6 @@
 //! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
 
 mod faults;
-mod groups;
 mod invariants;
 mod jvms;
 mod report;

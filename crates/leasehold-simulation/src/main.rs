@@ -25,11 +25,11 @@ struct Arguments {
     /// Run the world of this seed alone, and tell its history on standard error
     #[arg(long)]
     seed: Option<u64>,
-    /// Make the world of `seed` small: leave out what it fails without. Worlds of groups (multi, striped, quorum) are told as they are
+    /// Make the world of `seed` small: leave out what it fails without
     #[arg(long, requires = "seed", conflicts_with = "without")]
     shrink: bool,
     /// Run the world of `seed` without some of its parts, as `o3,o7-12,f2,c1,rates:lose_notice`: operations and what gives back
-    /// (o, g), planned faults (f), clients (c), locks (l), threads of JVMs (j), and chances of faults. Not for worlds of groups
+    /// (o, g), planned faults (f), clients (c), locks (l), threads of JVMs (j), and chances of faults
     #[arg(long, requires = "seed")]
     without: Option<Mask>,
     /// Tell the world that failed as it is; otherwise it is made small, which takes up to a minute
@@ -144,10 +144,6 @@ fn show_small(seed: u64, family: LockFamily, shrunk: Shrunk) {
 
 /// Makes the world of a seed small.
 fn shrink_seed(seed: u64, family: LockFamily) -> ExitCode {
-    if family.is_group() {
-        println!("worlds of groups are not made small: `--seed` alone tells the history");
-        return ExitCode::FAILURE;
-    }
     match shrink(seed, family, SHRINKING) {
         Some(shrunk) => {
             show_small(seed, family, shrunk);
@@ -162,10 +158,6 @@ fn shrink_seed(seed: u64, family: LockFamily) -> ExitCode {
 
 /// Runs the world of a seed without some of its parts.
 fn without(seed: u64, family: LockFamily, mask: Mask) -> ExitCode {
-    if family.is_group() {
-        println!("nothing can be left out of worlds of groups");
-        return ExitCode::FAILURE;
-    }
     match replay_without(seed, family, mask) {
         Some(what) => {
             println!("the world of seed {seed} fails: {what}");

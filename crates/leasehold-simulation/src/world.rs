@@ -80,8 +80,6 @@ pub(crate) struct World {
 pub(crate) struct Engines {
     server: Option<EmbeddedServer>,
     reference: Option<EmbeddedServer>,
-    /// Those of a world of groups.
-    pub(crate) of_group: Vec<EmbeddedServer>,
 }
 
 impl World {

@@ -1,6 +1,5 @@
 //! Many worlds, one after the other and on several threads.
 
-use crate::groups;
 use crate::report::stats::Stats;
 use crate::workload;
 use crate::workload::family::LockFamily;
@@ -152,12 +151,6 @@ pub fn replay(seed: u64, family: Option<LockFamily>) -> Result<(), Failure> {
 /// Plays the world of a seed, with a family of locks that follows from it unless one is given.
 fn play(seed: u64, family: Option<LockFamily>, tracing: bool, engines: &mut Engines) -> Result<Stats, Failure> {
     let family = family.unwrap_or_else(|| LockFamily::of_seed(seed));
-    if family.is_group() {
-        let used = std::mem::take(&mut engines.of_group);
-        let (stats, used) = caught(seed, || groups::run(seed, family, tracing, used))?;
-        engines.of_group = used;
-        return Ok(stats);
-    }
     let mut world = World::with_engines(seed, engines);
     world.tracing |= tracing;
     let played = caught(seed, || workload::run::run(&mut world, seed, family));
@@ -268,13 +261,6 @@ mod tests {
             });
             assert_eq!(new, used, "{seed}");
             assert_eq!(new, used_again, "{seed}");
-        }
-        for family in [LockFamily::Multi, LockFamily::Striped, LockFamily::Quorum] {
-            for seed in 0..24 {
-                let (new, engines) = groups::run(seed, family, false, Vec::new());
-                let (used, _) = groups::run(seed, family, false, engines);
-                assert_eq!(new, used, "{seed} {family}");
-            }
         }
     }
 }

@@ -36,12 +36,6 @@ pub enum LockFamily {
     Permits,
     /// Count-down latches.
     Latch,
-    /// Multi locks over locks of several sorts, on one server or two.
-    Multi,
-    /// Striped locks of which several are taken at once.
-    Striped,
-    /// Quorum locks over three servers or five.
-    Quorum,
 }
 
 impl fmt::Display for LockFamily {
@@ -55,7 +49,7 @@ impl fmt::Display for LockFamily {
 pub(crate) const CAPACITY: u32 = 3;
 
 impl LockFamily {
-    pub(crate) const ALL: [Self; 14] = [
+    pub(crate) const ALL: [Self; 11] = [
         Self::Lock,
         Self::Fair,
         Self::FencedFair,
@@ -67,9 +61,6 @@ impl LockFamily {
         Self::Semaphore,
         Self::Permits,
         Self::Latch,
-        Self::Multi,
-        Self::Striped,
-        Self::Quorum,
     ];
 
     /// Whether one hold excludes all others, or all but those of its sort.
@@ -81,11 +72,6 @@ impl LockFamily {
     pub fn of_seed(seed: u64) -> Self {
         let round = seed / FaultMix::ALL.len() as u64;
         Self::ALL[usize::try_from(round % Self::ALL.len() as u64).unwrap_or_default()]
-    }
-
-    /// Whether it is made of several locks, of which the core knows nothing: its worlds are those of `groups`.
-    pub const fn is_group(self) -> bool {
-        matches!(self, Self::Multi | Self::Striped | Self::Quorum)
     }
 
     /// Whether its locks can be granted within a client while the server is out of reach.
@@ -101,8 +87,7 @@ impl LockFamily {
     pub(crate) fn wish(self, lock: LockName, lease: Duration, rng: &mut fastrand::Rng) -> AcquireRequest {
         let half = if rng.u8(..3) == 0 { Kind::Write } else { Kind::Read };
         let kind = match self {
-            // Groups are groups of these.
-            Self::Lock | Self::Multi | Self::Striped | Self::Quorum => Kind::Lock,
+            Self::Lock => Kind::Lock,
             Self::Fair => Kind::Fair,
             Self::FencedFair => Kind::FencedFair,
             Self::Fenced => Kind::Fenced,

@@ -48,6 +48,6 @@ impl World {
 impl LockFamily {
     /// Whether its locks can wait for replicas.
     const fn is_durable(self) -> bool {
-        !self.is_group() && !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
+        !matches!(self, Self::Semaphore | Self::Permits | Self::Latch)
     }
 }
