@@ -65,6 +65,23 @@ fn counts_are_set_and_not_added() {
 }
 
 #[test]
+fn count_and_lease_decide_the_row() {
+    let world = World::embedded("lock-rows");
+    assert_eq!(world.acquire(LOCK, "me:1", 1, wish(1_000)), "[1, 1000]");
+    world.advance(100);
+    assert_eq!(world.acquire(LOCK, "me:1", 2, wish(500)), "[1, 900]", "a shorter lease does not shorten");
+    assert_eq!(world.acquire(LOCK, "me:1", 1, wish(9_000)), "[3, 900]", "past, and the lease is untouched");
+    assert_eq!(world.acquire(LOCK, "me:1", 4, wish(9_000)), "[-1, 2]", "mismatch");
+    world.check("HGETALL {} => [\"me:1\", \"2\"]\nPTTL {} => 900");
+    assert_eq!(world.acquire(LOCK, "me:1", 3, wish(2_000)), "[1, 2000]");
+    assert_eq!([1, 2].map(|count| world.release(LOCK, "me:1", count)), [2, 4], "lowered, then below");
+    world.check("HGETALL {} => [\"me:1\", \"1\"]\nPTTL {} => 2000");
+    assert_eq!(world.acquire(LOCK, "you:1", 2, wish(1_000)), "[-2, 0]", "another has it");
+    world.check("PERSIST {} => 1");
+    assert_eq!(world.acquire(LOCK, "you:1", 1, wish(1_000)), "[0, -1]", "busy without an end");
+}
+
+#[test]
 fn a_renewal_prolongs_and_never_shortens_nor_creates() {
     each("lock-renew", |world| {
         world.acquire(LOCK, "me:1", 1, wish(60_000));

@@ -10,37 +10,6 @@ use std::time::Duration;
 const MILLI: Duration = Duration::from_millis(1);
 
 #[test]
-fn a_key_ends_in_the_millisecond_after_its_last() {
-    let (server, clock) = server();
-    check(&server, "SET k v => \"OK\"\nPEXPIRE k 100 => 1\nPEXPIRE none 100 => 0\nPTTL k => 100");
-    clock.advance(100 * MILLI);
-    check(&server, "PTTL k => 0\nEXISTS k => 1");
-    clock.advance(MILLI);
-    check(&server, "PTTL k => -2\nEXISTS k => 0\nGET k => nil\nTYPE k => \"none\"\nDEL k => 0\nKEYS * => []");
-}
-
-#[test]
-fn an_end_that_has_passed_deletes_the_key() {
-    let (server, _) = server();
-    check(
-        &server,
-        "
-        SET k v => \"OK\"
-        PEXPIRE k 0 => 1
-        EXISTS k => 0
-        SET k v => \"OK\"
-        PEXPIREAT k 1800000000000 => 1
-        EXISTS k => 0
-        SET k v => \"OK\"
-        PEXPIREAT k 1800000000007 => 1
-        PTTL k => 7
-        PEXPIRE k 9223372036854775807 => !ERR invalid expire time in 'pexpire' command
-        PEXPIRE k x => !ERR value is not an integer or out of range
-        ",
-    );
-}
-
-#[test]
 fn a_stepped_clock_ends_leases_early_or_late() {
     let (server, clock) = server();
     check(&server, "SET k v PX 30000 => \"OK\"");

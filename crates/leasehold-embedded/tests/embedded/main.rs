@@ -5,7 +5,6 @@ mod commands;
 mod expiry;
 mod faults;
 mod in_place;
-mod lock_scripts;
 mod notices;
 mod refusals;
 mod scripting;

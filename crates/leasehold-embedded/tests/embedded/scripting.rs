@@ -196,18 +196,6 @@ fn full_memory_stops_a_script_at_its_first_write_only() {
 }
 
 #[test]
-fn an_error_names_the_script_by_its_hash() {
-    let (server, _) = server();
-    server.deny_growth(true);
-    let error = server.execute(&call(&script::ACQUIRE, "k", "me:1 1 1000 -1")).expect_err("memory is full");
-    assert_eq!(error.code(), "OOM");
-    assert!(
-        error.text().contains(&format!("'maxmemory'. script: {}, on @user_script:", script::ACQUIRE.sha1())),
-        "{error}"
-    );
-}
-
-#[test]
 fn calls_are_counted() {
     let (server, _) = server();
     assert_eq!(server.calls("lock/inspect"), 0);
