@@ -72,9 +72,9 @@ fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
 /// The variable by which a person says how many tests run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// How many tests run at once. Most of them wait, for the end of a lease or for a server: two at once leave two processors half idle.
+/// The number of tests that run at once. Most tests wait for a lease or for a server, so fewer threads leave two cores half idle.
 fn threads() -> usize {
-    const AT_LEAST: usize = 4;
+    const AT_LEAST: usize = 8;
     thread::available_parallelism().map_or(AT_LEAST, |processors| processors.get().max(AT_LEAST))
 }
 
