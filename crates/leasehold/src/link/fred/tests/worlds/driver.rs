@@ -146,14 +146,14 @@ impl Caller {
 }
 
 /// A link to the servers.
-pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
+pub(super) fn world(plan: &Plan, servers: &Servers, command_timeout: Duration) -> World {
     let publish = match (plan.sharded, plan.cluster) {
         (true, true) => Publish::Auto,
         (true, false) => Publish::Sharded,
         (false, _) => Publish::Classic,
     };
     let settings = LinkSettings {
-        command_timeout: TIMEOUT,
+        command_timeout,
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
         publish,
@@ -164,7 +164,7 @@ pub(super) fn world(plan: &Plan, servers: &Servers) -> World {
 
 /// Plays a plan to its end, and tells what did not end.
 pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
-    let world = world(plan, servers);
+    let world = world(plan, servers, TIMEOUT);
     let caller = Arc::new(Caller {
         link: world.link.clone(),
         trace: trace.clone(),

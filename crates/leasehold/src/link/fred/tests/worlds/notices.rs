@@ -109,18 +109,20 @@ fn epochs(lines: &[Line]) -> Vec<String> {
         for (place, line) in lines.iter().enumerate() {
             match &line.event {
                 Event::EpochIs { plane: of, epoch } if *of == plane => {
-                    if let Some((before, at)) = last {
+                    let mut earlier = 0;
+                    if let Some((before, looked, at)) = last {
                         if *epoch < before {
                             found.push(format!("the epoch of {plane:?} fell from {before:?} to {epoch:?} at {place}"));
                         }
-                        // A reset may have been told between the change and this look at it.
+                        // The reset may arrive between the change and this look, and also between the last look and its line in the trace.
                         let told =
                             |line: &Line| matches!(&line.event, Event::Told(LinkEvent::PlaneReset(of)) if *of == plane);
                         if *epoch > before && !lines[at..place].iter().any(told) {
                             untold = Some(place);
                         }
+                        earlier = looked;
                     }
-                    last = Some((*epoch, place));
+                    last = Some((*epoch, place, earlier));
                 }
                 Event::Told(LinkEvent::PlaneReset(of)) if *of == plane => untold = None,
                 _ => {}
