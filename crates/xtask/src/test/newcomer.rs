@@ -10,7 +10,7 @@ pub(super) fn build_and_test(binaries: &[Binary]) -> Outcome {
     let test = |package: &str| {
         // One package at a time: cargo unites the features of what it builds together.
         let mut command = cargo(&["test", "--manifest-path", "tests/newcomer/Cargo.toml"]);
-        command.args(["--target-dir", "target/newcomer", "--package", package]);
+        command.args(["--target-dir", "target/newcomer", "--config", "profile.dev.debug=false", "--package", package]);
         command
     };
     let first = run(&mut test("first"));
