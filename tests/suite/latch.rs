@@ -97,7 +97,7 @@ pub(crate) async fn what_cannot_be_a_count_is_refused(world: World) {
 pub(crate) async fn c1_a_lost_reply_to_a_count_counts_once(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
     let parts = client.count_down_latch(world.name("parts"));
     world.lose_reply(&script::LATCH_SET);
     assert!(parts.try_set_count(3).await.expect("an answer to the second copy"));

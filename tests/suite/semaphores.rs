@@ -201,7 +201,7 @@ pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) 
 pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
     let seats = client.semaphore(world.name("seats"));
     world.lose_reply(&script::SEMAPHORE_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));
@@ -224,7 +224,7 @@ pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
 pub(crate) async fn a_lost_reply_to_an_operation_counts_it_once(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.command_timeout(secs(10))).await;
+    let client = world.client().await;
     let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(1).await.expect("an answer");
     world.lose_reply(&script::SEMAPHORE_ADD);

@@ -252,7 +252,7 @@ pub(crate) async fn a_capacity_changes_under_its_holders(world: World) {
 pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
     let seats = client.leased_semaphore(world.name("seats"));
     world.lose_reply(&script::PERMITS_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));

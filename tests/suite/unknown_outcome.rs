@@ -13,7 +13,7 @@ const WAYS: [Lose; 3] = [World::lose_reply, World::lose_request, World::swallow_
 async fn scene(world: World) -> (World, Client, Lock) {
     let world = world.proxied();
     world.warm();
-    let client = world.client().await;
+    let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
     let lock = client.lock(world.name("lossy"));
     (world, client, lock)
 }

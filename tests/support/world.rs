@@ -1,7 +1,7 @@
 //! The fixture of a test: clients with settings, names that no other test uses, and a second look at the server.
 
 use super::engine::{Backend, Engine};
-use super::until;
+use super::{secs, until};
 use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, ClientBuilder, ClientStats, ConnectError};
 use leasehold_core::name::LockName;
@@ -45,7 +45,7 @@ impl World {
         if self.engine == Engine::Cluster { self.own() } else { self.proxied() }
     }
 
-    /// A client with the default settings.
+    /// A client with the settings that a test starts from.
     pub(crate) async fn client(&self) -> Client {
         self.client_with(|builder| builder).await
     }
@@ -60,7 +60,9 @@ impl World {
         &self,
         settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, ConnectError> {
-        let builder = settings(Client::builder().batch_calls(self.engine.batches()));
+        // Where every reply comes, a machine that is held up loses none.
+        let builder = Client::builder().command_timeout(secs(10)).batch_calls(self.engine.batches());
+        let builder = settings(builder);
         match self.url() {
             Some(url) => builder.connect(&url).await,
             None => builder.embedded(self.embedded().expect("an engine")),
