@@ -153,7 +153,7 @@ pub(crate) async fn campaign_that_cannot_succeed_ends_with_the_reason(world: Wor
 
 pub(crate) async fn campaign_outlives_an_outage(world: World) {
     let world = world.proxied();
-    let client = world.client_with(|builder| builder.unreachable_after(ms(300)).command_timeout(ms(200))).await;
+    let client = world.client_with(|builder| builder.unreachable_after(ms(300)).command_timeout(secs(1))).await;
     let name = world.name("leader");
     world.set_down(true);
     let (handle, task) = campaign(&client, &name);

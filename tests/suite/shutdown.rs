@@ -71,7 +71,7 @@ pub(crate) async fn a_dropped_guard_is_released_in_the_background(world: World) 
 pub(crate) async fn a_shutdown_names_what_it_could_not_release(world: World) {
     let world = world.proxied();
     // Only the limit of the shutdown ends it.
-    let patient = |builder: ClientBuilder| builder.unreachable_after(NEVER).command_timeout(ms(200));
+    let patient = |builder: ClientBuilder| builder.unreachable_after(NEVER).command_timeout(secs(1));
     let client = world.client_with(|builder| patient(builder).lease(RENEWED)).await;
     let names = [world.name("first"), world.name("second")];
     let mut guards = Vec::new();
