@@ -314,7 +314,12 @@ suite! {
             members_that_ran_out_meanwhile_are_acquired_anew,
             quorum_holder_without_a_minority_sleeps_until_its_loss,
             rivals_for_a_quorum_all_get_it,
-            rivals_exclude_each_other_whatever_is_lost;
+            rivals_exclude_each_other_whatever_is_lost,
+            quorum_locks_count_granted_servers_only,
+            members_of_a_multi_lock_are_granted_by_their_servers,
+            owner_that_holds_without_the_server_is_no_member;
+        at_least:
+            job_runs_only_by_grant_of_its_server;
         callbacks_that_panic:
             a_recorder_that_panics_does_not_end_the_renewals,
             a_waker_that_panics_does_not_end_the_renewals;

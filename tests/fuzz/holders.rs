@@ -27,7 +27,7 @@ impl World {
         let wanted = caller.wish.max_hold.filter(|_| first).map_or(Instant::FAR_FUTURE, |most| begun + most);
         let most = known.map_or(wanted, |guard| guard.most);
         if by_itself {
-            let needed = first && caller.wish.fallback == Fallback::Fail;
+            let needed = (first || degraded) && caller.wish.fallback == Fallback::Fail;
             assert!(!needed, "{kind:?} was granted without the server to somebody who needs it");
         } else if granted.handed_on {
             let beside = self.guards.iter().find(|guard| guard.cell.field() == cell.field());

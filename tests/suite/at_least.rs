@@ -1,9 +1,9 @@
 //! Locks that stay busy after their release, and jobs that run once in a period.
 
 use crate::support::world::idle;
-use crate::support::{World, ms, secs, until};
+use crate::support::{Actor, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
-use leasehold::{Client, Error, Fallback, InvalidInput, LossReason, Occurrence, Period, WithError};
+use leasehold::{Client, ClientBuilder, Error, Fallback, InvalidInput, LossReason, Occurrence, Period, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};
@@ -145,6 +145,25 @@ pub(crate) async fn job_runs_once_in_a_period(world: World) {
     assert!(matches!(lost, WithError::Lost { value: None, .. }), "{lost}");
     for day in ["23", "24"] {
         world.delete(on(&client, day).lock().name());
+    }
+}
+
+pub(crate) async fn job_runs_only_by_grant_of_its_server(_: World) {
+    for fallback in [Fallback::Local, Fallback::PassThrough] {
+        let stage = Stage::new();
+        let settings = |builder: ClientBuilder| builder.fallback(fallback).unreachable_after(ms(300));
+        let client = stage.client_with(settings);
+        stage.server.set_down(true);
+        let plain = client.lock("plain");
+        let mut actors = [Actor::new(async move { plain.acquire().await })];
+        stage.pass_until("a fallback", secs(5), &mut actors, |actors| actors[0].is_done());
+        assert!(actors[0].take().expect("a guard").is_degraded());
+        let job = client.once("report", Period::key("23"));
+        let mut runs = [Actor::new(async move { job.run(async |_| ()).await })];
+        stage.pass_until("an answer", secs(5), &mut runs, |runs| runs[0].is_done());
+        let error = runs[0].take().expect_err("each process would run it");
+        let unreachable = matches!(error, WithError::NotAcquired(Error::Unreachable { .. }));
+        assert!(unreachable, "{fallback:?}: {error}");
     }
 }
 

@@ -4,7 +4,10 @@ use crate::support::kinds::{AnyGuard, AnyLock};
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
-use leasehold::{Client, Error, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
+use leasehold::{
+    Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard,
+    QuorumLock,
+};
 use leasehold_core::link::ServerError;
 use std::future::pending;
 use std::sync::Arc;
@@ -231,9 +234,16 @@ pub(crate) async fn members_that_ran_out_meanwhile_are_acquired_anew(_: World) {
 
 /// A process of a quorum: a client of each server.
 fn process(stage: &Stage, servers: &[EmbeddedServer]) -> Vec<Client> {
-    let client =
-        |server: &EmbeddedServer| Client::builder().manual_clock(&stage.clock).embedded(server).expect("a client");
-    servers.iter().map(client).collect()
+    process_with(stage, servers, |builder| builder)
+}
+
+fn process_with(
+    stage: &Stage,
+    servers: &[EmbeddedServer],
+    settings: impl Fn(ClientBuilder) -> ClientBuilder,
+) -> Vec<Client> {
+    let builder = || settings(Client::builder()).manual_clock(&stage.clock);
+    servers.iter().map(|server| builder().embedded(server).expect("a client")).collect()
 }
 
 fn acquire(lock: &QuorumLock) -> Actor<Result<QuorumGuard, Error>> {
@@ -489,5 +499,87 @@ pub(crate) async fn rivals_exclude_each_other_whatever_is_lost(_: World) {
         stage.clock.advance(secs(60));
         let left = stage.leftovers(kind);
         assert!(left.is_empty(), "{kind:?}, seed {seed}: {left:?}");
+    }
+}
+
+/// The settings of a client whose locks do without the server as soon as that is out of reach.
+fn falls_back(fallback: Fallback) -> impl Fn(ClientBuilder) -> ClientBuilder {
+    move |builder| builder.fallback(fallback).unreachable_after(ms(300)).command_timeout(ms(100))
+}
+
+/// Takes a plain lock, which falls back: from then on a try of the client does so at once.
+fn falls_back_now(stage: &Stage, client: &Client) {
+    let plain = client.lock("plain");
+    let mut actors = [Actor::new(async move { plain.acquire().await })];
+    stage.pass_until("a fallback", secs(5), &mut actors, |actors| actors[0].is_done());
+    assert!(actors[0].take().expect("a guard").is_degraded());
+}
+
+pub(crate) async fn quorum_locks_count_granted_servers_only(_: World) {
+    for fallback in [Fallback::Local, Fallback::PassThrough] {
+        let stage = Stage::new();
+        let servers: Vec<EmbeddedServer> = (0..3).map(|_| EmbeddedServer::with_clock(stage.clock.clone())).collect();
+        let clients = process_with(&stage, &servers, falls_back(fallback));
+        servers[1..].iter().for_each(|server| server.set_down(true));
+        clients[1..].iter().for_each(|client| falls_back_now(&stage, client));
+        let lock = QuorumLock::new(clients, "leader");
+        let tried = lock.clone();
+        let mut tries = [Actor::new(async move { tried.try_acquire().await })];
+        stage.pass_until("an answer", secs(5), &mut tries, |tries| tries[0].is_done());
+        let error = tries[0].take().expect_err("two of three servers are down");
+        assert!(matches!(error, Error::Unreachable { .. }), "{fallback:?}: {error}");
+        let mut waits = [acquire(&lock)];
+        stage.pass_until("an answer", secs(5), &mut waits, |waits| waits[0].is_done());
+        let error = waits[0].take().expect_err("two of three servers are down");
+        assert!(matches!(error, Error::Unreachable { .. }), "{fallback:?}: {error}");
+    }
+}
+
+pub(crate) async fn members_of_a_multi_lock_are_granted_by_their_servers(_: World) {
+    for fallback in [Fallback::Local, Fallback::PassThrough] {
+        let stage = Stage::new();
+        let client = stage.client_with(falls_back(fallback));
+        stage.server.set_down(true);
+        falls_back_now(&stage, &client);
+        let halves = client.read_write_lock("book");
+        let of_one = |member: Member| MultiLock::new([member]);
+        let groups = [
+            client.multi_lock([client.lock("a"), client.lock("b")]),
+            of_one(client.lock("a").into()),
+            // A member that no conversion has seen.
+            of_one(Member::Lock(client.lock("a").fallback(fallback))),
+            of_one(Member::Read(halves.read().fallback(fallback))),
+            of_one(Member::Write(halves.write().fallback(fallback))),
+            client.striped_lock("striped", 4).all_of(["one", "other"]),
+        ];
+        for multi in groups {
+            let mut tries = [Actor::new(async move { multi.try_acquire().await })];
+            stage.pass_until("an answer", secs(5), &mut tries, |tries| tries[0].is_done());
+            let error = tries[0].take().expect_err("the server is down");
+            assert!(matches!(error, Error::Unreachable { .. }), "{fallback:?}: {error}");
+        }
+    }
+}
+
+pub(crate) async fn owner_that_holds_without_the_server_is_no_member(_: World) {
+    for fallback in [Fallback::Local, Fallback::PassThrough] {
+        let stage = Stage::new();
+        let client = stage.client_with(falls_back(fallback));
+        stage.server.set_down(true);
+        falls_back_now(&stage, &client);
+        let (owner, lock) = (client.new_owner(), client.lock("a"));
+        let by_owner = lock.acquire().owner(&owner);
+        let mut actors = [Actor::new(by_owner.into_future())];
+        stage.pass_until("a fallback", secs(5), &mut actors, |actors| actors[0].is_done());
+        let outer = actors[0].take().expect("a guard");
+        assert!(outer.is_degraded());
+        // The lock itself may be entered again, and says what it is.
+        let reenters = lock.acquire().owner(&owner);
+        let inner = stage.now(reenters.into_future()).expect("a re-entry");
+        assert!(inner.is_degraded());
+        let multi = client.multi_lock([lock.clone()]);
+        let error = stage.now(async move { multi.acquire().owner(&owner).await }).expect_err("no server granted it");
+        assert!(matches!(error, Error::Unreachable { .. }), "{fallback:?}: {error}");
+        assert!(outer.is_held() && inner.is_held());
     }
 }

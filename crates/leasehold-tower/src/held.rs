@@ -44,6 +44,12 @@ impl HeldLock {
         !self.end.is_cancelled()
     }
 
+    /// Whether the lock was granted without the server, because it has a [fallback](leasehold::Lock::fallback): requests in other
+    /// processes are not excluded. A handler that needs exclusion answers 503.
+    pub fn is_degraded(&self) -> bool {
+        self.end.is_degraded()
+    }
+
     /// A token that is cancelled when the lock is lost or released, for work that the handler has given to other tasks.
     pub const fn cancellation_token(&self) -> &LossToken {
         &self.end

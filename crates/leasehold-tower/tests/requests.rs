@@ -2,7 +2,7 @@
 
 use http::{Request, Response, StatusCode};
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
-use leasehold::{Client, Lock, LossReason};
+use leasehold::{Client, Fallback, Lock, LossReason};
 use leasehold_tower::{Grpc, HeldLock, Http, LockLayer, LostLock, OnLoss, Refusal, header};
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -439,5 +439,24 @@ fn a_waiting_request_takes_no_place_of_a_limit_below() {
         };
         let (.., elapsed) = tokio::join!(send("a"), send("a"), send("a"), last);
         assert!(elapsed < WORK * 2, "it need not wait for those that wait for another key: {elapsed:?}");
+    });
+}
+
+#[test]
+fn handler_sees_that_its_lock_was_granted_without_the_server() {
+    in_both(async |world| {
+        let lock = world.client.lock("order:a").fallback(Fallback::Local);
+        let seen = service_fn(async |request: Request<String>| {
+            let held = request.extensions().get::<HeldLock>().expect("the lock of the request");
+            Ok::<_, Infallible>(Response::new(format!("{}", held.is_degraded())))
+        });
+        let service = LockLayer::new(move |_: &http::request::Parts| Some(lock.clone())).wait(WORK * 10).layer(seen);
+        for down in [false, true] {
+            world.server.set_down(down);
+            let answer = service.clone().oneshot(request(None)).await;
+            assert_eq!(answer.expect("an answer").into_body(), format!("{down}"));
+        }
+        world.server.set_down(false);
+        world.assert_free().await;
     });
 }

@@ -124,13 +124,28 @@ impl<K: LockKind> Lock<K> {
     }
 }
 
+impl<K: LockKind> Lock<K> {
+    /// The lock as a member of a group: only its server grants it, and a release reaches the server at once.
+    pub(crate) fn as_member(&self) -> Self {
+        if self.spec.options().linger.is_none() && self.spec.fallback() == Fallback::Fail {
+            return self.clone();
+        }
+        Self::of(self.spec.with_options(|options| {
+            options.linger = None;
+            options.fallback = Some(Fallback::Fail);
+        }))
+    }
+}
+
 impl<K: SupportsFallback> Lock<K> {
     /// Sets the behaviour of an acquire once the server has been out of reach for `unreachable_after`. Default: the client's
     /// [`fallback`](crate::ClientBuilder::fallback), which is [`Fallback::Fail`] by default.
     ///
     /// **When to use it:** [`Fallback::Local`] where exclusion within this one process is better than a stop, and a second holder in
     /// another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
-    /// **When not:** wherever two holders do harm. Fenced, fair, quorum and durable locks and semaphores do not offer it.
+    /// **When not:** wherever two holders do harm. Fenced and fair locks and semaphores do not offer it, and a group
+    /// ([`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock)), a leader and [`Client::once`](crate::Client::once) fail without
+    /// their servers whatever it says.
     ///
     /// [`Guard::is_degraded`] tells whether a guard was granted without the server.
     #[must_use]
@@ -178,14 +193,6 @@ impl Lock {
     #[must_use]
     pub fn linger(&self, longest: Duration) -> Self {
         Self::of(self.spec.with_options(|options| options.linger = Some(longest)))
-    }
-
-    /// The same lock, which is released at once.
-    pub(crate) fn without_linger(self) -> Self {
-        if self.spec.options().linger.is_none() {
-            return self;
-        }
-        Self::of(self.spec.with_options(|options| options.linger = None))
     }
 }
 

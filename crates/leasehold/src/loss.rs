@@ -104,6 +104,12 @@ impl LossToken {
         self.end().is_some()
     }
 
+    /// Whether the lock was granted without the server, and excludes no other process, as
+    /// [`Guard::is_degraded`](crate::Guard::is_degraded) says.
+    pub fn is_degraded(&self) -> bool {
+        self.cells.cells.iter().any(|cell| cell.is_degraded())
+    }
+
     /// How the lock has ended; `None` while it is held.
     pub fn end(&self) -> Option<HoldEnd> {
         self.cells.ended(self.clock.now())

@@ -76,6 +76,12 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
+    /// Whether the lock was granted without the server, and excludes no other process. See
+    /// [`Guard::is_degraded`](crate::Guard::is_degraded).
+    pub fn is_degraded(&self) -> bool {
+        self.0.is_degraded()
+    }
+
     /// Takes the lock once more, as the same owner.
     ///
     /// # Errors

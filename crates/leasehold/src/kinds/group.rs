@@ -35,6 +35,9 @@ impl<K: LockKind> AnyGuard for Guard<K> {
 /// Guards that stand and fall together: a [`MultiGuard`](crate::MultiGuard) of all members, or a
 /// [`QuorumGuard`](crate::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
 ///
+/// Every member was granted by its server: a group never falls back, so its guard is never
+/// [degraded](Guard::is_degraded).
+///
 /// Dropping it releases every member in the background.
 #[must_use = "a guard that is dropped releases its locks at once"]
 #[clippy::has_significant_drop]

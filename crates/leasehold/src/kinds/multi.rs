@@ -26,7 +26,8 @@ use std::time::Duration;
 ///
 /// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
 /// several clients and servers. When a member is busy, all others are released, and the busy one is waited for. The guard lasts as long
-/// as the earliest deadline of its members; when one is lost, all are.
+/// as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a member is out of
+/// reach, an acquire fails, whatever [`Lock::fallback`] says.
 ///
 /// # Examples
 ///
@@ -61,7 +62,7 @@ pub enum Member {
 
 impl From<Lock> for Member {
     fn from(lock: Lock) -> Self {
-        Self::Lock(lock.without_linger())
+        Self::Lock(lock)
     }
 }
 
@@ -84,6 +85,16 @@ impl From<Lock<Write>> for Member {
 }
 
 impl Member {
+    /// Neither lingers nor falls back: a group holds what its servers have granted, and nothing else.
+    fn in_group(self) -> Self {
+        match self {
+            Self::Lock(lock) => Self::Lock(lock.as_member()),
+            Self::Fenced(lock) => Self::Fenced(lock.as_member()),
+            Self::Read(lock) => Self::Read(lock.as_member()),
+            Self::Write(lock) => Self::Write(lock.as_member()),
+        }
+    }
+
     fn spec(&self) -> &LockSpec {
         match self {
             Self::Lock(lock) => lock.spec(),
@@ -106,7 +117,7 @@ impl Member {
 impl MultiLock {
     /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
     pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
-        let members: Arc<[Member]> = members.into_iter().map(Into::into).collect();
+        let members: Arc<[Member]> = members.into_iter().map(|member| Into::<Member>::into(member).in_group()).collect();
         let names: Vec<&str> = members.iter().map(|member| member.spec().name()).collect();
         let name = names.join(" + ").into();
         Self { members, name }

@@ -33,6 +33,8 @@ use std::time::Duration;
 /// until then it may be one of a bare majority that a holder counts on, and give the lock to another. If servers keep to that, a minority
 /// at a time may lose everything.
 ///
+/// Only grants of servers count: a client's [`fallback`](crate::ClientBuilder::fallback) does not apply to its quorum locks.
+///
 /// **Every process must count the same servers**: a majority of three of them and one of five need not meet. So a process gives a client
 /// for each server, whether that is up or not, which [`Client::connect_lazy`] makes; and [`QuorumLock::of`] says how many servers there are,
 /// also where fewer clients can be given.
@@ -206,7 +208,8 @@ impl QuorumAcquire {
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
         let asked = self.lock.clients.iter().map(|client| {
-            let lock = client.lock(&self.lock.name);
+            // A server that did not grant the lock does not count, whatever the client's fallback is.
+            let lock = client.lock(&self.lock.name).as_member();
             let mut acquire = Acquire::<Reentrant>::new(lock.spec().clone());
             acquire.set_all(self.lease, self.max_hold, None);
             let trying: Doing<Answer> = Box::pin(async move { acquire.run(Some(Patience::Try)).await });

@@ -75,10 +75,18 @@ impl Parts {
         }
     }
 
-    /// Re-enters a hold that was granted without the server, which does not count what was granted so.
+    /// Re-enters a hold that was granted without the server, which does not count the guards of such a hold. An acquire without a fallback
+    /// fails while the hold is degraded: its caller relies on the server's grant.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let needs_server = acquire.wish().fallback == Fallback::Fail;
+        let is_degraded = self.holds.get(number).is_some_and(|hold| hold.is_degraded());
         match acquire.wish().replicas {
+            None if needs_server && is_degraded => {
+                let why =
+                    "the owner's hold was granted without the server, and this acquire has no fallback".to_owned();
+                self.fail_acquire(now, ticket, AcquireError::Unreachable(why));
+            }
             None => self.grant_entry(now, ticket, number),
             // Nothing is written that a replica could acknowledge.
             Some(Replicas { at_least: wanted, .. }) => {
