@@ -91,6 +91,58 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
 }
 
 #[test]
+fn restoration_waits_for_a_release_of_the_same_client() {
+    for (former, next) in [(Kind::Lock, Kind::Lock), (Kind::Write, Kind::Read), (Kind::Read, Kind::Write)] {
+        let mut world = world(1);
+        let half = |kind| AcquireRequest { kind, lease: ms(20_000), ..local("a") };
+        let left = world.hold(0, half(former));
+        world.set_unreachable(0, true);
+        world.drop_guard(left);
+        let guard = world.hold(0, half(next));
+        assert!(is_degraded(&world, guard));
+        world.set_unreachable(0, false);
+        world.run(ms(2_000));
+        assert_eq!(world.guards[guard].cell.ended(world.now), None, "{next:?} after {former:?}");
+        assert!(!is_degraded(&world, guard), "{next:?} after {former:?}");
+        nothing_left_after(&mut world, guard);
+    }
+}
+
+#[test]
+fn restoration_waits_for_the_end_of_a_detached_lease() {
+    let mut world = world(1);
+    let left = world.hold(0, AcquireRequest { lease: ms(9_000), ..local("a") });
+    world.set_unreachable(0, true);
+    world.detach(left);
+    let guard = world.hold(0, local("a"));
+    assert!(is_degraded(&world, guard));
+    world.set_unreachable(0, false);
+    world.run(ms(2_000));
+    assert!(is_degraded(&world, guard), "the detached lease has not ended");
+    world.run(ms(9_000));
+    assert_eq!(world.guards[guard].cell.ended(world.now), None);
+    assert!(!is_degraded(&world, guard));
+    nothing_left_after(&mut world, guard);
+}
+
+#[test]
+fn restoration_waits_for_an_acquire_that_was_given_up() {
+    let mut world = world(1);
+    world.fault(0, "lock/acquire", CallFault::LoseReply);
+    let task = world.acquire(0, AcquireRequest { lease: ms(20_000), ..local("a") });
+    world.run(ms(2));
+    world.set_unreachable(0, true);
+    world.abandon(0, task);
+    let guard = world.hold(0, local("a"));
+    assert!(is_degraded(&world, guard));
+    world.set_unreachable(0, false);
+    world.run(ms(4_000));
+    assert_eq!(world.guards[guard].cell.ended(world.now), None);
+    assert!(!is_degraded(&world, guard));
+    nothing_left_after(&mut world, guard);
+}
+
+#[test]
 fn restoration_without_reply_is_taken_back_with_its_guard() {
     let mut world = world(2);
     world.set_unreachable(0, true);

@@ -6,7 +6,9 @@ use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::Event;
+use crate::session::hold::Hold;
 use crate::session::hold::change::CountChange;
+use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
 use crate::time::Instant;
@@ -21,11 +23,15 @@ impl Parts {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.stop_renewals();
-        if hold.has_change() {
-            hold.restore_at(again);
+        let (lock, has_change) = (hold.lock(), hold.has_change());
+        if has_change || self.has_leftover(lock) {
+            if let Some(hold) = self.holds.known_mut(number) {
+                hold.restore_at(again);
+            }
             return;
         }
-        let lock = &self.locks[hold.lock()];
+        let Some(hold) = self.holds.known(number) else { return };
+        let lock = &self.locks[lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: lock.name(),
             keys: lock.keys(),
@@ -44,6 +50,16 @@ impl Parts {
         self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_background(), &call);
         let id = self.call_by_background(call);
         self.pending.insert(id, Purpose::Restoration(number));
+    }
+
+    /// Whether the server may still have a hold of this client under the same name that no guard stands for: its release is not answered yet,
+    /// its acquire was given up, or it was detached. Because of it the server would report the lock as busy. A waiter's place is no hold.
+    fn has_leftover(&self, lock: LockId) -> bool {
+        let same: Vec<LockId> = self.locks.same_name(lock).collect();
+        let is_left = |hold: &Hold| hold.on_server() > 0 && !hold.has_guards() && !hold.is_queued();
+        // Most holds are the only use of their lock, and there may be thousands of them.
+        let is_shared = same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() > 1;
+        is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
     }
 
     /// Takes what the server says to that.
