@@ -320,6 +320,8 @@ suite! {
             owner_that_holds_without_the_server_is_no_member;
         at_least:
             job_runs_only_by_grant_of_its_server;
+        outage:
+            waiter_that_sleeps_learns_that_its_server_is_gone;
         callbacks_that_panic:
             a_recorder_that_panics_does_not_end_the_renewals,
             a_waker_that_panics_does_not_end_the_renewals;

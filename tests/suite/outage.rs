@@ -1,8 +1,8 @@
 //! Servers that are out of reach, and notices that never come.
 
 use crate::support::world::idle;
-use crate::support::{NEVER, World, ms, secs, until};
-use leasehold::Error;
+use crate::support::{Actor, NEVER, Stage, World, ms, secs, until};
+use leasehold::{Client, Error, Fallback};
 use std::time::Instant;
 
 pub(crate) async fn l11_down_server_is_an_error_in_time_and_can_be_cancelled(world: World) {
@@ -90,10 +90,39 @@ pub(crate) async fn a_connect_that_is_dropped_closes_its_connections(world: Worl
     let proxy = world.proxy.as_ref().expect("a proxy");
     proxy.delay(leasehold_test_support::Way::Both, ms(3));
     for after in [0, 2, 5, 8, 12, 16, 20, 25] {
-        drop(tokio::time::timeout(ms(after), leasehold::Client::connect(&world.url().expect("a server"))).await);
+        drop(tokio::time::timeout(ms(after), Client::connect(&world.url().expect("a server"))).await);
         until("its connections are closed", || proxy.connections() == 0).await;
     }
     proxy.refuse(true);
     let error = world.try_connect(|builder| builder.connect_deadline(NEVER)).await.expect_err("nobody who listens");
     assert!(matches!(error, leasehold::ConnectError::Unreachable { .. }), "{error}");
+}
+
+/// The holder's lease has 30 s to go.
+pub(crate) async fn waiter_that_sleeps_learns_that_its_server_is_gone(_: World) {
+    for fallback in [Fallback::Fail, Fallback::Local, Fallback::PassThrough] {
+        for of_the_link in [false, true] {
+            let stage = Stage::new();
+            let holder = stage.client().lock("stock");
+            let held = stage.now(async move { holder.acquire().await }).expect("the lock");
+            let link = stage.server.link();
+            let settings = Client::builder().unreachable_after(ms(300)).fallback(fallback);
+            let client = settings.manual_clock(&stage.clock).embedded_link(link.clone()).expect("a client");
+            let lock = client.lock("stock");
+            let mut waits = [Actor::new(async move { lock.acquire().wait(secs(60)).await })];
+            stage.pass(secs(1), &mut waits);
+            if of_the_link {
+                link.set_down(true)
+            } else {
+                stage.server.set_down(true)
+            }
+            let took = stage.pass_until("an answer", secs(40), &mut waits, |waits| waits[0].is_done());
+            assert!(took >= ms(300) && took < ms(310), "{fallback:?}: after {took:?}");
+            match waits[0].take() {
+                Ok(guard) => assert!(guard.is_degraded() && fallback != Fallback::Fail),
+                Err(error) => assert!(matches!(error, Error::Unreachable { .. }) && fallback == Fallback::Fail),
+            }
+            drop(held);
+        }
+    }
 }

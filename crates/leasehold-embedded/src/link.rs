@@ -5,7 +5,7 @@ mod call_future;
 use crate::engine::channels::PubSubMode;
 use crate::server::EmbeddedServer;
 use crate::server::connections::{Connections, LinkId, LinkState};
-use crate::server::delivery::{Begun, Question};
+use crate::server::delivery::{Begun, Question, out_of_reach};
 use crate::server::fault::{Fault, FaultTarget};
 use crate::server::in_flight::CallResult;
 use crate::server::recorder::Recorder;
@@ -38,7 +38,12 @@ impl EmbeddedLink {
         let (id, info) = server.with(|state| {
             let id = state.next_number();
             let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.mode);
-            connections.state = if state.down { LinkState::Down } else { LinkState::Up };
+            if state.down {
+                connections.state = LinkState::Down;
+                connections.was_up = false;
+                // Nobody waits for an event of this link yet.
+                drop(connections.push(out_of_reach()));
+            }
             let mut info = ServerInfo::default();
             info.flavor = "embedded".into();
             info.version = env!("CARGO_PKG_VERSION").into();
@@ -83,8 +88,8 @@ impl EmbeddedLink {
     }
 
     /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
-    /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. When it comes back it has no subscriptions and
-    /// new epochs, and says so in events.
+    /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. The link reports at once that its server is out of
+    /// reach. When it comes back it has no subscriptions and new epochs, and says so in events.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }

@@ -17,6 +17,8 @@ pub(crate) struct Connections {
     pub(crate) durable: Epoch,
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
+    /// Whether the link has had a connection before.
+    pub(crate) was_up: bool,
     /// Whether a call waits once before it is applied and once after.
     pub(crate) stepped: bool,
     pub(crate) faults: Faults,
@@ -44,6 +46,7 @@ impl Connections {
             durable,
             mode,
             state: LinkState::Up,
+            was_up: true,
             stepped: false,
             faults: Faults::default(),
             lose_notices: 0,

@@ -11,6 +11,7 @@ use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::ScanPage;
 use std::task::Waker;
+use std::time::Duration;
 
 /// The state of a call that was begun.
 pub(crate) enum Begun {
@@ -278,6 +279,7 @@ impl State {
         connections.state = LinkState::Down;
         self.engine.channels().disconnect(link);
         Wire::ALL.into_iter().for_each(|wire| self.lose(link, wire));
+        self.event(link, out_of_reach());
     }
 
     /// Connections can be made again, and are.
@@ -286,6 +288,8 @@ impl State {
             return;
         };
         connections.state = LinkState::Up;
+        let again = std::mem::replace(&mut connections.was_up, true);
+        self.event(link, LinkEvent::Connected { server: SERVER.to_owned(), again });
         self.reset_all(link);
     }
 
@@ -347,8 +351,19 @@ pub(crate) fn lost() -> LinkError {
 }
 
 pub(crate) fn not_sent() -> LinkError {
-    LinkError::NotSent("the embedded server cannot be reached".into())
+    LinkError::NotSent(CANNOT_BE_REACHED.into())
 }
+
+/// The event of a link that is down.
+pub(crate) fn out_of_reach() -> LinkEvent {
+    let (server, why) = (SERVER.to_owned(), CANNOT_BE_REACHED.to_owned());
+    LinkEvent::OutOfReach { server, why, lost_for: Duration::ZERO, slots: None }
+}
+
+/// The name of the server in events.
+const SERVER: &str = "embedded";
+
+const CANNOT_BE_REACHED: &str = "the embedded server cannot be reached";
 
 pub(crate) fn closed() -> LinkError {
     LinkError::NotSent("the link is closed".into())

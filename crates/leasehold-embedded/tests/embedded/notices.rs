@@ -116,10 +116,12 @@ fn a_link_that_was_down_comes_back_bare() {
     assert_eq!(server.subscriptions(), 0);
     assert!(matches!(now(link.subscribe("a".into())), Err(LinkError::NotSent(_))));
     assert!(matches!(now(link.unsubscribe("a".into())), Err(LinkError::NotSent(_))));
-    assert_eq!(events(&link), []);
+    let told = events(&link);
+    assert!(matches!(told.as_slice(), [LinkEvent::OutOfReach { slots: None, .. }]), "{told:?}");
     link.set_down(false);
     link.set_down(false);
     let resets = [
+        LinkEvent::Connected { server: "embedded".to_owned(), again: true },
         LinkEvent::NoticesReset,
         LinkEvent::PlaneReset(Plane::Foreground),
         LinkEvent::PlaneReset(Plane::Background),
