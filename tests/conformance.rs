@@ -232,6 +232,7 @@ suite! {
             a_shutdown_names_what_it_could_not_release;
         outage:
             l11_down_server_is_an_error_in_time_and_can_be_cancelled,
+            known_outage_fails_whoever_does_not_wait_for_its_end,
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
         leader:

@@ -47,6 +47,46 @@ pub(crate) async fn l11_down_server_is_an_error_in_time_and_can_be_cancelled(wor
     guard.release().await.expect("a release");
 }
 
+pub(crate) async fn known_outage_fails_whoever_does_not_wait_for_its_end(world: World) {
+    let world = world.proxied();
+    let client = world.client_with(|builder| builder.unreachable_after(ms(300)).command_timeout(ms(200))).await;
+    let name = world.name("down");
+    client.lock(&name).acquire().await.expect("the lock").release().await.expect("a release");
+    world.set_down(true);
+    let mut races = 0;
+    while !fails_before_a_wait(&client, &name, 0).await {
+        races += 1;
+        assert!(races < 100, "the outage is never known");
+    }
+    for way in [0, 1, 2] {
+        assert!(fails_before_a_wait(&client, &name, way).await, "{way}");
+    }
+    world.set_down(false);
+    world.gone(&name).await;
+    idle(&client).await;
+}
+
+/// Whether an acquire, a try or a group fails before an acquire of the same lock whose wait is shorter than the server may be away.
+async fn fails_before_a_wait(client: &Client, name: &str, way: u32) -> bool {
+    let lock = client.lock(name);
+    let fails = async {
+        match way {
+            0 => lock.acquire().await.map(drop),
+            1 => lock.try_acquire().await.map(drop),
+            _ => client.multi_lock([lock.clone()]).acquire().await.map(drop),
+        }
+    };
+    let waits = lock.acquire().wait(ms(250)).into_future();
+    let (is_first, answer) = tokio::select! {
+        biased;
+        answer = fails => (true, answer),
+        answer = waits => (false, answer.map(drop)),
+    };
+    let error = answer.expect_err("a server that is down");
+    assert!(matches!(error, Error::Unreachable { .. } | Error::OutcomeUnknown { .. }), "{error}");
+    is_first
+}
+
 /// The key goes, and no message tells of it: the waiter looks again by itself.
 pub(crate) async fn l3_a_lost_notice_costs_one_sleep(world: World) {
     let holder = world.client_with(|builder| builder.lease(NEVER)).await;

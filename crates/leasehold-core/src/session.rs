@@ -183,6 +183,11 @@ impl Session {
         self.checked(|parts| parts.look_after_end(now, name));
     }
 
+    /// How long the server of a lock of this name has been out of reach, as far as the link knows.
+    pub fn out_of_reach_for(&self, now: Instant, name: &LockName) -> Option<Duration> {
+        self.parts.outages.of(name.key()).map(|outage| now.since(outage.since()))
+    }
+
     /// Whether one of these owners holds a lock of this name, by any hold that excludes others or could be re-entered.
     pub fn is_held_by(&self, name: &LockName, owners: &[OwnerId]) -> bool {
         self.parts.is_held_by(name, owners)

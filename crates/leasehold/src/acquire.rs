@@ -91,6 +91,10 @@ impl<K: LockKind> Acquire<K> {
     /// before the answer, so that they do not refuse the next try; if the client cannot be sure of that in time, the answer is
     /// [`Error::OutcomeUnknown`]. The question for the holder in the error takes up to one command timeout more.
     ///
+    /// While the server is known to be out of reach, the acquire waits for the server too: for the whole wait, but no longer than
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without a wait of its own, an acquire fails as soon as the outage has
+    /// lasted for `unreachable_after`.
+    ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
@@ -138,6 +142,11 @@ impl<K: LockKind> Acquire<K> {
         self.lease = lease;
         self.max_hold = max_hold;
         self.owner = owner.cloned();
+    }
+
+    /// Says whether the caller of another builder named the wait, and which.
+    pub(crate) const fn waits_as(&mut self, wait: Option<Duration>) {
+        self.wait = wait;
     }
 
     /// Takes one half of a read-write lock beside a hold of the other half.
@@ -223,6 +232,7 @@ impl<K: LockKind> Acquire<K> {
         wish.renewed = renewed;
         wish.max_hold = self.max_hold;
         wish.patience = patience;
+        wish.waits_out_outage = self.wait.is_some();
         wish.permits = self.permits;
         if let Some(replicas) = self.replicas {
             settings::check_replicas(replicas, lease)?;

@@ -100,11 +100,13 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a server may be out of reach before an acquire or a release fails. The time counts from the first command that fails.
-    /// A waiter that sleeps sends no command: for it the time counts from the loss of the client's own connection. Default: 10 s.
+    /// Sets how long a server may be out of reach before an acquire or a release fails. The time counts from the loss of the client's
+    /// connection. Once an outage has lasted for longer, an acquire fails at once. A try fails at once in every known outage. An acquire with
+    /// a [wait](crate::Acquire::wait) of its own waits for the server as well, for the whole wait, but no longer than this. Default: 10 s.
     ///
-    /// A silent connection counts as lost after one and a half [command timeouts](ClientBuilder::command_timeout). Its server counts as out
-    /// of reach when one attempt to connect anew has failed, which takes two more at the most.
+    /// An outage is known when the connection is lost and one attempt to reconnect has failed. A silent connection counts as lost after one
+    /// and a half [command timeouts](ClientBuilder::command_timeout), and the attempt to reconnect takes two more at the most. Until then the
+    /// time counts from the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self

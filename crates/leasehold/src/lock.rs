@@ -81,8 +81,8 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. If the server cannot be reached, the try fails after twice the command
-    /// timeout. [`Error::OutcomeUnknown`] also comes where the lock was busy and the client cannot take back a trace of this try on the
+    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. If the server is known to be out of reach, the try fails at once; if the outage
+    /// is not known yet, after twice the command timeout at the most. [`Error::OutcomeUnknown`] also comes where the lock was busy and the client cannot take back a trace of this try on the
     /// server, such as a place in a queue: the trace may delay the next acquire until its lease ends.
     ///
     /// # Cancel safety

@@ -110,6 +110,12 @@ impl LockSpec {
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
+    /// How long the lock's server has been known to be out of reach.
+    pub(crate) fn out_of_reach_for(&self) -> Option<Duration> {
+        let name = self.0.name.as_ref().ok()?;
+        self.0.handle.with(|session, now| session.out_of_reach_for(now, name))
+    }
+
     pub(crate) fn name(&self) -> &str {
         match &self.0.name {
             Ok(name) => name.as_str(),

@@ -101,6 +101,8 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
+    /// Whether the caller named the wait itself: it waits as long for a server that is known to be out of reach.
+    pub waits_out_outage: bool,
     /// How to poll, where the kind has no notices; as [`Backoff::default`] says where it is `None`.
     pub backoff: Option<Arc<Backoff>>,
     /// The hold of the other half of a read-write lock beside which this one may be taken, by whatever owner.
@@ -132,6 +134,7 @@ impl AcquireRequest {
             renewed: true,
             max_hold: None,
             patience: Patience::Forever,
+            waits_out_outage: false,
             backoff: None,
             beside: None,
             field: None,

@@ -8,7 +8,8 @@ use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
-use leasehold_core::session::{AcquireRequest, Event, Patience};
+use leasehold_core::session::{AcquireRequest, Event, Fallback, Patience};
+use std::time::Duration;
 
 #[test]
 fn a_free_lock_costs_one_command_and_its_release_another() {
@@ -171,6 +172,120 @@ fn a_server_out_of_reach_fails_an_acquire_after_its_time() {
     assert!(matches!(world.outcome(0, first), Outcome::NotAcquired(AcquireError::Unreachable(_))));
     assert!(matches!(world.outcome(0, second), Outcome::NotAcquired(AcquireError::Unreachable(_))));
     assert_eq!(elapsed(&world, start), ms(2_000));
+    world.set_unreachable(0, false);
+    nothing_left(&mut world);
+}
+
+/// Runs until the task fails because its server is out of reach, and says how long that took.
+fn fails_unreachable(world: &mut World, task: usize) -> Duration {
+    let start = world.now;
+    let outcome = world.outcome(0, task);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::Unreachable(_))), "{outcome:?}");
+    elapsed(world, start)
+}
+
+/// A wish with a wait of the caller's.
+fn waits_for(world: &World, wait: Duration) -> AcquireRequest {
+    AcquireRequest { patience: Patience::Until(world.now + wait), waits_out_outage: true, ..wish("a") }
+}
+
+const AT_ONCE: Duration = ms(20);
+
+#[test]
+fn try_in_a_known_outage_fails_at_once() {
+    for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Spin, Kind::Read, Kind::Write, Kind::Permits] {
+        let mut world = world(1);
+        let tries = |world: &mut World| {
+            let task = world.acquire(0, AcquireRequest { kind, patience: Patience::Try, ..wish("a") });
+            fails_unreachable(world, task)
+        };
+        world.set_unreachable(0, true);
+        world.run(ms(10));
+        assert!(tries(&mut world) < AT_ONCE, "{kind:?}");
+        // Behind an acquire that waits for the server, too.
+        let waits = world.acquire(0, AcquireRequest { kind, ..wish("a") });
+        world.run(ms(100));
+        assert!(tries(&mut world) < AT_ONCE, "{kind:?}");
+        assert!(world.task(0, waits).outcome.is_none());
+        world.set_unreachable(0, false);
+    }
+}
+
+#[test]
+fn acquire_without_a_wait_fails_when_the_outage_has_lasted_too_long() {
+    for kind in [Kind::Lock, Kind::Fenced, Kind::Fair, Kind::Spin, Kind::Read, Kind::Write, Kind::Permits] {
+        let mut world = world(1);
+        world.set_unreachable(0, true);
+        world.run(ms(1_500));
+        let task = world.acquire(0, AcquireRequest { kind, ..wish("a") });
+        let took = fails_unreachable(&mut world, task);
+        assert!(took >= ms(480) && took <= ms(520), "{kind:?}: {took:?}, where unreachable_after is 2 s");
+        world.run(ms(60_000));
+        // The client's default wait is not one of the caller.
+        let default_wait = AcquireRequest { waits_out_outage: false, ..waits_for(&world, ms(5_000)) };
+        for wish in [AcquireRequest { kind, ..wish("a") }, AcquireRequest { kind, ..default_wait }] {
+            let task = world.acquire(0, wish);
+            let took = fails_unreachable(&mut world, task);
+            assert!(took < AT_ONCE, "{kind:?}: {took:?}");
+        }
+        world.set_unreachable(0, false);
+    }
+}
+
+#[test]
+fn acquire_with_a_wait_waits_for_a_server_that_is_known_to_be_gone() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    world.run(ms(60_000));
+    for (wait, least) in [(ms(300), ms(300)), (ms(5_000), ms(2_000))] {
+        let task = world.acquire(0, waits_for(&world, wait));
+        let took = fails_unreachable(&mut world, task);
+        assert!(took >= least && took <= least + AT_ONCE, "{wait:?}: {took:?}, where unreachable_after is 2 s");
+    }
+    let task = world.acquire(0, waits_for(&world, ms(1_500)));
+    world.run(ms(700));
+    world.set_unreachable(0, false);
+    let guard = world.granted(0, task);
+    nothing_left_after(&mut world, guard);
+}
+
+#[test]
+fn waits_of_one_line_outlast_a_known_outage_each_for_itself() {
+    for has_first_wait in [false, true] {
+        let mut world = world(1);
+        world.set_unreachable(0, true);
+        world.run(ms(1_000));
+        let wishes = [waits_for(&world, ms(1_500)), wish("a")];
+        let mut tasks = [0; 2];
+        for turn in if has_first_wait { [0, 1] } else { [1, 0] } {
+            tasks[turn] = world.acquire(0, wishes[turn].clone());
+        }
+        let took = fails_unreachable(&mut world, tasks[1]);
+        assert!(took >= ms(980) && took <= ms(1_020), "{took:?}");
+        assert!(world.task(0, tasks[0]).outcome.is_none(), "its wait is not over");
+        // Who comes now fails, whoever waits.
+        let late = world.acquire(0, wish("a"));
+        assert!(fails_unreachable(&mut world, late) < AT_ONCE);
+        assert!(world.task(0, tasks[0]).outcome.is_none(), "its wait is not over");
+        world.set_unreachable(0, false);
+        let guard = world.granted(0, tasks[0]);
+        nothing_left_after(&mut world, guard);
+    }
+}
+
+#[test]
+fn wait_for_a_task_of_the_same_client_outlasts_a_known_outage() {
+    let mut world = world(1);
+    world.set_unreachable(0, true);
+    let local = AcquireRequest { fallback: Fallback::Local, ..wish("a") };
+    let guard = world.hold(0, local.clone());
+    let waits = [world.acquire(0, wish("a")), world.acquire(0, local)];
+    world.run(ms(30_000));
+    assert!(waits.iter().all(|task| world.task(0, *task).outcome.is_none()), "they wait for the holder");
+    world.give_back(guard);
+    assert!(fails_unreachable(&mut world, waits[0]) < AT_ONCE);
+    let guard = world.granted(0, waits[1]);
+    world.give_back(guard);
     world.set_unreachable(0, false);
     nothing_left(&mut world);
 }

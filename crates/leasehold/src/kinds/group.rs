@@ -5,9 +5,11 @@ use crate::client_inner::Handle;
 use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::{GroupRule, LockKind, Majority};
+use crate::lock_spec::LockSpec;
 use crate::loss::{LossToken, Lost};
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
+use leasehold_core::time::Instant;
 use std::fmt;
 use std::future::poll_fn;
 use std::marker::PhantomData;
@@ -187,6 +189,36 @@ impl<R: GroupRule> fmt::Debug for GroupGuard<R> {
 /// Has `waker` woken at each end that is still to come. Those that are past are forgotten: a quorum goes on without a minority.
 fn wake_at_each(watches: &mut Vec<EndWatch>, waker: &Waker) {
     watches.retain_mut(|watch| watch.wake_at_end(waker));
+}
+
+/// How long an acquire of a group goes on although its servers do not answer.
+pub(super) struct Reach<'a> {
+    handle: &'a Handle,
+    /// Whether the caller named the wait itself.
+    has_own_wait: bool,
+    /// Since when every round has failed.
+    failing_since: Option<Instant>,
+}
+
+impl<'a> Reach<'a> {
+    pub(super) const fn new(handle: &'a Handle, has_own_wait: bool) -> Self {
+        Self { handle, has_own_wait, failing_since: None }
+    }
+
+    /// A round ended with an answer of the servers.
+    pub(super) const fn note_answer(&mut self) {
+        self.failing_since = None;
+    }
+
+    /// A round that began at `begun` failed without one. Whether the group gives up: the servers have been out of reach for too long, by
+    /// the outages that the clients of its locks know, or by the rounds that failed. The group does without `spare` of its servers.
+    pub(super) fn gives_up(&mut self, begun: Instant, specs: impl Iterator<Item = LockSpec>, spare: usize) -> bool {
+        let since = *self.failing_since.get_or_insert(begun);
+        let mut out: Vec<Duration> = specs.filter_map(|spec| spec.out_of_reach_for()).collect();
+        out.sort_unstable_by(|one, other| other.cmp(one));
+        let known = out.get(spare).copied().filter(|_| !self.has_own_wait).unwrap_or_default();
+        known.max(self.handle.clock.now().since(since)) >= self.handle.settings.unreachable_after
+    }
 }
 
 /// Waits for all futures at once.

@@ -187,6 +187,7 @@ impl LatchWait {
         wish.renewed = false;
         wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
+        wish.waits_out_outage = self.at_most.is_some();
         // A grant is nothing here: an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),

@@ -1,6 +1,6 @@
 //! The multi lock.
 
-use super::group::{AnyGuard, GroupGuard, all};
+use super::group::{AnyGuard, GroupGuard, Reach, all};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client_inner::Handle;
@@ -244,6 +244,7 @@ impl MultiAcquire {
     async fn take<K: LockKind>(&self, lock: &Lock<K>, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
         let mut acquire = Acquire::<K>::new(lock.spec().clone());
         acquire.set_all(self.lease, self.max_hold, self.owner.as_ref());
+        acquire.waits_as(self.wait);
         let guard: Option<Guard<K>> = acquire.run(Some(patience)).await?;
         Ok(guard.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
     }
@@ -282,7 +283,9 @@ impl MultiAcquire {
         let elapsed = || Error::from_acquire(&self.multi.name, waited(), AcquireError::WaitElapsed);
         let mut busy = None;
         let mut rounds = 0_u32;
+        let mut reach = Reach::new(&handle, self.wait.is_some());
         loop {
+            let now = handle.clock.now();
             // The members may belong to clients whose clocks have different zeros.
             let patience = |index: usize| {
                 let clock = &self.multi.members[index].spec().handle().clock;
@@ -290,12 +293,21 @@ impl MultiAcquire {
             };
             let first = busy.map(|index| (index, patience(index)));
             match self.round(first).await {
+                Err(error @ Error::Unreachable { .. }) => {
+                    let members = self.multi.members.iter().map(|member| member.spec().clone());
+                    if until <= handle.clock.now() || reach.gives_up(now, members, 0) {
+                        return Err(error);
+                    }
+                }
                 Ok(Ok(guards)) => {
                     if let Some(guard) = self.multi.held(self.multi.guard(&handle, guards)).await {
                         return Ok(guard);
                     }
                 }
-                Ok(Err(index)) => busy = Some(index),
+                Ok(Err(index)) => {
+                    reach.note_answer();
+                    busy = Some(index);
+                }
                 Err(Error::WaitElapsed { .. }) => return Err(elapsed()),
                 Err(error) => return Err(error),
             }

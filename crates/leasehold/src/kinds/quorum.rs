@@ -1,6 +1,6 @@
 //! The quorum lock.
 
-use super::group::{AnyGuard, Doing, Enough, GroupGuard, most};
+use super::group::{AnyGuard, Doing, Enough, GroupGuard, Reach, most};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
@@ -102,7 +102,8 @@ impl QuorumLock {
     /// # Errors
     ///
     /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] where a majority of the servers cannot
-    /// be reached or do not serve, for as long as `unreachable_after` of the first client says; whatever else one of the servers said of
+    /// be reached or do not serve, for as long as `unreachable_after` of the first client says, which counts from a known outage unless the
+    /// acquire has a wait of its own; whatever else one of the servers said of
     /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`],
     /// [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
     /// background.
@@ -268,19 +269,20 @@ impl QuorumAcquire {
         let default = Backoff::exponential(Duration::from_millis(10), Duration::from_millis(500));
         let backoff = self.backoff.clone().unwrap_or(default);
         let mut failures = 0_u32;
-        let mut out_of_reach = None;
+        let mut reach = Reach::new(&handle, self.wait.is_some());
+        let spare = self.lock.clients.len() - self.lock.quorum();
         loop {
             let now = handle.clock.now();
             let last = now >= until;
             let failed = match self.round(&handle).await {
                 Round::Granted(guard) => return Ok(guard),
                 Round::Busy => {
-                    out_of_reach = None;
+                    reach.note_answer();
                     None
                 }
                 Round::Failed(error @ (Error::Unreachable { .. } | Error::OutcomeUnknown { .. })) => {
-                    let since = *out_of_reach.get_or_insert(now);
-                    if handle.clock.now().since(since) >= handle.settings.unreachable_after {
+                    let locks = self.lock.clients.iter().map(|client| client.lock(&self.lock.name).spec().clone());
+                    if reach.gives_up(now, locks, spare) {
                         return Err(error);
                     }
                     Some(error)

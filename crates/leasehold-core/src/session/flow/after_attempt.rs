@@ -81,7 +81,7 @@ impl Parts {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());
         let contends = self.locks[lock].line().is_contender(ticket);
-        if last || self.falls_back(now, ticket) {
+        if last || self.falls_back(now, ticket) || self.is_ended_by_outage(now, ticket) {
             self.end_unreachable(now, ticket);
         } else if place == LocalPlace::Line && contends {
             self.locks[lock].line_mut().back_off(until);

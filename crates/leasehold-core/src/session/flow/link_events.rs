@@ -152,6 +152,9 @@ impl Parts {
         self.out.tell(Event::OutOfReach { server, why, holds, first_lost_in });
         let waited_for: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         waited_for.into_iter().for_each(|lock| self.set_lock_timer(lock));
+        let open = self.requests.acquires().filter(|(_, acquire)| acquire.is_open());
+        let open: Vec<_> = open.map(|(ticket, _)| ticket).collect();
+        open.into_iter().for_each(|ticket| self.set_request_timer(now, ticket));
     }
 
     /// Notices may have been missed: every contender that sleeps tries again, not all at the same instant.

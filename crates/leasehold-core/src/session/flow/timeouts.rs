@@ -48,7 +48,7 @@ impl Parts {
             self.wake(ticket);
         }
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if self.end_of_patience(acquire) > now {
+        if self.end_of_patience(ticket, acquire) > now {
             self.set_request_timer(now, ticket);
             return;
         }
@@ -82,7 +82,8 @@ impl Parts {
         let Some(failures) = self.failures_of(ticket) else { return };
         let own = self.requests.acquire(ticket).and_then(|acquire| acquire.failures().since());
         let begun_at = [failures.since(), own].into_iter().flatten().min();
-        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
+            || self.is_ended_by_outage(now, ticket);
         // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
         let out_of_reach =
             too_long || if place == LocalPlace::Line { failures.tries() > 1 && !contends } else { own.is_some() };

@@ -2,7 +2,6 @@
 
 use crate::error::AcquireError;
 use crate::owner::HoldNumber;
-use crate::session::Ticket;
 use crate::session::failures::Failures;
 use crate::session::ids::LockId;
 use crate::session::outages::Outage;
@@ -10,22 +9,45 @@ use crate::session::parts::Parts;
 use crate::session::request::acquire::{Acquire, LocalPlace};
 use crate::session::request::{Pause, Request};
 use crate::session::timers::Timer;
+use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
 
 impl Parts {
     /// When the request ends without the lock, whatever happens until then.
-    pub(super) fn end_of_patience(&self, acquire: &Acquire) -> Instant {
+    pub(super) fn end_of_patience(&self, ticket: Ticket, acquire: &Acquire) -> Instant {
         let patience = acquire.end_of_wish(self.settings.command_timeout);
-        let failures =
-            acquire.failures().since().map_or(Instant::FAR_FUTURE, |since| since + self.settings.unreachable_after);
-        patience.min(failures)
+        let failures = acquire.failures().since().map(|since| since + self.settings.unreachable_after);
+        // A try and a call on its way may be answered by another connection than the one that was lost.
+        let may_be_answered = acquire.wish().patience == Patience::Try || self.is_under_way(ticket);
+        let outage = if may_be_answered { None } else { self.end_by_outage(acquire) };
+        [failures, outage].into_iter().flatten().fold(patience, Instant::min)
+    }
+
+    /// When a known outage ends the request: a try at once, and another one when the server has been out of reach for too long. A caller that
+    /// named its wait waits for the server as well. A request that waits for a task of this client does not need the server yet.
+    fn end_by_outage(&self, acquire: &Acquire) -> Option<Instant> {
+        let since = self.outage_of(acquire.lock())?.since();
+        if acquire.wish().waits_out_outage || self.is_gated(acquire.lock()) {
+            return None;
+        }
+        let after = match acquire.wish().patience {
+            Patience::Try => Duration::ZERO,
+            Patience::Until(_) | Patience::Forever => self.settings.unreachable_after,
+        };
+        Some(since + after)
+    }
+
+    /// Whether a known outage ends the request.
+    pub(super) fn is_ended_by_outage(&self, now: Instant, ticket: Ticket) -> bool {
+        let end = self.requests.acquire(ticket).and_then(|acquire| self.end_by_outage(acquire));
+        end.is_some_and(|end| end <= now)
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        let next = acquire.timeout(now, self.end_of_patience(acquire));
+        let next = acquire.timeout(now, self.end_of_patience(ticket, acquire));
         if let Some(request) = self.requests.get_mut(&ticket) {
             self.timers.set(Timer::Request(ticket), request.timer(), Some(next));
         }
@@ -166,7 +188,7 @@ impl Parts {
     /// A caller waits while the lease may last, and not longer than for any server that is out of reach.
     pub(super) fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(hold) = self.holds.known(number) else { return };
-        let reach = now + self.settings.unreachable_after;
+        let reach = self.outage_of(hold.lock()).map_or(now, Outage::since) + self.settings.unreachable_after;
         let limit = reach.min(hold.cell().deadline()).max(now + self.settings.command_timeout);
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         let waits = matches!(request, Request::Release(release) if !release.has_ended());
