@@ -7,7 +7,7 @@
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
-use leasehold::embedded::{EmbeddedServer, ManualClock, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::{Client, LossReason};
 use std::error::Error;
 use std::time::Duration;
@@ -25,8 +25,8 @@ async fn job(client: &Client) -> Result<&'static str, leasehold::Error> {
 /// Under tokio's clock. In a test of your own, write `#[tokio::test(start_paused = true)]`.
 async fn under_tokios_clock() -> Story {
     let zero = tokio::time::Instant::now();
-    let server = EmbeddedServer::with_clock(tokio_clock(zero));
-    let client = || Client::builder().tokio_clock(zero).embedded(&server);
+    let server = EmbeddedServer::paused();
+    let client = || Client::builder().embedded(&server);
     let (one, other) = (client()?, client()?);
 
     // Two workers want to do the same job: one does it after the other.
@@ -50,7 +50,7 @@ async fn under_tokios_clock() -> Story {
 async fn under_a_manual_clock() -> Story {
     let clock = ManualClock::new();
     let server = EmbeddedServer::with_clock(clock.clone());
-    let client = Client::builder().manual_clock(&clock).embedded(&server)?;
+    let client = Client::builder().embedded(&server)?;
 
     let guard = client.lock("report").acquire().await?;
     clock.advance(Duration::from_secs(24 * 3_600));

@@ -341,7 +341,8 @@ suite! {
             nobody_elses_renewal_waits_for_replicas,
             conditions_are_checked_before_anything_is_sent;
         time:
-            a_manual_clock_moves_leases_renewals_and_waits;
+            a_manual_clock_moves_leases_renewals_and_waits,
+            clients_take_the_clock_of_their_engine;
     }
 }
 

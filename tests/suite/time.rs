@@ -2,8 +2,8 @@
 
 use crate::support::{World, ms, secs};
 use futures_util::FutureExt as _;
-use leasehold::embedded::{EmbeddedServer, ManualClock, tokio_clock};
-use leasehold::{Client, ClientStats, Error, LossReason};
+use leasehold::embedded::{EmbeddedServer, ManualClock, ServerClock};
+use leasehold::{Client, ClientStats, ConnectError, Error, LossReason};
 use std::time::Duration;
 
 pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
@@ -45,12 +45,39 @@ pub(crate) async fn a_manual_clock_moves_leases_renewals_and_waits(_: World) {
     assert_eq!((one.stats(), other.stats()), (ClientStats::default(), ClientStats::default()));
 }
 
+pub(crate) async fn clients_take_the_clock_of_their_engine(_: World) {
+    let clock = ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = || Client::builder().embedded(&server).expect("a client");
+    let (one, other) = (client(), client());
+    let guard = one.lock("report").acquire().lease(secs(10)).await.expect("the lock");
+    clock.advance(secs(9));
+    assert!(guard.is_held() && other.lock("report").try_acquire().await.expect("an answer").is_none());
+    clock.advance(secs(2));
+    assert!(!guard.is_held() && other.lock("report").try_acquire().await.expect("an answer").is_some());
+    let zero = tokio::time::Instant::now();
+    let (machine, paused) = (EmbeddedServer::new(), EmbeddedServer::paused());
+    let unknown = EmbeddedServer::with_clock(ServerClock::from_fn(Default::default));
+    for (which, refused) in [
+        Client::builder().tokio_clock(zero).embedded(&server),
+        Client::builder().tokio_clock(zero).embedded(&machine),
+        Client::builder().manual_clock(&clock).embedded(&machine),
+        Client::builder().manual_clock(&clock).embedded(&paused),
+        Client::builder().embedded(&unknown),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let error = refused.err().unwrap_or_else(|| panic!("{which}: two clocks"));
+        assert!(matches!(error, ConnectError::Invalid { .. }), "{which}: {error}");
+    }
+}
+
 /// A client on tokio's clock, and an engine on the same one.
 fn on_tokios_clock(lease: Duration) -> (EmbeddedServer, impl Fn() -> Client) {
-    let zero = tokio::time::Instant::now();
-    let server = EmbeddedServer::with_clock(tokio_clock(zero));
+    let server = EmbeddedServer::paused();
     let for_clients = server.clone();
-    let client = move || Client::builder().tokio_clock(zero).lease(lease).embedded(&for_clients).expect("a client");
+    let client = move || Client::builder().lease(lease).embedded(&for_clients).expect("a client");
     (server, client)
 }
 
@@ -66,7 +93,7 @@ pub(crate) fn tokios_paused_clock_moves_them_too() {
             async move { lock.acquire().wait(secs(3_600)).await }
         });
         tokio::time::sleep(secs(600)).await;
-        assert!(guard.is_held() && !waiting.is_finished());
+        assert!(guard.is_held() && !waiting.is_finished(), "both go by one clock");
         guard.release().await.expect("a release");
         let got = waiting.await.expect("a task").expect("the lock");
         got.release().await.expect("a release");

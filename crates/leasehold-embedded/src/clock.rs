@@ -25,7 +25,23 @@ pub struct ServerClock {
 enum Source {
     System(std::time::Instant, MachineTimer),
     Manual(ManualClock),
+    /// tokio's clock since this instant, and the runtime that has its timers.
+    Tokio(tokio::time::Instant, Option<tokio::runtime::Handle>),
     Closure(Arc<dyn Fn() -> Instant + Send + Sync>, Option<Arc<Timer>>),
+}
+
+/// The sorts of clocks.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a client must know each")]
+pub enum ClockSort {
+    /// The machine's.
+    System,
+    /// One that is moved by hand.
+    Manual(ManualClock),
+    /// tokio's, beginning at this instant.
+    Tokio(tokio::time::Instant),
+    /// One of which nothing else is known.
+    Other,
 }
 
 /// Wakes at an instant.
@@ -49,7 +65,16 @@ impl ServerClock {
         Self { source: Source::Manual(clock.clone()), base_millis: MADE_UP_BASE_MILLIS }
     }
 
-    /// Any other clock, such as tokio's paused one or a simulation's. Zero is 1 800 000 000 000 ms of wall time. It must not go
+    /// tokio's clock, which a test can pause, beginning at `zero`. Its timers are those of the runtime that calls this, or else of the one
+    /// that uses the server.
+    pub fn tokio(zero: tokio::time::Instant) -> Self {
+        Self {
+            source: Source::Tokio(zero, tokio::runtime::Handle::try_current().ok()),
+            base_millis: MADE_UP_BASE_MILLIS,
+        }
+    }
+
+    /// Any other clock, such as a simulation's. Zero is 1 800 000 000 000 ms of wall time. It must not go
     /// back, and must not call the server that reads it.
     pub fn from_fn(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self { source: Source::Closure(Arc::new(now), None), base_millis: MADE_UP_BASE_MILLIS }
@@ -66,6 +91,17 @@ impl ServerClock {
         self
     }
 
+    /// The sort of clock, for a client that takes its time from the same one.
+    #[doc(hidden)]
+    pub fn sort(&self) -> ClockSort {
+        match &self.source {
+            Source::System(..) => ClockSort::System,
+            Source::Manual(clock) => ClockSort::Manual(clock.clone()),
+            Source::Tokio(zero, _) => ClockSort::Tokio(*zero),
+            Source::Closure(..) => ClockSort::Other,
+        }
+    }
+
     /// The time that the clock shows.
     pub(crate) fn now(&self) -> Instant {
         match &self.source {
@@ -73,6 +109,7 @@ impl ServerClock {
                 Instant::from_nanos(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX))
             }
             Source::Manual(clock) => clock.now(),
+            Source::Tokio(zero, _) => Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
             Source::Closure(now, _) => now(),
         }
     }
@@ -81,7 +118,7 @@ impl ServerClock {
     pub(crate) fn has_timers(&self) -> bool {
         match &self.source {
             Source::System(_, timer) => timer.is_there(),
-            Source::Manual(_) => true,
+            Source::Manual(_) | Source::Tokio(..) => true,
             Source::Closure(_, timer) => timer.is_some(),
         }
     }
@@ -91,6 +128,17 @@ impl ServerClock {
         match &self.source {
             Source::System(start, timer) => timer.wake_at(*start + Duration::from_nanos(instant.as_nanos()), waker),
             Source::Manual(clock) => clock.wake_at(instant, waker),
+            Source::Tokio(zero, runtime) => {
+                // Without a runtime nothing sleeps: what is due is delivered at the next use of the server.
+                let Some(runtime) = runtime.clone().or_else(|| tokio::runtime::Handle::try_current().ok()) else {
+                    return;
+                };
+                let until = *zero + Duration::from_nanos(instant.as_nanos());
+                drop(runtime.spawn(async move {
+                    tokio::time::sleep_until(until).await;
+                    waker.wake();
+                }));
+            }
             Source::Closure(_, Some(timer)) => timer(instant, waker),
             Source::Closure(_, None) => {}
         }
@@ -113,6 +161,7 @@ impl fmt::Debug for ServerClock {
         let source = match &self.source {
             Source::System(..) => "system",
             Source::Manual(_) => "manual",
+            Source::Tokio(..) => "tokio",
             Source::Closure(..) => "closure",
         };
         f.debug_struct("ServerClock").field("source", &source).finish_non_exhaustive()

@@ -30,7 +30,7 @@ mod engine;
 mod link;
 mod server;
 
-pub use clock::{ManualClock, ServerClock, Sleep};
+pub use clock::{ClockSort, ManualClock, ServerClock, Sleep};
 pub use engine::refusal::{Inside, Met};
 pub use link::EmbeddedLink;
 pub use server::EmbeddedServer;

@@ -47,6 +47,21 @@ impl EmbeddedServer {
         Self::with_clock(ServerClock::system())
     }
 
+    /// A server without keys, on tokio's clock: for tests under `#[tokio::test(start_paused = true)]`, in which an hour passes at once.
+    /// Clients of the server take their time from the same clock. They must be built on a tokio runtime.
+    ///
+    /// # Panics
+    ///
+    /// There is no memory for a Lua state.
+    pub fn paused() -> Self {
+        Self::with_clock(ServerClock::tokio(tokio::time::Instant::now()))
+    }
+
+    /// The clock of the server.
+    pub fn clock(&self) -> ServerClock {
+        self.with(|state| state.engine.clock.clone())
+    }
+
     /// A server without keys, on this clock.
     ///
     /// # Panics

@@ -238,7 +238,8 @@ impl ClientBuilder {
     }
 
     /// Takes the time from a clock that a test moves by hand. The background then has no thread: it runs whenever the clock moves or the
-    /// client is used. This is only for [`ClientBuilder::embedded`], on an engine with the same clock.
+    /// client is used. This is only for [`ClientBuilder::embedded`], which takes the clock of such an engine by itself; a client with another
+    /// clock than its engine's is a process that stands still while its clock does.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));
@@ -246,8 +247,8 @@ impl ClientBuilder {
     }
 
     /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The background is then a task of the runtime
-    /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], on an engine with
-    /// the same clock.
+    /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], which takes the clock of an
+    /// [engine on tokio's](crate::embedded::EmbeddedServer::paused) by itself.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));

@@ -138,7 +138,7 @@ pub use tokio_util::sync::CancellationToken;
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let clock = ManualClock::new();
 /// let server = EmbeddedServer::with_clock(clock.clone());
-/// let client = Client::builder().manual_clock(&clock).embedded(&server)?;
+/// let client = Client::builder().embedded(&server)?; // on the same clock
 ///
 /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
 /// clock.advance(Duration::from_secs(11));
@@ -150,24 +150,24 @@ pub use tokio_util::sync::CancellationToken;
 ///
 /// The engine answers at once, and a real server does not: between a request and its reply other tasks run, time limits run out, and
 /// futures are dropped. [`EmbeddedServer::set_round_trip`](embedded::EmbeddedServer::set_round_trip) gives a test that of a network, on any
-/// clock; on tokio's paused one ([`tokio_clock`](embedded::tokio_clock)) it costs no time. Run tests of code that is about contention and
+/// clock; on tokio's paused one ([`EmbeddedServer::paused`](embedded::EmbeddedServer::paused)) it costs no time. Run tests of code that is about contention and
 /// short waits in both ways.
 ///
 /// ```
 /// use leasehold::Client;
-/// use leasehold::embedded::{EmbeddedServer, tokio_clock};
+/// use leasehold::embedded::EmbeddedServer;
 /// use std::time::Duration;
 ///
 /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
 /// # runtime.block_on(async {
 /// // In a test under `#[tokio::test(start_paused = true)]`:
-/// let zero = tokio::time::Instant::now();
-/// let server = EmbeddedServer::with_clock(tokio_clock(zero));
+/// let begun = tokio::time::Instant::now();
+/// let server = EmbeddedServer::paused();
 /// server.set_round_trip(Duration::from_millis(20));
-/// let client = Client::builder().tokio_clock(zero).embedded(&server)?;
+/// let client = Client::builder().embedded(&server)?;
 ///
 /// let guard = client.lock("report").acquire().await?;
-/// assert_eq!(zero.elapsed(), Duration::from_millis(20));
+/// assert_eq!(begun.elapsed(), Duration::from_millis(20));
 /// // A call whose future is dropped after 5 ms was sent all the same; the client takes back what came of it.
 /// let stock = client.lock("stock");
 /// assert!(tokio::time::timeout(Duration::from_millis(5), stock.try_acquire()).await.is_err());
@@ -182,8 +182,8 @@ pub mod embedded {
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };
 
-    /// A server's clock that is tokio's, which a test can pause, beginning at `zero`; for clients that are built with
-    /// [`tokio_clock`](crate::ClientBuilder::tokio_clock).
+    /// A server's clock that is tokio's, which a test can pause, beginning at `zero`. [`EmbeddedServer::paused`] is a server on it, from now
+    /// on.
     ///
     /// ```
     /// use leasehold::Client;
@@ -193,9 +193,8 @@ pub mod embedded {
     /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
     /// # runtime.block_on(async {
     /// // In a test under `#[tokio::test(start_paused = true)]`:
-    /// let zero = tokio::time::Instant::now();
-    /// let server = EmbeddedServer::with_clock(tokio_clock(zero));
-    /// let client = Client::builder().tokio_clock(zero).embedded(&server)?;
+    /// let server = EmbeddedServer::with_clock(tokio_clock(tokio::time::Instant::now()));
+    /// let client = Client::builder().embedded(&server)?;
     ///
     /// let guard = client.lock("report").acquire().await?;
     /// tokio::time::sleep(Duration::from_secs(3_600)).await; // over at once, and the lock was renewed all along
@@ -205,18 +204,7 @@ pub mod embedded {
     ///
     /// tokio sleeps for whole milliseconds, so each half of a [round trip](EmbeddedServer::set_round_trip) is rounded up to one.
     pub fn tokio_clock(zero: tokio::time::Instant) -> ServerClock {
-        let runtime = tokio::runtime::Handle::try_current();
-        ServerClock::from_fn(move || crate::clock::since(zero)).with_timer(move |instant, waker| {
-            // Without a runtime nothing sleeps: what is due is delivered at the next use of the server.
-            let Some(runtime) = runtime.as_ref().ok().cloned().or_else(|| tokio::runtime::Handle::try_current().ok())
-            else {
-                return;
-            };
-            drop(runtime.spawn(async move {
-                crate::clock::Clock::Tokio(zero).sleep_until(Some(instant)).await;
-                waker.wake();
-            }));
-        })
+        ServerClock::tokio(zero)
     }
 }
 

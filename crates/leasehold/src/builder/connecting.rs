@@ -21,7 +21,23 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 #[cfg(feature = "embedded")]
-use leasehold_embedded::{EmbeddedLink, EmbeddedServer};
+use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
+
+/// The clock of a client of an engine: the one that the builder names, where both run alike, or else the engine's.
+#[cfg(feature = "embedded")]
+fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, ConnectError> {
+    match (named, engine) {
+        (None | Some(Clock::Machine), ClockSort::System) => Ok(Clock::Machine),
+        (None, ClockSort::Manual(clock)) => Ok(Clock::Manual(clock)),
+        (None, ClockSort::Tokio(zero)) => Ok(Clock::Tokio(zero)),
+        (Some(clock @ Clock::Manual(_)), ClockSort::Manual(_) | ClockSort::Other)
+        | (Some(clock @ Clock::Tokio(_)), ClockSort::Tokio(_) | ClockSort::Other) => Ok(clock),
+        (named, engine) => {
+            let why = format!("the clock of the client ({named:?}) does not run with that of its engine ({engine:?})");
+            Err(InvalidInput::Contradiction(why).into())
+        }
+    }
+}
 
 impl ClientBuilder {
     /// Connects to the server or servers of a URL.
@@ -166,12 +182,17 @@ impl ClientBuilder {
         self.connect_to(target).await
     }
 
-    /// Uses an engine inside the process. Clients of one engine exclude each other as clients of one server do, if they use the engine's
-    /// clock.
+    /// Uses an engine inside the process. Clients of one engine exclude each other as clients of one server do. The client takes its time
+    /// from the engine's clock, unless the builder names a clock.
     ///
     /// # Errors
     ///
-    /// A setting cannot be used, or the operating system has no thread to give.
+    /// A setting cannot be used, or the operating system has no thread to give. [`ConnectError::Invalid`] where the builder's clock is of
+    /// another sort than the engine's: their leases would end at different times.
+    ///
+    /// # Panics
+    ///
+    /// The clock is tokio's, and the caller is on no tokio runtime.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
         self.embedded_link(server.link())
@@ -206,23 +227,24 @@ impl ClientBuilder {
     #[cfg(feature = "embedded")]
     pub fn embedded_link(self, link: EmbeddedLink) -> Result<Client, ConnectError> {
         self.check()?;
+        let clock = clock_beside(self.clock.clone(), link.embedded_server().clock().sort())?;
         let link = AnyLink::Embedded(link);
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
-        match self.clock.clone() {
-            None | Some(Clock::Machine) => {
+        match clock {
+            Clock::Machine => {
                 let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::Machine, Background::in_thread(), chance)?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
-            Some(Clock::Manual(clock)) => {
+            Clock::Manual(clock) => {
                 let background = Background::inline(clock.clone());
                 let inner = self.assemble(link, Clock::Manual(clock.clone()), background, chance)?;
                 background::inline::start(&inner, &clock);
                 Ok(Client::from_handle(Handle::new(inner)))
             }
-            Some(Clock::Tokio(zero)) => {
+            Clock::Tokio(zero) => {
                 let inner = self.assemble(link, Clock::Tokio(zero), Background::in_task(), chance)?;
                 drop(tokio::spawn(background::run(inner.clone())));
                 Ok(Client::from_handle(Handle::new(inner)))
