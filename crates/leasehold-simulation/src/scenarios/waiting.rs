@@ -512,7 +512,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
     for micros in (0..1_200).step_by(50) {
         let mut world = world(1);
         let task = world.acquire(0, wish("a"));
-        world.after(std::time::Duration::from_micros(micros), UserEvent::Abandon { client: 0, task });
+        world.after(Duration::from_micros(micros), UserEvent::Abandon { client: 0, task });
         if let Outcome::Granted(guard) = world.outcome(0, task) {
             world.drop_guard(guard);
         }
