@@ -109,23 +109,6 @@ fn restoration_waits_for_a_release_of_the_same_client() {
 }
 
 #[test]
-fn restoration_waits_for_the_end_of_a_detached_lease() {
-    let mut world = world(1);
-    let left = world.hold(0, AcquireRequest { lease: ms(9_000), ..local("a") });
-    world.set_unreachable(0, true);
-    world.detach(left);
-    let guard = world.hold(0, local("a"));
-    assert!(is_degraded(&world, guard));
-    world.set_unreachable(0, false);
-    world.run(ms(2_000));
-    assert!(is_degraded(&world, guard), "the detached lease has not ended");
-    world.run(ms(9_000));
-    assert_eq!(world.guards[guard].cell.ended(world.now), None);
-    assert!(!is_degraded(&world, guard));
-    nothing_left_after(&mut world, guard);
-}
-
-#[test]
 fn restoration_waits_for_an_acquire_that_was_given_up() {
     let mut world = world(1);
     world.fault(0, "lock/acquire", CallFault::LoseReply);

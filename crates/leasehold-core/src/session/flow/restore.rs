@@ -52,11 +52,11 @@ impl Parts {
         self.pending.insert(id, Purpose::Restoration(number));
     }
 
-    /// Whether the server may still have a hold of this client under the same name that no guard stands for: its release is not answered yet,
-    /// its acquire was given up, or it was detached. Because of it the server would report the lock as busy. A waiter's place is no hold.
+    /// Whether the server may still have a hold of this client under the same name that this client is taking back: its release is not
+    /// answered yet, or its acquire was given up. Because of it the server would report the lock as busy. A waiter's place is no hold.
     fn has_leftover(&self, lock: LockId) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        let is_left = |hold: &Hold| hold.on_server() > 0 && !hold.has_guards() && !hold.is_queued();
+        let is_left = |hold: &Hold| hold.on_server() > 0 && hold.wanted() == 0 && !hold.is_queued();
         // Most holds are the only use of their lock, and there may be thousands of them.
         let is_shared = same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() > 1;
         is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
