@@ -117,7 +117,8 @@ impl Member {
 impl MultiLock {
     /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
     pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
-        let members: Arc<[Member]> = members.into_iter().map(|member| Into::<Member>::into(member).in_group()).collect();
+        let members: Arc<[Member]> =
+            members.into_iter().map(|member| Into::<Member>::into(member).in_group()).collect();
         let names: Vec<&str> = members.iter().map(|member| member.spec().name()).collect();
         let name = names.join(" + ").into();
         Self { members, name }
