@@ -7,7 +7,7 @@ use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::Event;
 use crate::session::hold::Hold;
-use crate::session::hold::change::CountChange;
+use crate::session::hold::change::{Change, CountChange};
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
@@ -56,7 +56,10 @@ impl Parts {
     /// answered yet, or its acquire was given up. Because of it the server would report the lock as busy. A waiter's place is no hold.
     fn has_leftover(&self, lock: LockId) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        let is_left = |hold: &Hold| hold.on_server() > 0 && hold.wanted() == 0 && !hold.is_queued();
+        let asks = |ticket| self.requests.acquire(ticket).is_some();
+        let is_asked_for = |hold: &Hold| hold.change().and_then(Change::by).is_some_and(asks);
+        let is_left =
+            |hold: &Hold| hold.on_server() > 0 && hold.wanted() == 0 && !hold.is_queued() && !is_asked_for(hold);
         // Most holds are the only use of their lock, and there may be thousands of them.
         let is_shared = same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() > 1;
         is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
