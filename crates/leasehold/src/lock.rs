@@ -143,9 +143,9 @@ impl<K: SupportsFallback> Lock<K> {
     ///
     /// **When to use it:** [`Fallback::Local`] where exclusion within this one process is better than a stop, and a second holder in
     /// another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
-    /// **When not:** wherever two holders do harm. Fenced and fair locks and semaphores do not offer it, and a group
-    /// ([`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock)), a leader and [`Client::once`](crate::Client::once) fail without
-    /// their servers whatever it says.
+    /// **When not:** wherever two holders do harm. Fenced and fair locks, durable acquires and semaphores do not
+    /// offer it. A group ([`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock)), a leader and
+    /// [`Client::once`](crate::Client::once) ignore it and fail while a server that they need is out of reach.
     ///
     /// [`Guard::is_degraded`] tells whether a guard was granted without the server.
     #[must_use]
