@@ -1,7 +1,7 @@
 //! Outages: how soon those who wait learn of one, how it is told, and what becomes of the renewals.
 
 use crate::child::{Child, say};
-use crate::support::{held, on_each, on_one_of_each, pass, runtime, settings, soon, until};
+use crate::support::{held, on_each, on_one_of_each, pass, runtime, scripts, settings, soon, until};
 use leasehold::{ClientBuilder, Error, telemetry};
 use leasehold_test_support::Server;
 use metrics_util::debugging::{DebugValue, DebuggingRecorder, Snapshotter};
@@ -21,10 +21,13 @@ fn sleeping_waiter_learns_of_a_killed_server_in_time() {
             let patience = Duration::from_secs(2);
             let client = settings().unreachable_after(patience).connect(&server.url()).await.expect("a client");
             let lock = client.lock("stock");
+            let before = scripts(&server);
             let waiter = tokio::spawn(async move { lock.acquire().await });
+            // It tries, subscribes, tries once more, and sleeps.
             until("the waiter sleeps", || {
                 server.command(&["PUBSUB", "NUMSUB", "redisson_lock__channel:{stock}"]).elements()[1].as_int()
                     == Some(1)
+                    && scripts(&server) >= before + 2
             })
             .await;
             server.kill();
