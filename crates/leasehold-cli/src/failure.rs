@@ -51,7 +51,7 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
   73   conflict: the name is in use by something else
   74   a file or stream could not be read or written
   75   busy: others hold the lock (run --busy-exit chooses another code)
-  76   lost: the lock was lost while the command ran
+  76   lost: the lock was lost while the command ran, could not be renewed, or was held for --max-hold
   77   refused: the password, the rights, the certificate or the server itself does not fit; or deadlocks has found none
        among the locks at which this user may look, and there are others
   126  the command cannot be executed

@@ -1,13 +1,14 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
 //! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal, `run/times.rs` how long is waited.
-//! `run/supervise.rs` decides what each event means, and this file puts all of them together.
+//! `run/supervise.rs` decides what each event means, `run/stops.rs` when a stopped command is woken, and this file puts all of them together.
 
 mod child;
 mod hold;
 mod nested;
+mod stops;
 mod supervise;
-mod terminal;
+pub(crate) mod terminal;
 mod times;
 
 use crate::args::{RunOptions, ServerOptions};
@@ -16,10 +17,10 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::signals::{Signals, code_of};
 use child::{Child, Ended};
-use hold::Released;
+use hold::{Held, Released};
 use leasehold::Client;
 use std::path::Path;
-use supervise::End;
+use supervise::{End, Limits, Supervised, Why};
 use terminal::Terminal;
 use times::Times;
 
@@ -64,30 +65,56 @@ async fn with_client(
         // The future is dropped, so the client takes back whatever it has asked for.
         Err(signal) => return Ok(code_of(signal)),
     };
+    // All of the lease is left right after the grant.
+    let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
     let terminal = Terminal::of_this_process();
-    let end = match Child::start(&options.command, &held.environment(&options.name), &terminal, json) {
-        Ok(mut child) => supervise::to_the_end(&mut child, &held, signals, &terminal, options.grace).await,
+    let name = &*options.name;
+    let end = match Child::start(&options.command, &held.environment(name), &terminal, json) {
+        Ok(mut child) => {
+            let (child, held, terminal) = (&mut child, &held, &terminal);
+            Supervised { child, held, signals, terminal, limits, name, json }.follow().await
+        }
         Err(error) => End::NotStarted(error),
     };
-    let name = &options.name;
     match end {
         End::Done { ended, held_to_the_end } => {
-            let released = match signals.unless_ended(held.release()).await {
-                Ok(released) => released,
-                // The release goes on in the background until the client is closed.
-                Err(signal) => {
-                    Released::NotConfirmed(format!("signal {} ended the wait for an answer", signal.as_raw()))
-                }
-            };
+            let released = release(held, signals).await;
             judge(name, ended, held_to_the_end, released, json)
         }
-        End::Stopped { lost, ended } => {
-            Err(Failure::new(Exit::Lost, format!("{lost}; the command was stopped, and ended with {ended}"))
+        End::Stopped { why, ended, in_reach } => {
+            if matches!(why, Why::MaxHold(_)) && held.is_held() {
+                release(held, signals).await.told(name, json);
+            } else {
+                // The server may not answer; the background releases what is left until the client is closed.
+                drop(held);
+            }
+            let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
+            Err(Failure::new(Exit::Lost, format!("{}; the command {stopped}, and ended with {ended}", why.told(name)))
                 .of_lock(name))
         }
         End::NotStarted(error) => {
             held.release().await.told(name, json);
             Err(Failure::new(Exit::Other, format!("the command cannot be started: {error}")).of_lock(name))
+        }
+    }
+}
+
+/// Gives the lock back. A signal ends the wait for the answer; the release goes on in the background until the client is closed.
+async fn release(held: Held, signals: &mut Signals) -> Released {
+    match signals.unless_ended(held.release()).await {
+        Ok(released) => released,
+        Err(signal) => Released::NotConfirmed(format!("signal {} ended the wait for an answer", signal.as_raw())),
+    }
+}
+
+impl Why {
+    fn told(&self, name: &str) -> String {
+        match self {
+            Self::Lost(lost) => lost.to_string(),
+            Self::NotRenewed => {
+                format!("the lock {name:?} could not be renewed in time, and its lease was about to end")
+            }
+            Self::MaxHold(most) => format!("the lock {name:?} was held for {most:?}, as --max-hold says"),
         }
     }
 }

@@ -120,7 +120,7 @@ async fn end(signals: &mut Signals) -> Signal {
     loop {
         match signals.next().await {
             signal if asks_to_end(signal) => return signal,
-            Signal::TSTP => stop_this_process(),
+            Signal::TSTP => _ = stop_this_process(),
             _ => {}
         }
     }

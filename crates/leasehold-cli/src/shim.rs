@@ -5,7 +5,8 @@
 
 use crate::failure::{Exit, Failure};
 use crate::output;
-use rustix::process::{Pid, getpgrp, getppid};
+use crate::run::terminal::Terminal;
+use rustix::process::{self, Pid, Signal, getpgrp, getppid};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
 use std::os::unix::process::CommandExt as _;
@@ -19,19 +20,40 @@ const WORD: &str = "__become";
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
+/// How the shim starts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// It waits until its process group is in front of the terminal.
+    pub(crate) in_front: bool,
+    /// It stops itself first, until its parent lets it go on.
+    pub(crate) stops: bool,
+    /// It tells errors as JSON.
+    pub(crate) json: bool,
+}
+
+impl Start {
+    /// The one word for it.
+    fn word(self) -> OsString {
+        let letter = |is: bool, letter| if is { letter } else { '-' };
+        String::from_iter([letter(self.in_front, 'f'), letter(self.stops, 's'), letter(self.json, 'j')]).into()
+    }
+
+    fn read(word: &OsStr) -> Self {
+        let word = word.to_string_lossy();
+        Self { in_front: word.contains('f'), stops: word.contains('s'), json: word.contains('j') }
+    }
+}
+
 /// The words that the shim is told.
 pub(crate) struct Words {
     parent: OsString,
-    in_front: bool,
-    /// Whether errors are told as JSON.
-    json: bool,
+    start: Start,
     command: Vec<OsString>,
 }
 
 /// The arguments with which this program is started as the shim.
-pub(crate) fn words(parent: Pid, in_front: bool, json: bool, command: &[OsString]) -> Vec<OsString> {
-    let (front, form) = (if in_front { "front" } else { "back" }, if json { "json" } else { "text" });
-    let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), front.into(), form.into()];
+pub(crate) fn words(parent: Pid, start: Start, command: &[OsString]) -> Vec<OsString> {
+    let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), start.word()];
     words.extend_from_slice(command);
     words
 }
@@ -51,15 +73,18 @@ pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
     if args.next()? != WORD {
         return None;
     }
-    let (parent, front, form) = (args.next()?, args.next()?, args.next()?);
-    Some(Words { parent, in_front: front == "front", json: form == "json", command: args.collect() })
+    let (parent, start) = (args.next()?, args.next()?);
+    Some(Words { parent, start: Start::read(&start), command: args.collect() })
 }
 
 /// Becomes the command. This returns only if that fails, and the exit code is that of a shell.
 pub(crate) fn become_the_command(words: Words) -> u8 {
     let Some((program, args)) = words.command.split_first() else { return NOT_FOUND };
     if let Err(error) = die_with_parent() {
-        output::note(&format!("the command would outlive a crash: {error}"), words.json);
+        output::note(&format!("the command would outlive a crash: {error}"), words.start.json);
+    }
+    if words.start.stops {
+        let _ = process::kill_process(process::getpid(), Signal::STOP);
     }
     // The parent may have died before the kernel was told to watch it.
     let parent = getppid().map(|parent| OsString::from(parent.as_raw_nonzero().to_string()));
@@ -67,15 +92,15 @@ pub(crate) fn become_the_command(words: Words) -> u8 {
         return tell(
             "the command was not started, because leasehold was killed".to_owned(),
             NOT_EXECUTABLE,
-            words.json,
+            words.start.json,
         );
     }
-    if words.in_front {
+    if words.start.in_front {
         wait_for_terminal();
     }
     let error = Command::new(program).args(args).exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
-    tell(why_not(program, &error), code, words.json)
+    tell(why_not(program, &error), code, words.start.json)
 }
 
 /// Tells why there is no command, and gives the exit code.
@@ -100,7 +125,7 @@ fn why_not(program: &OsStr, error: &io::Error) -> String {
 /// its user or its capabilities, and is not inherited by children.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> io::Result<()> {
-    rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL)).map_err(Into::into)
+    process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
 }
 
 /// Other systems have no such order.
@@ -112,8 +137,9 @@ fn die_with_parent() -> io::Result<()> {
 /// Waits until the parent has put this process group in front: a program that reads the terminal before is stopped. Without an answer in
 /// a second it goes on, and is put in front when it is stopped.
 fn wait_for_terminal() {
+    let terminal = Terminal::of_this_process();
     let end = Instant::now() + Duration::from_secs(1);
-    while rustix::termios::tcgetpgrp(io::stdin()).is_ok_and(|front| front != getpgrp()) && Instant::now() < end {
+    while terminal.front().is_some_and(|front| front != getpgrp()) && Instant::now() < end {
         std::thread::sleep(Duration::from_millis(1));
     }
 }
@@ -125,11 +151,14 @@ mod tests {
     #[test]
     fn the_words_of_the_shim_are_read_as_they_were_written() {
         let command: Vec<OsString> = vec!["sh".into(), "-c".into(), "--".into()];
-        let parent = rustix::process::getpid();
-        let args = std::iter::once("leasehold".into()).chain(words(parent, true, true, &command));
-        let read = asked_for(args).expect("the shim");
-        assert_eq!((read.in_front, read.json, read.command), (true, true, command));
-        assert_eq!(read.parent, OsString::from(parent.as_raw_nonzero().to_string()));
+        let parent = process::getpid();
+        for bits in 0..8 {
+            let start = Start { in_front: bits & 1 > 0, stops: bits & 2 > 0, json: bits & 4 > 0 };
+            let args = std::iter::once("leasehold".into()).chain(words(parent, start, &command));
+            let read = asked_for(args).expect("the shim");
+            assert_eq!((read.start, &read.command), (start, &command));
+            assert_eq!(read.parent, OsString::from(parent.as_raw_nonzero().to_string()));
+        }
         assert!(asked_for(["leasehold".into(), "run".into()].into_iter()).is_none());
     }
 }

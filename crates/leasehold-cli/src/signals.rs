@@ -6,27 +6,58 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that end a wait for the lock.
-const ENDING: [Signal; 4] = [Signal::TERM, Signal::INT, Signal::HUP, Signal::QUIT];
+/// The signals that end a wait for the lock: those by which a person or a program asks a process to end, or by which one ends that has no
+/// handler for them. Signals of faults of the process itself are not among them.
+const ENDING: [Signal; 10] = [
+    Signal::TERM,
+    Signal::INT,
+    Signal::HUP,
+    Signal::QUIT,
+    Signal::ABORT,
+    Signal::ALARM,
+    Signal::VTALARM,
+    Signal::PROF,
+    Signal::XCPU,
+    Signal::XFSZ,
+];
+
+/// Those that only some systems have.
+#[cfg(target_os = "linux")]
+const ENDING_HERE: &[Signal] = &[Signal::IO, Signal::POWER];
+#[cfg(not(target_os = "linux"))]
+const ENDING_HERE: &[Signal] = &[];
 
 /// The others that `run` passes on to its command, and the one by which a terminal stops its processes.
 const OTHERS: [Signal; 4] = [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
+
+/// The numbers of the real-time signals. A C library keeps the first ones for itself, and refuses them.
+#[cfg(target_os = "linux")]
+const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
+#[cfg(not(target_os = "linux"))]
+const REAL_TIME: std::ops::Range<i32> = 0..0;
 
 /// The signals to this process. From the moment at which they are listened for, none of them ends it.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Begins to listen. A signal that is ignored stays ignored, as `nohup` wants it.
+    /// Begins to listen. A signal that is ignored stays ignored, as `nohup` wants it. A real-time signal counts as SIGTERM: nothing sends
+    /// one on without `unsafe`.
     ///
     /// # Errors
     ///
     /// The system refuses, which it has no reason to.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
-        let listened = ENDING.into_iter().chain(OTHERS).filter(|signal| ignored >> (signal.as_raw() - 1) & 1 == 0);
-        let streams = listened.map(|signal| Ok((signal, unix::signal(SignalKind::from_raw(signal.as_raw()))?)));
-        let streams = streams.collect::<std::io::Result<_>>();
-        streams.map(Self).map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))
+        let is_heard = |number: i32| ignored >> (number - 1) & 1 == 0;
+        let listen = |number| unix::signal(SignalKind::from_raw(number));
+        let named = ENDING.iter().chain(ENDING_HERE).chain(&OTHERS).filter(|signal| is_heard(signal.as_raw()));
+        let streams = named.map(|signal| Ok((*signal, listen(signal.as_raw())?)));
+        let mut streams = streams
+            .collect::<std::io::Result<Vec<_>>>()
+            .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
+        let real_time = REAL_TIME.filter(|number| is_heard(*number)).filter_map(|number| listen(number).ok());
+        streams.extend(real_time.map(|stream| (Signal::TERM, stream)));
+        Ok(Self(streams))
     }
 
     /// The next signal.
@@ -54,7 +85,7 @@ impl Signals {
                 biased;
                 signal = self.next() => match signal {
                     signal if asks_to_end(signal) => return Err(signal),
-                    Signal::TSTP => stop_this_process(),
+                    Signal::TSTP => _ = stop_this_process(),
                     // There is no command yet to pass it on to.
                     _ => {}
                 },
@@ -66,7 +97,7 @@ impl Signals {
 
 /// Whether a signal asks this process to end.
 pub(crate) fn asks_to_end(signal: Signal) -> bool {
-    ENDING.contains(&signal)
+    ENDING.contains(&signal) || ENDING_HERE.contains(&signal)
 }
 
 /// The exit code after the end by a signal, as a shell writes it.
@@ -75,16 +106,19 @@ pub(crate) fn code_of(signal: Signal) -> u8 {
 }
 
 /// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
-/// stopped. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
-pub(crate) fn stop_this_process() {
-    if is_a_job() {
-        let _ = process::kill_process(process::getpid(), Signal::STOP);
-    }
+/// stopped. Says whether it was. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
+pub(crate) fn stop_this_process() -> bool {
+    is_a_job() && process::kill_process(process::getpid(), Signal::STOP).is_ok()
 }
 
 /// Whether a shell controls this process as a job. Such a shell gives every job a process group apart from that of its session.
-fn is_a_job() -> bool {
+pub(crate) fn is_a_job() -> bool {
     process::getsid(None).is_ok_and(|session| session != process::getpgrp())
+}
+
+/// Whether this process ignores a signal, as far as the system tells.
+pub(crate) fn is_ignored(signal: Signal) -> bool {
+    ignored() >> (signal.as_raw() - 1) & 1 == 1
 }
 
 /// The set of ignored signals, a bit for each. Only Linux tells it without `unsafe`; elsewhere none counts as ignored.

@@ -17,11 +17,12 @@ Examples:
 
 The command sees LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and, with --fenced, LEASEHOLD_FENCING_TOKEN.
 
-Signals: TERM, INT, HUP, QUIT, USR1, USR2 and WINCH are passed on to the command and its process group. One of the first four that comes
-while leasehold waits for the lock ends the wait at once. Ctrl-Z stops both; while they are stopped the lock is not renewed.
+Signals: TERM, INT, HUP, QUIT, USR1, USR2, WINCH and those of timers and limits are passed on to the command and its process group. All but
+USR1, USR2 and WINCH end the wait for the lock at once. Ctrl-Z stops both; while they are stopped the lock is not renewed.
 
-When the lock is lost, the command's process group gets SIGTERM, and SIGKILL after --grace. On Linux the command itself is killed when
-leasehold is killed by SIGKILL; its own children are not, so a lock that must survive that needs a fencing token.";
+When the renewals fail, the command's process group gets SIGTERM --grace before the lease ends, and SIGKILL before it ends. After
+--max-hold, and when the lock was removed from the server, it gets SIGTERM, and SIGKILL after --grace. On Linux the command itself is
+killed when leasehold is killed by SIGKILL; its own children are not, so a lock that must survive that needs a fencing token.";
 
 /// Run a command while a lock is held
 #[derive(Args, Debug)]
@@ -53,10 +54,10 @@ pub(crate) struct RunOptions {
     /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) lease: Option<Duration>,
-    /// Give the lock up, and stop the command, after this time
+    /// Stop the command after this time, and release the lock when it has ended
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) max_hold: Option<Duration>,
-    /// The time between SIGTERM and SIGKILL when the lock is lost
+    /// The time between SIGTERM and SIGKILL for a command that is stopped; before the end of a lease at most a third of it
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "Times")]
     pub(crate) grace: Duration,
     /// The exit code when the lock is busy

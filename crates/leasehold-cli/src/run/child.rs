@@ -1,7 +1,9 @@
 //! The command's process, and the process group that it leads.
 
 use super::terminal::Terminal;
-use crate::shim;
+use crate::shim::{self, Start};
+use crate::signals;
+use rustix::io::Errno;
 use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
 use std::ffi::OsString;
 use std::fmt;
@@ -9,6 +11,7 @@ use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
 use std::thread;
+use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
 /// How a command ended.
@@ -18,24 +21,40 @@ pub(super) enum Ended {
     Killed(i32),
 }
 
-/// A change of the command's process.
+/// A change of the command's process, or of an orphan that it left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A signal, by its number, has stopped it. It may go on.
+    /// A signal, by its number, has stopped the command. It may go on.
     Stopped(i32),
     Ended(Ended),
+    /// An orphan has ended, and the group may be empty now.
+    Orphan,
+}
+
+/// The processes of a group that a signal reached.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Reached {
+    /// All of them, or at least those of this user.
+    Some,
+    /// The group is empty.
+    Nobody,
+    /// All processes of the group belong to another user, and the system let the signal through to none.
+    Forbidden,
 }
 
 /// The command's process.
 pub(super) struct Child {
     group: Pid,
     changes: mpsc::UnboundedReceiver<Change>,
+    /// Keeps an inherited disposition of SIGCHLD away, by which the system would drop the exit code.
+    _reaps: Option<unix::Signal>,
 }
 
 impl Child {
     /// Starts the command in a process group of its own, and in front of the terminal where this process is.
     ///
-    /// On Linux the kernel kills it when the calling *thread* ends, so that must be the main thread.
+    /// On Linux the kernel kills it when the calling *thread* ends, so that must be the main thread. Orphans of the command become
+    /// children of this process, which reaps them: a group with zombies does not look empty.
     ///
     /// # Errors
     ///
@@ -46,9 +65,13 @@ impl Child {
         terminal: &Terminal,
         json: bool,
     ) -> io::Result<Self> {
+        adopt_orphans();
         let in_front = terminal.is_interactive();
+        // A process whose parent ignores SIGCHLD leaves no exit code. The command inherits that disposition and this process must not have
+        // it, so the shim stops itself until this process listens for SIGCHLD.
+        let stops = signals::is_ignored(Signal::CHILD);
         let mut shim = Command::new(shim::program()?);
-        shim.args(shim::words(process::getpid(), in_front, json, command)).process_group(0);
+        shim.args(shim::words(process::getpid(), Start { in_front, stops, json }, command)).process_group(0);
         for (name, value) in environment {
             match value {
                 Some(value) => shim.env(name, value),
@@ -60,16 +83,17 @@ impl Child {
         if in_front {
             terminal.lend(group);
         }
+        let reaps = if stops { Some(release(group)?) } else { None };
         let (told, changes) = mpsc::unbounded_channel();
         thread::Builder::new().name("child".to_owned()).spawn(move || watch(group, &told))?;
-        Ok(Self { group, changes })
+        Ok(Self { group, changes, _reaps: reaps })
     }
 
     pub(super) const fn group(&self) -> Pid {
         self.group
     }
 
-    /// The next change of the command's process. After its end this never completes.
+    /// The next change. After the end of the last child this never completes.
     pub(super) async fn changed(&mut self) -> Change {
         match self.changes.recv().await {
             Some(change) => change,
@@ -77,28 +101,59 @@ impl Child {
         }
     }
 
-    /// Sends a signal to the command's process group. A group that is gone needs none.
-    pub(super) fn signal(&self, signal: Signal) {
-        let _ = process::kill_process_group(self.group, signal);
+    /// Sends a signal to the command's process group.
+    pub(super) fn signal(&self, signal: Signal) -> Reached {
+        reached(process::kill_process_group(self.group, signal))
     }
 
-    /// Whether the group has processes left.
-    pub(super) fn has_processes(&self) -> bool {
-        process::test_kill_process_group(self.group).is_ok()
+    /// The processes that the group has left.
+    pub(super) fn left(&self) -> Reached {
+        reached(process::test_kill_process_group(self.group))
     }
 }
 
-/// Tells every change of a process to the end.
-fn watch(child: Pid, told: &mpsc::UnboundedSender<Change>) {
+fn reached(result: rustix::io::Result<()>) -> Reached {
+    match result {
+        Ok(()) => Reached::Some,
+        Err(Errno::PERM) => Reached::Forbidden,
+        Err(_) => Reached::Nobody,
+    }
+}
+
+/// Makes orphans of the command children of this process.
+#[cfg(any(target_os = "linux", target_os = "android"))]
+fn adopt_orphans() {
+    // A kernel that refuses gives the orphans to the first process, which reaps them later.
+    let _ = process::set_child_subreaper(Some(process::getpid()));
+}
+
+/// Other systems give orphans to the first process.
+#[cfg(not(any(target_os = "linux", target_os = "android")))]
+fn adopt_orphans() {}
+
+/// Waits until the shim has stopped itself, listens for SIGCHLD, and lets the shim go on.
+fn release(shim: Pid) -> io::Result<unix::Signal> {
+    // A shim that is dead by now has no exit code any more, and the watcher says so.
+    while let Err(Errno::INTR) | Ok(None) = process::waitpid(Some(shim), WaitOptions::UNTRACED) {}
+    let listening = unix::signal(SignalKind::child())?;
+    let _ = process::kill_process_group(shim, Signal::CONT);
+    Ok(listening)
+}
+
+/// Reaps every child, and tells each change of the command's process.
+fn watch(command: Pid, told: &mpsc::UnboundedSender<Change>) {
+    let mut ended = false;
     loop {
-        let change = match process::waitpid(Some(child), WaitOptions::UNTRACED) {
-            Ok(Some((_, status))) => change(status),
-            Ok(None) | Err(rustix::io::Errno::INTR) => None,
-            // The process is none of ours any more, which only a bug can bring about.
+        let change = match process::wait(WaitOptions::UNTRACED) {
+            Ok(Some((pid, status))) if pid == command => change(status),
+            Ok(Some((_, status))) => (!status.stopped()).then_some(Change::Orphan),
+            Ok(None) | Err(Errno::INTR) => None,
+            // No child is left. The command's end was told, unless something else in this process has reaped it.
+            Err(_) if ended => return,
             Err(_) => Some(Change::Ended(Ended::Killed(Signal::KILL.as_raw()))),
         };
-        let Some(change) = change else { continue };
-        if told.send(change).is_err() || matches!(change, Change::Ended(_)) {
+        ended |= matches!(change, Some(Change::Ended(_)));
+        if change.is_some_and(|change| told.send(change).is_err()) {
             return;
         }
     }

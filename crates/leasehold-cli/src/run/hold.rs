@@ -50,13 +50,10 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
                 .prepare(&what, agree_on(&semaphore, permits, times.for_server().is_some()))
                 .await
                 .map_err(|failure| failure.of_lock(&options.name))?;
-            let acquire = semaphore.acquire().wait(times.for_lock());
-            let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
-            acquire.await.map(Held::Permit)
+            semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit)
         }
         None => {
-            let acquire = lock(client, options).acquire().wait(times.for_lock());
-            let acquire = options.max_hold.into_iter().fold(acquire, |acquire, most| acquire.max_hold(most));
+            let acquire = lock(client, options).acquire().wait(times.for_lock()).into_future();
             tokio::select! {
                 acquired = acquire => acquired.map(Held::Lock),
                 no_lock = finds_no_lock(client, options) => return Err(no_lock),
@@ -168,6 +165,14 @@ impl Held {
         match self {
             Self::Lock(guard) => guard.lost().await,
             Self::Permit(guard) => guard.lost().await,
+        }
+    }
+
+    /// How long the lock is held without another renewal.
+    pub(super) fn remaining(&self) -> Duration {
+        match self {
+            Self::Lock(guard) => guard.remaining(),
+            Self::Permit(guard) => guard.remaining(),
         }
     }
 

@@ -1,10 +1,12 @@
 //! The meaning of each event while the command runs: a change of its process, a signal, the loss of the lock.
 
-use super::child::{Change, Child, Ended};
+use super::child::{Change, Child, Ended, Reached};
 use super::hold::Held;
+use super::stops::Stops;
 use super::terminal::Terminal;
-use crate::signals::{Signals, stop_this_process};
-use leasehold::Lost;
+use crate::output;
+use crate::signals::Signals;
+use leasehold::{LossReason, Lost};
 use rustix::process::Signal;
 use std::io;
 use std::time::Duration;
@@ -13,106 +15,208 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// How often the rest of a group is looked for that is being stopped.
 const LOOK: Duration = Duration::from_millis(20);
 
+/// The time in which a process ends by SIGKILL, and its parent reaps it.
+const KILLED: Duration = Duration::from_millis(500);
+
+/// The longest time between SIGKILL and the end of a lease.
+const SPARE: Duration = Duration::from_millis(500);
+
 /// How the command came to its end.
 pub(super) enum End {
     /// It ended by itself, or by a signal that was passed on.
     Done { ended: Ended, held_to_the_end: bool },
-    /// The lock was lost before, and the command was stopped.
-    Stopped { lost: Lost, ended: Ended },
+    /// It was to be stopped.
+    Stopped { why: Why, ended: Ended, in_reach: bool },
     /// It was not started.
     NotStarted(io::Error),
 }
 
-/// Follows the command to its end.
-pub(super) async fn to_the_end(
-    child: &mut Child,
-    held: &Held,
-    signals: &mut Signals,
-    terminal: &Terminal,
-    grace: Duration,
-) -> End {
-    let end = loop {
-        tokio::select! {
-            biased;
-            change = child.changed() => match change {
-                Change::Ended(ended) => break End::Done { ended, held_to_the_end: held.is_held() },
-                Change::Stopped(signal) => stopped(child, signal, terminal),
-            },
-            lost = held.lost() => break End::Stopped { lost, ended: stop(child, signals, grace).await },
-            signal = signals.next() => match signal {
-                Signal::TSTP => pause(child, held, terminal),
-                other => child.signal(other),
-            },
-        }
-    };
-    terminal.take_back(child.group());
-    end
+/// Why the command is stopped.
+pub(super) enum Why {
+    /// The lock was lost.
+    Lost(Lost),
+    /// The renewals fail, and the lease ends soon.
+    NotRenewed,
+    /// The time of `--max-hold` is over.
+    MaxHold(Duration),
 }
 
-/// A signal has stopped the command. The terminal is what it may want; otherwise this process stops with it, so that its shell sees a job
-/// that is stopped. A stop that has nothing to do with the terminal concerns the command alone.
-fn stopped(child: &Child, signal: i32, terminal: &Terminal) {
-    let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-    if wants_terminal && terminal.lend(child.group()) {
-        child.signal(Signal::CONT);
-    } else if wants_terminal || signal == Signal::TSTP.as_raw() {
-        // This process hears the signal too, and then pauses; so do the others of its pipeline.
-        let _ = rustix::process::kill_current_process_group(Signal::TSTP);
+/// The times of a command under a lock.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Limits {
+    /// The time between SIGTERM and SIGKILL.
+    pub(super) grace: Duration,
+    pub(super) lease: Duration,
+    pub(super) max_hold: Option<Duration>,
+}
+
+impl Limits {
+    /// The time before the end of the lease at which a command gets SIGTERM whose lock is not renewed. A lease is renewed after a third of
+    /// it, so more than a third would leave the renewals no time for a second try.
+    fn notice(self) -> Duration {
+        self.grace.saturating_add(self.spare()).min(self.lease / 3)
+    }
+
+    /// The time before the end of the lease at which the command gets SIGKILL.
+    fn spare(self) -> Duration {
+        (self.lease / 60).min(SPARE)
     }
 }
 
-/// Stops the command and this process, until a shell tells it to go on. Meanwhile the lock is not renewed. If it was lost by then, the
-/// command is not woken here: the next event is the loss.
-fn pause(child: &Child, held: &Held, terminal: &Terminal) {
-    child.signal(Signal::TSTP);
-    terminal.take_back(child.group());
-    stop_this_process();
-    if held.is_held() {
-        if terminal.is_interactive() {
-            terminal.lend(child.group());
-        }
-        child.signal(Signal::CONT);
-    }
+/// A command under its lock.
+pub(super) struct Supervised<'a> {
+    pub(super) child: &'a mut Child,
+    pub(super) held: &'a Held,
+    pub(super) signals: &'a mut Signals,
+    pub(super) terminal: &'a Terminal,
+    pub(super) limits: Limits,
+    pub(super) name: &'a str,
+    pub(super) json: bool,
 }
 
-/// Ends the command and its group: SIGTERM, and SIGKILL after the grace. SIGCONT wakes a process that is stopped, so that it can end.
-async fn stop(child: &mut Child, signals: &mut Signals, grace: Duration) -> Ended {
-    child.signal(Signal::TERM);
-    child.signal(Signal::CONT);
-    let end = Instant::now().checked_add(grace);
-    let over = async move {
-        match end {
-            Some(end) => sleep_until(end).await,
-            None => std::future::pending().await,
-        }
-    };
-    tokio::pin!(over);
-    let mut ended = None;
-    loop {
-        tokio::select! {
-            biased;
-            change = child.changed() => if let Change::Ended(how) = change {
-                ended = Some(how);
-            },
-            () = &mut over => break,
-            () = sleep(LOOK), if ended.is_some() => {}
-            signal = signals.next() => child.signal(signal),
-        }
-        if ended.is_some() && !child.has_processes() {
-            break;
+impl Supervised<'_> {
+    /// Follows the command to its end.
+    pub(super) async fn follow(mut self) -> End {
+        let mut stops = Stops::new(self.terminal, self.name, self.json);
+        let over = self.limits.max_hold.map(|most| (most, Instant::now().checked_add(most)));
+        let end = loop {
+            let left = self.held.remaining().saturating_sub(self.limits.notice());
+            tokio::select! {
+                biased;
+                change = self.child.changed() => match change {
+                    Change::Ended(ended) => break End::Done { ended, held_to_the_end: self.held.is_held() },
+                    Change::Stopped(signal) => stops.stopped(self.child, signal),
+                    Change::Orphan => {}
+                },
+                lost = self.held.lost() => break self.stop(Why::Lost(lost)).await,
+                () = sleep(left) => if self.held.remaining() <= self.limits.notice() {
+                    break self.stop(Why::NotRenewed).await;
+                },
+                () = until(over.and_then(|(_, at)| at)) => if let Some((most, _)) = over {
+                    break self.stop(Why::MaxHold(most)).await;
+                },
+                () = stops.due() => stops.look(self.child),
+                signal = self.signals.next() => match signal {
+                    Signal::TSTP => stops.pause(self.child, self.held),
+                    other => self.pass_on(other),
+                },
+            }
+        };
+        self.terminal.take_back(self.child.group());
+        end
+    }
+
+    /// Passes a signal on to the command, and says so if it does not arrive.
+    fn pass_on(&self, signal: Signal) {
+        if self.child.signal(signal) == Reached::Forbidden {
+            let text = format!(
+                "signal {} did not reach the command under the lock {:?}, which runs as another user",
+                signal.as_raw(),
+                self.name
+            );
+            output::warn("not_passed_on", self.name, &text, self.json);
         }
     }
-    if ended.is_none() || child.has_processes() {
-        child.signal(Signal::KILL);
-    }
-    loop {
-        match ended {
-            Some(how) => return how,
-            None => {
-                if let Change::Ended(how) = child.changed().await {
+
+    /// Ends the command and its group: SIGTERM, and SIGKILL after the grace, or before the lease ends. SIGCONT wakes a process that is
+    /// stopped, so that it can end.
+    async fn stop(&mut self, why: Why) -> End {
+        let grace = match &why {
+            // The lease is over, and with it the grace: only a process that did not run can be so late.
+            Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed) => Duration::ZERO,
+            _ => self.limits.grace,
+        };
+        let was_held = self.held.is_held();
+        let end = Instant::now().checked_add(grace);
+        self.child.signal(Signal::TERM);
+        self.child.signal(Signal::CONT);
+        let mut ended = None;
+        loop {
+            if ended.is_some() && self.child.left() == Reached::Nobody {
+                break;
+            }
+            // A renewal that arrives meanwhile moves the end of the lease.
+            let left = self.held.remaining().saturating_sub(self.limits.spare());
+            tokio::select! {
+                biased;
+                change = self.child.changed() => if let Change::Ended(how) = change {
                     ended = Some(how);
-                }
+                },
+                () = until(end) => break,
+                () = sleep(left), if was_held => if self.held.remaining() <= self.limits.spare() {
+                    break;
+                },
+                () = sleep(LOOK), if ended.is_some() => {}
+                signal = self.signals.next() => self.pass_on(signal),
             }
         }
+        let (ended, in_reach) = self.kill(ended).await;
+        End::Stopped { why, ended, in_reach }
+    }
+
+    /// Sends SIGKILL to what is left of the group, and waits for its end. Says how the command ended, and whether all of it could be ended.
+    async fn kill(&mut self, mut ended: Option<Ended>) -> (Ended, bool) {
+        let mut in_reach = true;
+        if ended.is_none() || self.child.left() != Reached::Nobody {
+            self.child.signal(Signal::KILL);
+        }
+        let late = Instant::now() + KILLED;
+        loop {
+            let left = self.child.left();
+            if in_reach && left != Reached::Nobody && Instant::now() >= late {
+                in_reach = false;
+                self.tell_of_a_survivor(left);
+            }
+            // What cannot be ended keeps a lock that is still held, and none that is lost.
+            if let Some(how) = ended.filter(|_| left == Reached::Nobody || !in_reach && !self.held.is_held()) {
+                return (how, in_reach);
+            }
+            tokio::select! {
+                biased;
+                change = self.child.changed() => if let Change::Ended(how) = change {
+                    ended = Some(how);
+                },
+                () = sleep(LOOK) => {}
+                signal = self.signals.next() => self.pass_on(signal),
+            }
+        }
+    }
+
+    /// Says that the command goes on although it was to be ended.
+    fn tell_of_a_survivor(&self, left: Reached) {
+        let why = match left {
+            Reached::Forbidden => "it runs as another user",
+            _ => "SIGKILL does not end it",
+        };
+        let lock = if self.held.is_held() { "the lock is held until it ends" } else { "others may hold the lock" };
+        let text =
+            format!("the command under the lock {:?} cannot be stopped: {why}; it goes on, and {lock}", self.name);
+        output::warn("not_stopped", self.name, &text, self.json);
+    }
+}
+
+async fn until(end: Option<Instant>) {
+    match end {
+        Some(end) => sleep_until(end).await,
+        None => std::future::pending().await,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn notice_is_the_grace_and_leaves_renewals_a_third_of_the_lease() {
+        let of = |lease, grace| {
+            let [lease, grace] = [lease, grace].map(Duration::from_millis);
+            let limits = Limits { grace, lease, max_hold: None };
+            (limits.notice().as_millis(), limits.spare().as_millis())
+        };
+        assert_eq!(of(30_000, 10_000), (10_000, 500));
+        assert_eq!(of(30_000, 2_000), (2_500, 500));
+        assert_eq!(of(3_000, 10_000), (1_000, 50));
+        assert_eq!(of(30_000, 0), (500, 500));
+        assert_eq!(of(30_000, u64::MAX), (10_000, 500));
     }
 }

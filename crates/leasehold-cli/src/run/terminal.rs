@@ -7,11 +7,13 @@ use crate::failure::{Exit, Failure};
 use nix::sys::signal::{SigSet, Signal as Number};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
-use std::io::{stdin, stdout};
+use std::fs::OpenOptions;
+use std::io::{stderr, stdin, stdout};
+use std::os::fd::{AsFd as _, OwnedFd};
 
-/// The terminal at stdin, if there is one.
-pub(super) struct Terminal {
-    present: bool,
+/// The controlling terminal of this process, if there is one.
+pub(crate) struct Terminal {
+    device: Option<OwnedFd>,
     interactive: bool,
 }
 
@@ -28,11 +30,16 @@ pub(super) fn allow_changes() -> Result<(), Failure> {
 }
 
 impl Terminal {
-    pub(super) fn of_this_process() -> Self {
-        let present = isatty(stdin());
-        // In a pipeline the terminal may belong to a program behind, such as a pager.
-        let interactive = present && isatty(stdout()) && tcgetpgrp(stdin()) == Ok(getpgrp());
-        Self { present, interactive }
+    /// A program may use the terminal although its streams are files and pipes, so this opens `/dev/tty`. The streams serve where that
+    /// file is missing, as in a small container.
+    pub(crate) fn of_this_process() -> Self {
+        let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok().map(OwnedFd::from);
+        let streams = [stdin().as_fd().try_clone_to_owned(), stdout().as_fd().try_clone_to_owned()];
+        let streams = streams.into_iter().chain([stderr().as_fd().try_clone_to_owned()]).flatten();
+        let device = tty.into_iter().chain(streams).find(|device| tcgetpgrp(device).is_ok());
+        let is_in_front = device.as_ref().is_some_and(|device| tcgetpgrp(device) == Ok(getpgrp()));
+        // In a pipeline the terminal may belong to another program, such as a pager behind the command.
+        Self { device, interactive: is_in_front && isatty(stdin()) && isatty(stdout()) }
     }
 
     /// Whether the command is to be put in front from its start.
@@ -40,15 +47,24 @@ impl Terminal {
         self.interactive
     }
 
-    /// Puts a group in front, if this process's own group is. Says whether it did.
+    /// The group in front.
+    pub(crate) fn front(&self) -> Option<Pid> {
+        tcgetpgrp(self.device.as_ref()?).ok()
+    }
+
+    /// Puts a group in front, if this process's own group is. Says whether the group is in front afterwards.
     pub(super) fn lend(&self, to: Pid) -> bool {
-        self.present && tcgetpgrp(stdin()) == Ok(getpgrp()) && tcsetpgrp(stdin(), to).is_ok()
+        let Some(device) = &self.device else { return false };
+        match self.front() {
+            Some(front) if front == getpgrp() => tcsetpgrp(device, to).is_ok(),
+            front => front == Some(to),
+        }
     }
 
     /// Puts this process's own group in front again, if `from` is.
     pub(super) fn take_back(&self, from: Pid) {
-        if self.present && tcgetpgrp(stdin()) == Ok(from) {
-            let _ = tcsetpgrp(stdin(), getpgrp());
+        if let (Some(device), true) = (&self.device, self.front() == Some(from)) {
+            let _ = tcsetpgrp(device, getpgrp());
         }
     }
 }

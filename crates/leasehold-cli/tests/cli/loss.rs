@@ -1,8 +1,12 @@
 //! The command does not go on without its lock, whatever takes the lock or `leasehold` away.
 
-use crate::support::{SERVER, Start as _, exists, name, path, run, run_script, runs, until_gone, until_held};
-use leasehold_test_support::{Server, until};
+use crate::support::{
+    SERVER, Start as _, children, exists, leasehold, lines, name, parent, path, run, run_script, runs, send,
+    until_gone, until_held,
+};
+use leasehold_test_support::{Proxy, Server, Way, until};
 use rustix::process::Signal;
+use std::path::Path;
 
 /// A command with a grandchild; it says both pids.
 const FAMILY: &str = "sleep 100 & echo grandchild $!; echo child $$; wait";
@@ -31,7 +35,71 @@ fn killed_server_stops_command_and_grandchild() {
     server.kill();
     until_gone(&child);
     until_gone(&grandchild);
-    running.finish().fails_with(76, &["was lost", "could not be renewed in time"]);
+    running.finish().fails_with(76, &["could not be renewed in time", "the command was stopped", "signal 15"]);
+}
+
+/// A script that writes its beginning into a file, and after SIGTERM and a clean-up of 300 ms its end.
+fn recorded(log: &Path) -> String {
+    let log = log.display();
+    // The shell says of each part that a signal ends.
+    format!(
+        "exec 2>/dev/null; end() {{ sleep 0.3; echo out >> '{log}'; exit 0; }}; trap end TERM; \
+         echo in | tee -a '{log}'; while :; do sleep 0.02; done"
+    )
+}
+
+/// The lines of a file that the next holder has begun with its own.
+#[track_caller]
+fn lines_with_the_next_holder(server: &Server, name: &str, log: &Path) -> Vec<String> {
+    let script = format!("echo next >> '{}'", log.display());
+    assert_eq!(run_script(server, &[name], &script).finish().code(), 0);
+    lines(log)
+}
+
+#[test]
+fn command_cut_off_from_the_server_has_ended_before_the_next_holder_begins() {
+    for settings in [&["--grace", "10s"][..], &["--grace", "500ms"]] {
+        let server = Server::start();
+        let (name, log, proxy) = (name(), path(&server), Proxy::to(&server));
+        let mut command = run_script(&server, &[&[&*name, "--lease", "3s"], settings].concat(), &recorded(&log));
+        let running = command.env("LEASEHOLD_URL", proxy.url()).start();
+        running.says("in");
+        proxy.freeze(Way::Both);
+        assert_eq!(lines_with_the_next_holder(&server, &name, &log), ["in", "out", "next"], "{settings:?}");
+        running.finish().fails_with(76, &["could not be renewed in time", "the command was stopped", "exit code 0"]);
+    }
+}
+
+#[test]
+fn stubborn_command_cut_off_from_the_server_is_killed_before_the_next_holder_begins() {
+    let server = Server::start();
+    let (name, log, proxy) = (name(), path(&server), Proxy::to(&server));
+    let script = format!("trap '' TERM; echo in; while :; do echo on >> '{}'; sleep 0.02; done", log.display());
+    let mut command = run_script(&server, &[&name, "--lease", "3s"], &script);
+    let running = command.env("LEASEHOLD_URL", proxy.url()).start();
+    running.says("in");
+    proxy.freeze(Way::Both);
+    assert_eq!(lines_with_the_next_holder(&server, &name, &log).last().map(String::as_str), Some("next"));
+    running.finish().fails_with(76, &["could not be renewed in time", "signal 9"]);
+    assert_eq!(lines(&log).last().map(String::as_str), Some("next"), "nothing was written after it");
+}
+
+#[test]
+fn short_outage_does_not_stop_the_command() {
+    let server = Server::start();
+    let (name, end, proxy) = (name(), path(&server), Proxy::to(&server));
+    let script = format!("echo in; until [ -e '{}' ]; do sleep 0.02; done; exit 4", end.display());
+    let running = run_script(&server, &[&name, "--lease", "9s"], &script).env("LEASEHOLD_URL", proxy.url()).start();
+    running.says("in");
+    let left = || server.command(&["PTTL", &name]).as_int().expect("a number");
+    proxy.freeze(Way::Both);
+    // A renewal is due after three seconds, and the command has six.
+    until("a renewal is late", || left() < 5_500);
+    proxy.thaw(Way::Both);
+    until("the lease is renewed", || left() > 7_000);
+    std::fs::write(end, "").expect("a file");
+    let done = running.finish();
+    assert_eq!((done.code(), done.stderr.as_str()), (4, ""));
 }
 
 #[test]
@@ -71,7 +139,117 @@ fn command_that_is_stopped_is_ended_too() {
 fn max_hold_stops_the_command() {
     let name = name();
     let done = run(&SERVER, &[&name, "--max-hold", "300ms", "--", "sleep", "100"]).finish();
-    done.fails_with(76, &["was lost", "max_hold"]);
+    done.fails_with(76, &[&format!("\"{name}\" was held for 300ms, as --max-hold says"), "was stopped", "signal 15"]);
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn command_at_its_max_hold_has_ended_before_the_next_holder_begins() {
+    for permits in [&[][..], &["--permits", "1"]] {
+        let (name, log) = (name(), path(&SERVER));
+        let options = [&[&*name, "--max-hold", "300ms"], permits].concat();
+        let running = run_script(&SERVER, &options, &recorded(&log)).start();
+        running.says("in");
+        let next = format!("echo next >> '{}'", log.display());
+        assert_eq!(run_script(&SERVER, &[&[&*name], permits].concat(), &next).finish().code(), 0);
+        assert_eq!(lines(&log), ["in", "out", "next"], "{permits:?}");
+        running.finish().fails_with(76, &["as --max-hold says", "exit code 0"]);
+    }
+}
+
+#[test]
+fn stubborn_command_at_its_max_hold_is_killed_under_the_lock() {
+    let (name, log) = (name(), path(&SERVER));
+    let script = format!("trap '' TERM; echo in; while :; do echo on >> '{}'; sleep 0.02; done", log.display());
+    // The lock is renewed during the grace, which is longer than a lease.
+    let options = [&*name, "--max-hold", "300ms", "--lease", "500ms", "--grace", "1s"];
+    let running = run_script(&SERVER, &options, &script).start();
+    running.says("in");
+    assert_eq!(lines_with_the_next_holder(&SERVER, &name, &log).last().map(String::as_str), Some("next"));
+    running.finish().fails_with(76, &["as --max-hold says", "signal 9"]);
+    assert_eq!(lines(&log).last().map(String::as_str), Some("next"), "nothing was written after it");
+}
+
+/// `leasehold run` of a command of another user, which the kernel does not let it signal. Only root can start that.
+fn of_another_user(options: &[&str], script: &str) -> Option<std::process::Command> {
+    if !rustix::process::geteuid().is_root() {
+        return None;
+    }
+    let inner = leasehold(&SERVER);
+    let mut command = std::process::Command::new("setpriv");
+    command.args(["--bounding-set", "-kill", "--inh-caps", "-kill"]).arg(inner.get_program()).args(inner.get_args());
+    inner.get_envs().for_each(|(name, value)| {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    });
+    command.stdin(std::process::Stdio::null()).arg("run").args(options);
+    command.args(["--", "setpriv", "--reuid", "65534", "--clear-groups", "sh", "-c", script]);
+    Some(command)
+}
+
+#[test]
+fn lost_lock_of_a_command_of_another_user_is_told_and_not_called_stopped() {
+    let name = name();
+    let script = "echo child $$; sleep 3; exit 5";
+    let Some(mut command) = of_another_user(&[&name, "--lease", "2s", "--grace", "100ms"], script) else { return };
+    let running = command.start();
+    running.says("child ");
+    SERVER.command(&["DEL", &name]);
+    until("it is told", || running.stderr().contains("cannot be stopped: it runs as another user; it goes on"));
+    let done = running.finish();
+    let last = done.stderr.lines().last().unwrap_or_default();
+    assert!(
+        done.code() == 76 && last.contains("the command could not be stopped, and ended with exit code 5"),
+        "{done:?}"
+    );
+    assert!(!done.stderr.contains("was stopped"), "{done:?}");
+}
+
+#[test]
+fn command_of_another_user_keeps_its_lock_beyond_the_max_hold_until_it_ends() {
+    let (name, log) = (name(), path(&SERVER));
+    let script = format!("echo in | tee -a '{0}'; sleep 2; echo out >> '{0}'", log.display());
+    std::fs::write(&log, "").expect("a file");
+    std::fs::set_permissions(&log, std::os::unix::fs::PermissionsExt::from_mode(0o666)).expect("its rights");
+    let options = [&*name, "--max-hold", "300ms", "--grace", "100ms", "--lease", "500ms"];
+    let Some(mut command) = of_another_user(&options, &script) else { return };
+    let running = command.start();
+    running.says("in");
+    assert_eq!(lines_with_the_next_holder(&SERVER, &name, &log), ["in", "out", "next"]);
+    let done = running.finish();
+    assert!(done.stderr.contains("the lock is held until it ends"), "{done:?}");
+    assert!(done.code() == 76 && done.stderr.contains("could not be stopped, and ended with exit code 0"), "{done:?}");
+}
+
+#[test]
+fn signal_that_does_not_reach_a_command_of_another_user_is_told() {
+    let (name, end) = (name(), path(&SERVER));
+    let script = format!("echo child $$; until [ -e '{}' ]; do sleep 0.02; done", end.display());
+    let Some(mut command) = of_another_user(&[&name], &script) else { return };
+    let running = command.start();
+    running.says("child ");
+    running.signal(Signal::TERM);
+    until("it is told", || running.stderr().contains("signal 15 did not reach the command under the lock"));
+    std::fs::write(end, "").expect("a file");
+    assert_eq!(running.finish().code(), 0);
+}
+
+#[test]
+fn orphan_of_the_command_is_reaped_while_it_runs() {
+    let (name, end) = (name(), path(&SERVER));
+    let script = format!("sh -c 'sleep 100 & echo orphan $!'; until [ -e '{}' ]; do sleep 0.02; done", end.display());
+    let running = run_script(&SERVER, &[&name], &script).start();
+    let orphan: i32 = running.says("orphan ").parse().expect("a pid");
+    if cfg!(target_os = "linux") {
+        until("leasehold has the orphan", || parent(orphan) == Some(running.pid()));
+    }
+    send(orphan, Signal::KILL);
+    until("it is reaped", || parent(orphan).is_none());
+    assert_eq!(children(running.pid()).len(), 1);
+    std::fs::write(end, "").expect("a file");
+    assert_eq!(running.finish().code(), 0);
 }
 
 #[test]
@@ -133,5 +311,5 @@ fn grandchildren_go_on_after_a_command_that_ended_by_itself() {
     let grandchild: i32 = running.says("grandchild ").parse().expect("a pid");
     assert_eq!(running.finish().code(), 0);
     assert!(runs(grandchild));
-    crate::support::send(grandchild, Signal::KILL);
+    send(grandchild, Signal::KILL);
 }

@@ -55,6 +55,49 @@ fn usr2_is_passed_on() {
     is_passed_on(Signal::USR2, "USR2");
 }
 
+/// Signals that end a process by default, and that timers, limits and hosts of containers send.
+#[test]
+fn rare_signals_are_passed_on_too() {
+    for (signal, word) in [
+        (Signal::ALARM, "ALRM"),
+        (Signal::VTALARM, "VTALRM"),
+        (Signal::PROF, "PROF"),
+        (Signal::XCPU, "XCPU"),
+        (Signal::XFSZ, "XFSZ"),
+        (Signal::ABORT, "ABRT"),
+        (Signal::IO, "IO"),
+        (Signal::POWER, "PWR"),
+    ] {
+        is_passed_on(signal, word);
+    }
+}
+
+#[test]
+fn real_time_signal_stops_the_command_and_frees_the_lock() {
+    for number in ["37", "64"] {
+        let name = name();
+        let running = run_script(&SERVER, &[&name], &trapping("TERM")).start();
+        running.says("ready");
+        let kill = std::process::Command::new("sh").args(["-c", &format!("kill -{number} {}", running.pid())]).status();
+        assert!(kill.expect("a shell").success());
+        assert_eq!(running.finish().code(), 9);
+        assert!(!exists(&SERVER, &name));
+    }
+}
+
+#[test]
+fn exit_code_is_known_where_sigchld_was_ignored_and_it_stays_ignored() {
+    let under_leasehold = |command: &[&str]| {
+        let mut env = std::process::Command::new("env");
+        env.args(["--ignore-signal=CHLD", env!("CARGO_BIN_EXE_leasehold"), "run", &name(), "--"]).args(command);
+        env.env("LEASEHOLD_URL", patient(&SERVER.url())).finish()
+    };
+    assert_eq!(under_leasehold(&["sh", "-c", "exit 3"]).code(), 3);
+    let ignored = under_leasehold(&["grep", "SigIgn", "/proc/self/status"]).stdout;
+    let ignored = u64::from_str_radix(ignored.trim_start_matches("SigIgn:").trim(), 16).expect("a set");
+    assert_eq!(ignored >> (Signal::CHILD.as_raw() - 1) & 1, 1, "{ignored:x}");
+}
+
 #[test]
 fn grandchild_gets_the_signal_too() {
     let running = run_script(&SERVER, &[&name()], "sleep 100 & echo pid $!; wait").start();

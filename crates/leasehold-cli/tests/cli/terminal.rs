@@ -2,7 +2,7 @@
 //!
 //! The program `script` of util-linux gives a pseudo terminal, and copies its own stdin to it.
 
-use crate::support::{Running, SERVER, Start as _, exists, name, patient, until_held, with_usual_signals};
+use crate::support::{Running, SERVER, Start as _, exists, name, path, patient, until_held, with_usual_signals};
 use leasehold_test_support::until;
 use std::process::Stdio;
 
@@ -123,5 +123,58 @@ fn command_that_asks_the_terminal_in_a_pipeline_gets_it() {
     running.write("yes\n");
     running.shows("key <yes>");
     running.write("exit 0\n");
+    assert_eq!(running.finish().code(), 0);
+}
+
+/// A script without job control in a terminal of its own.
+fn script_in_a_terminal(script: &str) -> Running {
+    let file = path(&SERVER);
+    std::fs::write(&file, script).expect("a file");
+    in_a_terminal(&format!("sh {}", file.display()))
+}
+
+/// The shape of `mysql -p < dump.sql`: stdin is a pipe, and the command asks for a password at the terminal.
+#[test]
+fn command_with_redirected_stdin_reads_the_terminal() {
+    let asks = leasehold(&name(), "sh -c 'echo ask; read key </dev/tty; echo \"key <$key>\"'");
+    for script in [format!("echo data | {asks}"), format!("{asks} </dev/null")] {
+        let mut running = script_in_a_terminal(&script);
+        running.says("ask");
+        running.write("secret\n");
+        running.shows("key <secret>");
+        assert_eq!(running.finish().code(), 0);
+    }
+}
+
+#[test]
+fn command_with_redirected_stdin_reads_the_terminal_of_a_job() {
+    let asks = leasehold(&name(), "sh -c 'echo ask; read key </dev/tty; echo \"key <$key>\"'");
+    let mut running = shell();
+    running.write(&format!("echo data | {asks}\n"));
+    running.says("ask");
+    running.write("secret\n");
+    running.shows("key <secret>");
+    running.write("exit 0\n");
+    let done = running.finish();
+    assert!(done.code() == 0 && !done.stdout.contains("Stopped"), "{done:?}");
+}
+
+/// Without job control nobody would tell a stopped `leasehold` to go on. The command in the background waits for its turn, and is not woken
+/// in a loop until then.
+#[test]
+fn command_without_a_turn_at_the_terminal_waits_for_it() {
+    let back = leasehold(&name(), "sh -c 'read key </dev/tty; echo \"back <$key>\"'");
+    let front_is_there = path(&SERVER);
+    let front_is_there = front_is_there.display();
+    let front = format!("sh -c 'touch {front_is_there}; echo ready; read line; echo \"front <$line>\"'");
+    let front = leasehold(&name(), &front);
+    let script = format!("(until [ -e {front_is_there} ]; do sleep 0.02; done; {back}) & {front}; wait");
+    let mut running = script_in_a_terminal(&script);
+    running.says("ready");
+    running.shows("is stopped: it wants the terminal");
+    running.write("one\n");
+    running.shows("front <one>");
+    running.write("two\n");
+    running.shows("back <two>");
     assert_eq!(running.finish().code(), 0);
 }
