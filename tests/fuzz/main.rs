@@ -1,4 +1,4 @@
-//! The checks of everything that parses, whatever it is given: names, URLs, replies, notices, script results, commands.
+//! The checks of everything that parses, whatever it is given: names, URLs, the wire protocol, replies, notices, script results, commands.
 //!
 //! The bodies below `tests/fuzz/` are those of the targets of `cargo fuzz` in `fuzz/`. Here each gets a few thousand inputs that
 //! follow from a seed: inputs that mean something, mutated, and noise. `LEASEHOLD_SEEDS=n` gives it that many.
@@ -11,6 +11,7 @@ mod scripts;
 mod sessions;
 mod source;
 mod urls;
+mod wire;
 
 use noise::inputs;
 
@@ -42,4 +43,9 @@ fn results_of_scripts() {
 #[test]
 fn commands_of_the_embedded_engine() {
     inputs(1_200, &commands::CORPUS, commands::check);
+}
+
+#[test]
+fn bytes_of_servers() {
+    inputs(20_000, wire::CORPUS, wire::check);
 }

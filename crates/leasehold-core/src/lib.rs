@@ -25,3 +25,4 @@ pub mod session;
 pub mod settings;
 mod sync;
 pub mod time;
+pub mod wire;

@@ -1,0 +1,383 @@
+//! The protocol of Redis on one connection, without I/O: bytes in, bytes out.
+//!
+//! A [`Wire`] encodes commands into one buffer, decodes what the server sends, and matches replies to commands. It states facts about each
+//! command: whether it is queued, written, answered or refused, and, when the connection ends, whether it may have reached the server. It opens no
+//! socket and reads no clock, so tests and simulations feed it whatever bytes they like.
+
+mod decode;
+mod encode;
+
+pub use decode::{Decoder, Excerpt, Frame, Limits, Malformed, Received};
+pub use encode::command;
+
+use bytes::Bytes;
+use std::collections::VecDeque;
+
+/// The commands and replies of one connection. `T` is what the caller keeps for each command until its reply arrives.
+#[derive(Debug)]
+pub struct Wire<T> {
+    decoder: Decoder,
+    /// Bytes that are encoded and not taken for writing yet.
+    out: Vec<u8>,
+    /// Bytes that were taken for writing, since the beginning.
+    taken: u64,
+    /// Commands without a reply, oldest first.
+    in_flight: VecDeque<InFlight<T>>,
+    /// The protocol may send messages as arrays: a connection of RESP2 that has subscribed.
+    messages_as_arrays: bool,
+}
+
+#[derive(Debug)]
+struct InFlight<T> {
+    /// The place of the command's first byte among all bytes of the connection.
+    begins: u64,
+    answer: Answer,
+    token: T,
+}
+
+/// What answers a command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Answer {
+    /// A reply.
+    Reply,
+    /// A confirmation that names the command and its channel: a push in RESP3, an array in RESP2. An error is a reply.
+    Confirmation(Subscription, Bytes),
+}
+
+/// A command about a subscription.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "these are all that a client needs")]
+pub enum Subscription {
+    /// `SUBSCRIBE`.
+    Subscribe,
+    /// `UNSUBSCRIBE`.
+    Unsubscribe,
+    /// `SSUBSCRIBE`, of a sharded channel.
+    SubscribeSharded,
+    /// `SUNSUBSCRIBE`, of a sharded channel.
+    UnsubscribeSharded,
+}
+
+impl Subscription {
+    const ALL: [Self; 4] = [Self::Subscribe, Self::Unsubscribe, Self::SubscribeSharded, Self::UnsubscribeSharded];
+
+    const fn command(self) -> &'static str {
+        match self {
+            Self::Subscribe => "SUBSCRIBE",
+            Self::Unsubscribe => "UNSUBSCRIBE",
+            Self::SubscribeSharded => "SSUBSCRIBE",
+            Self::UnsubscribeSharded => "SUNSUBSCRIBE",
+        }
+    }
+}
+
+/// What the server did.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_enums, reason = "the caller must handle each")]
+pub enum Event<T> {
+    /// It answered a command. The frame may be an error reply. That of a confirmed subscription is [`Frame::Nil`].
+    Answered(T, Frame),
+    /// It sent a message on a channel.
+    Message {
+        /// The channel.
+        channel: Bytes,
+        /// The message.
+        payload: Bytes,
+    },
+    /// It ended a subscription that no command of this connection ended: the slot of the channel moved to another node.
+    Unsubscribed {
+        /// The channel.
+        channel: Bytes,
+    },
+}
+
+/// What became of a command without a reply when its connection ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "there is no third fate")]
+pub enum Fate {
+    /// None of its bytes were taken for writing.
+    NotSent,
+    /// At least one of its bytes was taken for writing. The server may have applied it, or may yet.
+    Unknown,
+}
+
+impl<T> Default for Wire<T> {
+    fn default() -> Self {
+        Self::new(Limits::default())
+    }
+}
+
+impl<T> Wire<T> {
+    /// A connection on which nothing was sent.
+    pub fn new(limits: Limits) -> Self {
+        Self {
+            decoder: Decoder::new(limits),
+            out: Vec::new(),
+            taken: 0,
+            in_flight: VecDeque::new(),
+            messages_as_arrays: false,
+        }
+    }
+
+    /// Queues a command. Its reply comes as [`Event::Answered`] with `token`.
+    pub fn send<W: AsRef<[u8]>>(&mut self, words: impl ExactSizeIterator<Item = W>, token: T) {
+        self.in_flight.push_back(InFlight { begins: self.queued(), answer: Answer::Reply, token });
+        command(&mut self.out, words);
+    }
+
+    /// Queues a command about a subscription. [`Event::Answered`] comes when the server has confirmed or refused it.
+    ///
+    /// In RESP2 (`resp3` is false) a connection that has ever subscribed takes arrays that begin with `message` for messages, so it serves no
+    /// other commands but `PING`.
+    pub fn subscription(&mut self, what: Subscription, channel: Bytes, resp3: bool, token: T) {
+        let begins = self.queued();
+        command(&mut self.out, [what.command().as_bytes(), &channel].iter());
+        self.in_flight.push_back(InFlight { begins, answer: Answer::Confirmation(what, channel), token });
+        self.messages_as_arrays |= !resp3;
+    }
+
+    /// Takes the queued bytes for writing. The caller writes them in this order, and hands back what it could not write with
+    /// [`Wire::put_back`].
+    pub fn take_out(&mut self) -> Vec<u8> {
+        self.taken = self.queued();
+        std::mem::take(&mut self.out)
+    }
+
+    /// Puts bytes that were taken and certainly not written in front of those that were queued since.
+    pub fn put_back(&mut self, mut unwritten: Vec<u8>) {
+        self.taken -= u64::try_from(unwritten.len()).unwrap_or_default();
+        unwritten.append(&mut self.out);
+        self.out = unwritten;
+    }
+
+    /// Number of queued bytes that wait for being written.
+    pub const fn unwritten(&self) -> usize {
+        self.out.len()
+    }
+
+    /// Number of commands without a reply.
+    pub fn in_flight(&self) -> usize {
+        self.in_flight.len()
+    }
+
+    /// Takes bytes that the server sent.
+    pub fn feed(&mut self, bytes: &[u8]) {
+        self.decoder.feed(bytes);
+    }
+
+    /// The next thing that the server did, as far as its bytes have arrived.
+    ///
+    /// # Errors
+    ///
+    /// What the server sent cannot be understood. No reply on this connection can be trusted any more: end it.
+    pub fn poll(&mut self) -> Result<Option<Event<T>>, Malformed> {
+        while let Some(received) = self.decoder.decode()? {
+            let event = match received {
+                Received::Push(parts) => self.pushed(parts)?,
+                Received::Reply(Frame::Array(parts)) if self.messages_as_arrays && is_of_a_channel(&parts) => {
+                    self.pushed(parts)?
+                }
+                Received::Reply(frame) => Some(self.replied(frame)?),
+            };
+            if event.is_some() {
+                return Ok(event);
+            }
+        }
+        Ok(None)
+    }
+
+    /// Ends the connection: the commands without a reply, oldest first, and what became of each.
+    pub fn close(&mut self) -> impl Iterator<Item = (T, Fate)> + use<T> {
+        self.out = Vec::new();
+        let taken = self.taken;
+        std::mem::take(&mut self.in_flight).into_iter().map(move |call| {
+            let fate = if call.begins >= taken { Fate::NotSent } else { Fate::Unknown };
+            (call.token, fate)
+        })
+    }
+
+    /// Bytes that were queued since the beginning.
+    fn queued(&self) -> u64 {
+        self.taken + u64::try_from(self.out.len()).unwrap_or_default()
+    }
+
+    /// Gives a reply to the oldest command without one.
+    fn replied(&mut self, frame: Frame) -> Result<Event<T>, Malformed> {
+        match self.in_flight.pop_front() {
+            // Only an error replies to a subscription.
+            Some(call) if call.answer == Answer::Reply || frame.error().is_some() => {
+                Ok(Event::Answered(call.token, frame))
+            }
+            Some(_) | None => Err(Malformed::Unasked(Excerpt::of_frame(&frame))),
+        }
+    }
+
+    /// Handles a push. Pushes that a later version may add are ignored.
+    fn pushed(&mut self, parts: Vec<Frame>) -> Result<Option<Event<T>>, Malformed> {
+        let mut parts = parts.into_iter();
+        let mut text = || parts.next().and_then(Frame::into_bytes);
+        let Some(kind) = text() else { return Ok(None) };
+        if kind.eq_ignore_ascii_case(b"message") || kind.eq_ignore_ascii_case(b"smessage") {
+            let (Some(channel), Some(payload)) = (text(), text()) else { return Ok(None) };
+            return Ok(Some(Event::Message { channel, payload }));
+        }
+        let Some(what) =
+            Subscription::ALL.into_iter().find(|what| kind.eq_ignore_ascii_case(what.command().as_bytes()))
+        else {
+            return Ok(None);
+        };
+        let Some(channel) = text() else { return Ok(None) };
+        let is_asked = |call: &InFlight<T>| matches!(&call.answer, Answer::Confirmation(asked, of) if *asked == what && *of == channel);
+        if self.in_flight.front().is_some_and(is_asked)
+            && let Some(call) = self.in_flight.pop_front()
+        {
+            return Ok(Some(Event::Answered(call.token, Frame::Nil)));
+        }
+        match what {
+            Subscription::Unsubscribe | Subscription::UnsubscribeSharded => Ok(Some(Event::Unsubscribed { channel })),
+            Subscription::Subscribe | Subscription::SubscribeSharded => Err(Malformed::Unasked(Excerpt::new(&channel))),
+        }
+    }
+}
+
+/// Whether an array of RESP2 is a message or a confirmation, and not the reply to a `PING`.
+fn is_of_a_channel(parts: &[Frame]) -> bool {
+    let Some(kind) = parts.first().and_then(Frame::bytes) else { return false };
+    let confirms = |what: &Subscription| kind.eq_ignore_ascii_case(what.command().as_bytes());
+    kind.eq_ignore_ascii_case(b"message")
+        || kind.eq_ignore_ascii_case(b"smessage")
+        || Subscription::ALL.iter().any(confirms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::link::ServerError;
+
+    type Events = Vec<Event<u32>>;
+
+    fn events(wire: &mut Wire<u32>, bytes: &[u8]) -> Result<Events, Malformed> {
+        wire.feed(bytes);
+        let mut all = Vec::new();
+        while let Some(event) = wire.poll()? {
+            all.push(event);
+        }
+        Ok(all)
+    }
+
+    fn sent(tokens: std::ops::Range<u32>) -> Wire<u32> {
+        let mut wire = Wire::default();
+        tokens.for_each(|token| wire.send(["PING"].iter(), token));
+        wire
+    }
+
+    fn channel() -> Bytes {
+        Bytes::from_static(b"c")
+    }
+
+    #[test]
+    fn replies_belong_to_commands_in_their_order() {
+        let mut wire = sent(0..3);
+        assert_eq!(wire.take_out(), b"*1\r\n$4\r\nPING\r\n".repeat(3));
+        let error = Frame::Error(ServerError::new("ERR no"));
+        let answered = [Event::Answered(0, Frame::Int(1)), Event::Answered(1, error), Event::Answered(2, Frame::Nil)];
+        assert_eq!(events(&mut wire, b":1\r\n-ERR no\r\n_\r\n").expect("RESP"), answered);
+        assert_eq!(wire.in_flight(), 0);
+    }
+
+    #[test]
+    fn reply_without_a_command_is_an_error() {
+        let error = events(&mut Wire::default(), b"+OK\r\n").expect_err("nothing was asked");
+        assert!(matches!(error, Malformed::Unasked(_)), "{error}");
+    }
+
+    #[test]
+    fn command_is_unsent_only_if_none_of_its_bytes_was_taken() {
+        let mut wire = sent(0..2);
+        let taken = wire.take_out();
+        wire.send(["PING"].iter(), 2);
+        assert_eq!(wire.unwritten(), 14);
+        let fates: Vec<_> = wire.close().collect();
+        assert_eq!(fates, [(0, Fate::Unknown), (1, Fate::Unknown), (2, Fate::NotSent)]);
+        assert_eq!(taken.len(), 28);
+    }
+
+    #[test]
+    fn bytes_that_were_put_back_go_out_first_and_are_unsent() {
+        let mut wire = sent(0..3);
+        let taken = wire.take_out();
+        wire.send(["X"].iter(), 3);
+        // One command and a part of the next were written.
+        wire.put_back(taken[20..].to_vec());
+        let fates = |wire: &mut Wire<u32>| wire.close().map(|(_, fate)| fate).collect::<Vec<_>>();
+        let expected = [Fate::Unknown, Fate::Unknown, Fate::NotSent, Fate::NotSent];
+        let rest = wire.out.clone();
+        assert_eq!(rest, [&taken[20..], b"*1\r\n$1\r\nX\r\n"].concat());
+        assert_eq!(fates(&mut wire), expected);
+    }
+
+    #[test]
+    fn messages_of_resp3_come_between_replies() {
+        let mut wire = sent(0..1);
+        let bytes = b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n+PONG\r\n>3\r\n+smessage\r\n+c\r\n+1\r\n>2\r\n+invalidate\r\n_\r\n";
+        let message =
+            |text: &'static str| Event::Message { channel: channel(), payload: Bytes::from_static(text.as_bytes()) };
+        let pong = Event::Answered(0, Frame::Text(Bytes::from_static(b"PONG")));
+        assert_eq!(events(&mut wire, bytes).expect("RESP"), [message("0"), pong, message("1")]);
+    }
+
+    #[test]
+    fn subscription_is_answered_by_its_confirmation_or_an_error() {
+        for (resp3, kind) in [(true, ">"), (false, "*")] {
+            let mut wire = Wire::default();
+            wire.subscription(Subscription::Subscribe, channel(), resp3, 1);
+            wire.send(["PING"].iter(), 2);
+            wire.subscription(Subscription::SubscribeSharded, channel(), resp3, 3);
+            assert!(wire.take_out().starts_with(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n"));
+            let bytes = format!(
+                "{kind}3\r\n+subscribe\r\n+c\r\n:1\r\n{kind}3\r\n+message\r\n+c\r\n+0\r\n+PONG\r\n-MOVED 1 h:1\r\n"
+            );
+            let expected = [
+                Event::Answered(1, Frame::Nil),
+                Event::Message { channel: channel(), payload: Bytes::from_static(b"0") },
+                Event::Answered(2, Frame::Text(Bytes::from_static(b"PONG"))),
+                Event::Answered(3, Frame::Error(ServerError::new("MOVED 1 h:1"))),
+            ];
+            assert_eq!(events(&mut wire, bytes.as_bytes()).expect("RESP"), expected);
+        }
+    }
+
+    #[test]
+    fn pong_of_a_subscribed_connection_of_resp2_is_a_reply() {
+        let mut wire = Wire::default();
+        wire.subscription(Subscription::Subscribe, channel(), false, 1);
+        wire.send(["PING", "x"].iter(), 2);
+        let all = events(&mut wire, b"*3\r\n+subscribe\r\n+c\r\n:1\r\n*2\r\n+pong\r\n+x\r\n").expect("RESP");
+        assert!(matches!(all.as_slice(), [Event::Answered(1, _), Event::Answered(2, Frame::Array(_))]), "{all:?}");
+    }
+
+    #[test]
+    fn subscription_that_the_server_ends_answers_no_command() {
+        let mut wire = sent(0..1);
+        wire.subscription(Subscription::UnsubscribeSharded, channel(), true, 1);
+        let push = b">3\r\n+sunsubscribe\r\n+c\r\n:0\r\n";
+        let bytes = [push.as_slice(), b"+PONG\r\n", push].concat();
+        let all = events(&mut wire, &bytes).expect("RESP");
+        assert!(
+            matches!(
+                all.as_slice(),
+                [Event::Unsubscribed { .. }, Event::Answered(0, _), Event::Answered(1, Frame::Nil)]
+            ),
+            "{all:?}"
+        );
+        let error = events(&mut wire, b">3\r\n+subscribe\r\n+c\r\n:1\r\n").expect_err("nothing subscribed");
+        assert!(matches!(error, Malformed::Unasked(_)), "{error}");
+    }
+
+    #[test]
+    fn reply_to_a_subscription_other_than_an_error_is_malformed() {
+        let mut wire = Wire::default();
+        wire.subscription(Subscription::Subscribe, channel(), true, 1);
+        assert!(events(&mut wire, b"+OK\r\n").is_err());
+    }
+}

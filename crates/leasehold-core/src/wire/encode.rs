@@ -1,0 +1,54 @@
+//! Requests, as bytes.
+
+/// Appends a command to `out`: an array of bulk strings.
+pub fn command<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: impl ExactSizeIterator<Item = W>) {
+    header(out, b'*', words.len());
+    for word in words {
+        bulk(out, word.as_ref());
+    }
+}
+
+fn bulk(out: &mut Vec<u8>, word: &[u8]) {
+    header(out, b'$', word.len());
+    out.extend_from_slice(word);
+    out.extend_from_slice(b"\r\n");
+}
+
+fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
+    const DIGITS: usize = usize::MAX.ilog10() as usize + 1;
+    let mut digits = [0; DIGITS];
+    let mut first = DIGITS;
+    let mut rest = len;
+    loop {
+        first -= 1;
+        digits[first] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
+        rest /= 10;
+        if rest == 0 {
+            break;
+        }
+    }
+    out.push(kind);
+    out.extend_from_slice(&digits[first..]);
+    out.extend_from_slice(b"\r\n");
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_is_an_array_of_bulk_strings() {
+        let mut out = Vec::new();
+        command(&mut out, ["SET", "a\r\nb", "", "0123456789"].iter());
+        assert_eq!(out, b"*4\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$10\r\n0123456789\r\n");
+    }
+
+    #[test]
+    fn length_of_any_size_is_decimal() {
+        for len in [0, 9, 10, 99, 100, 65_536, usize::MAX] {
+            let mut out = Vec::new();
+            header(&mut out, b'*', len);
+            assert_eq!(String::from_utf8(out).expect("digits"), format!("*{len}\r\n"));
+        }
+    }
+}
