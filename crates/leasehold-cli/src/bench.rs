@@ -62,8 +62,8 @@ fn micros(time: Duration) -> u64 {
 ///
 /// The server cannot be reached or used.
 pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold bench").await?;
-    let other = connection::connect(server, None, "leasehold bench").await?;
+    let client = connection::connect(server, "leasehold bench").await?;
+    let other = connection::connect(server, "leasehold bench").await?;
     let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
     let name = format!("leasehold:bench:{}", client.id());
     // A signal must not leave the register of fencing tokens behind, which has no end of its own.

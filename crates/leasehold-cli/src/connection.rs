@@ -2,29 +2,103 @@
 
 use crate::args::ServerOptions;
 use crate::certificates::Certificates;
+use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files::{one_line, read};
-use leasehold::Client;
+use leasehold::{Client, ConnectError};
+use std::env::VarError;
 use std::fmt::Write as _;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// How long a command waits at its end for what is under way.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
+
+/// The pauses between attempts to connect where a server is waited for: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
+
+/// The shortest limit of an attempt that the library takes.
+const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Connects to the server that options and environment name.
 ///
 /// # Errors
 ///
 /// The options contradict each other or are incomplete, a file cannot be read, or the server cannot be used.
-pub(crate) async fn connect(
+pub(crate) async fn connect(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
+    Ok(attempt(options, None, as_whom, None).await??)
+}
+
+/// How `run` connects.
+pub(crate) struct Patience<'a> {
+    pub(crate) lease: Option<Duration>,
+    pub(crate) as_whom: &'a str,
+    /// The longest time; `None` for as long as it takes.
+    pub(crate) limit: Option<Duration>,
+    /// The option that sets the limit.
+    pub(crate) option: &'static str,
+    /// Whether a server that is not there is waited for. Otherwise the limit is that of one attempt.
+    pub(crate) waits: bool,
+}
+
+/// The same for a caller that waits for the server as for the lock. What time does not mend fails at once. `hears` is told of each failure
+/// that time may mend.
+///
+/// # Errors
+///
+/// As [`connect`], or the server was not there in this time: then the text has the reason of the last attempt.
+pub(crate) async fn connect_with(
+    patience: &Patience<'_>,
+    options: &ServerOptions,
+    mut hears: impl FnMut(&Failure),
+) -> Result<Client, Failure> {
+    let begun = Instant::now();
+    let [mut pause, longest] = PAUSES;
+    loop {
+        let left = patience.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
+        let error = match attempt(options, patience.lease, patience.as_whom, left).await? {
+            Ok(client) => return Ok(client),
+            Err(error) => error,
+        };
+        let passes = matches!(error, ConnectError::Unreachable { .. } | ConnectError::Loading { .. });
+        let failure = Failure::from(error);
+        let over = patience.limit.is_some_and(|limit| begun.elapsed() + pause >= limit);
+        if !passes || !patience.waits || over {
+            // One attempt may end before its limit: nothing listens, or the URL has a shorter one.
+            let limit = patience.limit.filter(|limit| passes && (patience.waits || begun.elapsed() >= *limit));
+            return Err(match limit {
+                Some(limit) => failure.in_other_words(|text| within(text, limit, patience.option)),
+                None => failure,
+            });
+        }
+        hears(&failure);
+        tokio::time::sleep(pause).await;
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// The text of a failure with the limit of the caller in place of that of one attempt.
+fn within(text: &str, limit: Duration, option: &str) -> String {
+    let reason = text.split_once("; it was tried for").map_or(text, |(reason, _)| reason);
+    let reason = reason.split_once("; try again in a moment").map_or(reason, |(reason, _)| reason);
+    format!("{reason}; waited for {limit:?}, as {option} says")
+}
+
+/// One attempt to connect, within the limit of the caller and of the URL.
+async fn attempt(
     options: &ServerOptions,
     lease: Option<Duration>,
     as_whom: &str,
-) -> Result<Client, Failure> {
+    limit: Option<Duration>,
+) -> Result<Result<Client, ConnectError>, Failure> {
     let mut url = url(options)?;
     let mut builder = Client::builder().announce(as_whom);
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
+    }
+    // A limit that the URL has wins where it is shorter, and where the library cannot read it.
+    let own = setting(&url, "connect_deadline").map(|own| duration::parse(&own).ok());
+    if let Some(limit) = limit.filter(|limit| own.is_none_or(|own| own.is_some_and(|own| own > *limit))) {
+        url = with_setting(&url, "connect_deadline", &format!("{}ms", limit.max(SHORTEST).as_millis()));
     }
     let certificates = Certificates::of(options)?;
     if let Some(ca) = certificates.ca {
@@ -33,29 +107,7 @@ pub(crate) async fn connect(
     if let Some((chain, key)) = certificates.identity {
         builder = builder.tls_identity(chain, key);
     }
-    Ok(builder.connect(&url).await?)
-}
-
-/// The same within a time, where somebody waits for it. The server's own `connect_deadline` still holds, if it is shorter.
-///
-/// # Errors
-///
-/// As [`connect`], or it was not connected in this time.
-pub(crate) async fn connect_within(
-    limit: Option<Duration>,
-    options: &ServerOptions,
-    lease: Option<Duration>,
-    as_whom: &str,
-) -> Result<Client, Failure> {
-    let connecting = connect(options, lease, as_whom);
-    let Some(limit) = limit else { return connecting.await };
-    match tokio::time::timeout(limit, connecting).await {
-        Ok(connected) => connected,
-        Err(_) => {
-            let text = format!("not connected: {} did not answer within {limit:?}", place(options)?);
-            Err(Failure::new(Exit::Unreachable, text))
-        }
-    }
+    Ok(builder.connect(&url).await)
 }
 
 /// The URL with the password and the prefix.
@@ -64,7 +116,6 @@ pub(crate) async fn connect_within(
 ///
 /// No server is named, a password is given twice, or its file cannot be read.
 pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
-    let variable = |name: &str| std::env::var(name).ok().filter(|value| !value.is_empty());
     let mut url = match &options.url {
         // The list of processes shows every argument to every user of the machine.
         Some(url) if has_password(url) => {
@@ -74,13 +125,13 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
             ));
         }
         Some(url) => url.clone(),
-        None => variable("LEASEHOLD_URL")
-            .or_else(|| variable("REDIS_URL"))
+        None => variable("LEASEHOLD_URL")?
+            .map_or_else(|| variable("REDIS_URL"), |url| Ok(Some(url)))?
             .ok_or_else(|| usage("no server is named; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
     };
     let password = match &options.password_file {
         Some(path) => Some(one_line(read(path)?, path)?),
-        None => variable("LEASEHOLD_PASSWORD"),
+        None => variable("LEASEHOLD_PASSWORD")?,
     };
     if let Some(password) = password {
         url = with_password(&url, &password)?;
@@ -91,12 +142,29 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     Ok(url)
 }
 
+/// A variable of the environment that is set and not empty.
+///
+/// # Errors
+///
+/// Its value is no UTF-8, so that another server would be used in its place, or none of its password.
+fn variable(name: &str) -> Result<Option<String>, Failure> {
+    match std::env::var(name) {
+        Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
+        Err(VarError::NotPresent) => Ok(None),
+        Err(VarError::NotUnicode(_)) => Err(usage(&format!("{name} is not UTF-8; percent-encode its other bytes"))),
+    }
+}
+
 /// The text in front of every name: that of the option, or else of the URL.
 pub(crate) fn prefix(options: &ServerOptions) -> String {
-    let url = url(options).unwrap_or_default();
+    setting(&url(options).unwrap_or_default(), "prefix").unwrap_or_default()
+}
+
+/// A setting in the query of a URL. The last one of a name counts.
+fn setting(url: &str, name: &str) -> Option<String> {
     let settings = url.split_once('?').map_or("", |(_, settings)| settings);
-    let all = form_urlencoded::parse(settings.as_bytes()).filter(|(name, _)| name == "prefix");
-    all.last().map(|(_, prefix)| prefix.into_owned()).unwrap_or_default()
+    let all = form_urlencoded::parse(settings.as_bytes()).filter(|(found, _)| found == name);
+    all.last().map(|(_, value)| value.into_owned())
 }
 
 /// The server that options and environment name, for people to read: its URL without user, password and settings.

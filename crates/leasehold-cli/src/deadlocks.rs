@@ -31,7 +31,7 @@ const NAMED: usize = 20;
 ///
 /// The server gives no answer, or refuses. Without a deadlock it is an error, too, that there are locks at which the user may not look.
 pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold deadlocks").await?;
+    let client = connection::connect(server, "leasehold deadlocks").await?;
     let found = client.deadlocks().await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;

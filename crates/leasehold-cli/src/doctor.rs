@@ -94,7 +94,7 @@ impl Finding {
 ///
 /// The server cannot be reached or used at all.
 pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold doctor").await?;
+    let client = connection::connect(server, "leasehold doctor").await?;
     // The trial deletes what it leaves behind, so its name is one that nothing else can have.
     let begin = options.name.as_deref().unwrap_or("leasehold:doctor");
     let name = format!("{begin}:{}", client.id());
@@ -106,7 +106,7 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     if let Err(error @ Error::Invalid(_)) = client.inspect(&name).await {
         return Err(error.into());
     }
-    let waiter = connection::connect(server, None, "leasehold doctor").await?;
+    let waiter = connection::connect(server, "leasehold doctor").await?;
     let raw = Raw::connect(server).await;
     // A signal must not leave the register of fencing tokens behind, which has no end of its own.
     let mut signals = Signals::listen()?;

@@ -65,11 +65,24 @@ pub(crate) struct Failure {
     code: u8,
     lock: Option<String>,
     message: String,
+    quiet: bool,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, code: exit as u8, lock: None, message: message.into() }
+        Self { exit, code: exit as u8, lock: None, message: message.into(), quiet: false }
+    }
+
+    /// Has no line on stderr: the exit code says all that the user wants to know.
+    pub(crate) fn quiet(mut self, quiet: bool) -> Self {
+        self.quiet = quiet;
+        self
+    }
+
+    /// The same failure with another text.
+    pub(crate) fn in_other_words(mut self, text: impl FnOnce(&str) -> String) -> Self {
+        self.message = text(&self.message);
+        self
     }
 
     /// Names the lock that it is about.
@@ -82,6 +95,20 @@ impl Failure {
     pub(crate) fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
+    }
+
+    /// An error of an acquire, after which the command is not started. An outcome that is not known is a missing answer: the client takes
+    /// back what it may have got.
+    pub(crate) fn of_an_acquire(error: Error) -> Self {
+        match error {
+            Error::OutcomeUnknown { lock, message, .. } => {
+                let text = format!(
+                    "no answer about the lock {lock:?}: {message}; the command was not started, and the lock may be busy for up to a lease"
+                );
+                Self::new(Exit::Unreachable, text).of_lock(&lock)
+            }
+            other => other.into(),
+        }
     }
 
     /// An error of a look at the server, which changes nothing: an outcome that is not known is a missing answer.
@@ -125,6 +152,7 @@ impl Failure {
     pub(crate) fn line(&self, json: bool) -> Option<String> {
         match self.exit {
             Exit::ClosedPipe => None,
+            _ if self.quiet => None,
             _ if json => Some(self.json().to_string()),
             _ => Some(format!("leasehold: {self}")),
         }
@@ -167,7 +195,7 @@ pub(crate) fn reason(error: &Error) -> String {
 const DASHES: &str = "a name that begins with a dash is written so: leasehold run -- -name -- COMMAND";
 
 /// How another time to connect is chosen.
-const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL says another time, and run --wait a shorter one";
+const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL says another time";
 
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";

@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 ///
 /// The name is in use by something that is no lock, or the server gives no answer.
 pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold inspect").await?;
+    let client = connection::connect(server, "leasehold inspect").await?;
     let key = format!("{}{}", connection::prefix(server), options.name);
     let seen = look(&client, &options.name, &key).await;
     // Nothing is held, so nothing is left behind.

@@ -19,7 +19,7 @@ const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "
 ///
 /// The server gives no answer, or refuses.
 pub(crate) async fn ls(options: &LsOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold ls").await?;
+    let client = connection::connect(server, "leasehold ls").await?;
     let result = with_client(&client, options, server.json).await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;

@@ -1,6 +1,6 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal, `run/times.rs` how long is waited.
+//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal, `run/times.rs` how long is waited, `run/waiting.rs` what a long wait says.
 //! `run/supervise.rs` decides what each event means, `run/stops.rs` when a stopped command is woken, and this file puts all of them together.
 
 mod child;
@@ -10,9 +10,10 @@ mod stops;
 mod supervise;
 pub(crate) mod terminal;
 mod times;
+mod waiting;
 
 use crate::args::{RunOptions, ServerOptions};
-use crate::connection::{self, FAREWELL};
+use crate::connection::{self, FAREWELL, Patience};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::signals::{Signals, code_of};
@@ -34,7 +35,15 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
     let (application, times) = (application(options), Times::of(options));
-    let connecting = connection::connect_within(times.for_server(), server, options.lease, &application);
+    let mut waiting = waiting::ForServer::new(options, server.json);
+    let patience = Patience {
+        lease: options.lease,
+        as_whom: &application,
+        limit: times.for_server(),
+        option: times.option(),
+        waits: times.waits(),
+    };
+    let connecting = connection::connect_with(&patience, server, |failure| waiting.hears(failure));
     let client = match signals.unless_ended(connecting).await {
         Ok(client) => client?,
         Err(signal) => return Ok(code_of(signal)),
@@ -60,6 +69,7 @@ async fn with_client(
     json: bool,
 ) -> Result<u8, Failure> {
     let acquiring = nested::with_warning(hold::acquire(client, options, times), client, options, json);
+    let acquiring = waiting::told(acquiring, client, options, json);
     let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.

@@ -63,7 +63,7 @@ pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Res
             format!("nothing can listen on {}: {error}; --listen names another address", options.listen),
         )
     })?;
-    let client = match signals.unless_ended(connection::connect(server, None, "leasehold serve")).await {
+    let client = match signals.unless_ended(connection::connect(server, "leasehold serve")).await {
         Ok(client) => client?,
         Err(signal) => return Ok(exit_code(signal)),
     };

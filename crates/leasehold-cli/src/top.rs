@@ -44,7 +44,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut signals = Signals::listen()?;
-    let client = match signals.unless_ended(connection::connect(server, None, "leasehold top")).await {
+    let client = match signals.unless_ended(connection::connect(server, "leasehold top")).await {
         Ok(client) => client?,
         Err(signal) => return Ok(exit_code(signal)),
     };

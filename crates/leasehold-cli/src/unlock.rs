@@ -19,7 +19,7 @@ use std::time::Duration;
 ///
 /// Another process holds it than the one that was named, the question was not answered with yes, or the server gives no answer.
 pub(crate) async fn unlock(options: &UnlockOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold unlock").await?;
+    let client = connection::connect(server, "leasehold unlock").await?;
     let result = with_client(&client, options, server.json).await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;

@@ -34,7 +34,7 @@ pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Res
         interrupt.map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
     let client = tokio::select! {
         _ = interrupt.recv() => return Ok(0),
-        client = connection::connect(server, None, "leasehold watch") => client?,
+        client = connection::connect(server, "leasehold watch") => client?,
     };
     let result = tokio::select! {
         _ = interrupt.recv() => Ok(0),

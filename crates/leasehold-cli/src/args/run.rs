@@ -45,10 +45,10 @@ pub(crate) struct RunOptions {
     /// Let up to this many run at once; everyone must name the same number
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
     pub(crate) permits: Option<u32>,
-    /// Wait for at most this long for server and lock, such as 500ms, 30s or 1h30m; the server has at least 1s [default: as long as it takes]
+    /// Wait for the server and then for the lock for at most this long in all, such as 500ms, 30s or 1h30m; 1s is the least for the server [default: as long as it takes]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait for the lock, and for the server for at most 3s
+    /// Do not wait: give up when the lock is busy, when no server listens, or when it has not answered for 3s
     #[arg(long = "try", conflicts_with = "wait", help_heading = "Times")]
     pub(crate) try_once: bool,
     /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]
@@ -63,6 +63,9 @@ pub(crate) struct RunOptions {
     /// The exit code when the lock is busy
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
     pub(crate) busy_exit: u8,
+    /// Say nothing when the lock is busy, and nothing of a long wait; errors and the command's own output stay
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
     /// The command, behind `--`; no shell is between
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -3,7 +3,7 @@
 use super::nested;
 use super::times::Times;
 use crate::args::RunOptions;
-use crate::failure::{Exit, Failure};
+use crate::failure::{Exit, Failure, passes};
 use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
 use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
@@ -16,8 +16,8 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the answer to a release may take. The command is done by then, and its caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// The pause after an attempt to set permits up that has failed.
-const AFTER_FAILURE: Duration = Duration::from_millis(100);
+/// The pauses after an attempt that has failed: the first, and the longest.
+const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// A lock that is held, or a permit.
 pub(super) enum Held {
@@ -36,38 +36,48 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
-/// Acquires the lock that the options name. Setting up a semaphore is a part of the wait.
+/// Acquires the lock that the options name. Setting up a semaphore is a part of the wait. A server that goes away is waited for as the lock
+/// is.
 ///
 /// # Errors
 ///
-/// It is busy, or the server does not grant it.
+/// It is busy, or the server does not grant it, or is not there in time.
 pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times) -> Result<Held, Failure> {
-    let acquired = match options.permits {
+    let [mut pause, longest] = PAUSES;
+    loop {
+        match attempt(client, options, times).await? {
+            Ok(held) => return Ok(held),
+            Err(Error::WaitElapsed { lock, holder, .. }) => {
+                // The first field of an application's hash looks like a holder.
+                holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
+                return Err(busy(client, options, &lock, holder).await);
+            }
+            Err(error) if passes(&error) && times.allow(pause) => tokio::time::sleep(pause).await,
+            Err(error) => return Err(Failure::of_an_acquire(error)),
+        }
+        pause = (pause * 2).min(longest);
+    }
+}
+
+/// One acquire, which ends early where the server is out of reach.
+async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<Result<Held, Error>, Failure> {
+    match options.permits {
         Some(permits) => {
             let semaphore = client.leased_semaphore(&options.name);
             let what = format!("the permits of {:?} are not known", options.name);
             times
-                .prepare(&what, agree_on(&semaphore, permits, times.for_server().is_some()))
+                .prepare(&what, agree_on(&semaphore, permits))
                 .await
                 .map_err(|failure| failure.of_lock(&options.name))?;
-            semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit)
+            Ok(semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit))
         }
         None => {
             let acquire = lock(client, options).acquire().wait(times.for_lock()).into_future();
             tokio::select! {
-                acquired = acquire => acquired.map(Held::Lock),
-                no_lock = finds_no_lock(client, options) => return Err(no_lock),
+                acquired = acquire => Ok(acquired.map(Held::Lock)),
+                no_lock = finds_no_lock(client, options) => Err(no_lock),
             }
         }
-    };
-    match acquired {
-        Ok(held) => Ok(held),
-        Err(Error::WaitElapsed { lock, holder, .. }) => {
-            // The first field of an application's hash looks like a holder.
-            holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
-            Err(busy(client, options, &lock, holder).await)
-        }
-        Err(error) => Err(error.into()),
     }
 }
 
@@ -103,15 +113,17 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
 }
 
 /// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
-async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32, is_bounded: bool) -> Result<(), Failure> {
+async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Result<(), Failure> {
+    let [mut pause, longest] = PAUSES;
     let counts = loop {
         // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.
         match tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect()) {
             Ok((_, counts)) => break counts,
             // To set them once more changes nothing where they are set.
-            Err(error) if is_bounded && error.is_retryable() => tokio::time::sleep(AFTER_FAILURE).await,
+            Err(error) if passes(&error) => tokio::time::sleep(pause).await,
             Err(error) => return Err(error.into()),
         }
+        pause = (pause * 2).min(longest);
     };
     let Some(counts) = counts else { return Ok(()) };
     let capacity = counts.available.saturating_add_unsigned(counts.held);
@@ -129,18 +141,21 @@ async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32, is_bound
 /// Says who holds a busy lock, as far as that can be learned.
 async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
     let who = match holder {
-        Some(id) => {
-            let process = client.who_is(&id).await.ok().flatten();
-            let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
-            format!("; {id}{} holds it", process.unwrap_or_default())
-        }
+        Some(id) => format!("; {} holds it", with_process(client, &id).await),
         None => String::new(),
     };
     let text = match options.wait {
         Some(wait) => format!("the lock {lock:?} stayed busy for the whole wait of {wait:?}{who}"),
         None => format!("the lock {lock:?} is busy{who}"),
     };
-    Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit)
+    Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
+}
+
+/// A holder and its process, as far as that has announced itself.
+pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
+    let process = client.who_is(id).await.ok().flatten();
+    let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
+    format!("{id}{}", process.unwrap_or_default())
 }
 
 impl Held {

@@ -40,7 +40,22 @@ impl Times {
         Self { begun: Instant::now(), wait }
     }
 
-    /// How long the server may be waited for in all; `None` for as long as the server's settings say.
+    /// Whether a server or a lock that is not to be had yet is waited for.
+    pub(super) const fn waits(self) -> bool {
+        !matches!(self.wait, Wait::Try)
+    }
+
+    /// The option that sets the limit.
+    pub(super) const fn option(self) -> &'static str {
+        if self.waits() { "--wait" } else { "--try" }
+    }
+
+    /// Whether another attempt may begin after a pause.
+    pub(super) fn allow(self, pause: Duration) -> bool {
+        self.waits() && self.for_lock() > pause
+    }
+
+    /// How long the server may be waited for in all; `None` for as long as it takes.
     pub(super) fn for_server(self) -> Option<Duration> {
         match self.wait {
             Wait::Try => Some(TRY_HAS),

@@ -3,10 +3,10 @@
 use crate::support::{SERVER, Start as _, bare, leasehold, name, path, run};
 use leasehold_test_support::Server;
 
-/// A command for a URL.
+/// A command for a URL, which does not wait for a server.
 fn at(url: &str) -> std::process::Command {
     let mut command = bare();
-    command.env("LEASEHOLD_URL", url).args(["run", "x", "--", "true"]);
+    command.env("LEASEHOLD_URL", url).args(["run", "--try", "x", "--", "true"]);
     command
 }
 
@@ -77,6 +77,18 @@ fn server_that_is_not_there_is_unreachable_at_once() {
     let ended = at("redis://127.0.0.1:1?connect_deadline=600s").finish();
     ended.fails_with(69, &["127.0.0.1:1", "nothing listens there; start the server, or correct host and port"]);
     assert!(!format!("{ended:?}").contains("connect_lazy"), "that is for programs: {ended:?}");
+}
+
+#[test]
+fn variable_that_is_no_text_is_usage_and_not_left_out() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let latin = std::ffi::OsStr::from_bytes(b"redis://caf\xe9:6379");
+    let done =
+        bare().env("LEASEHOLD_URL", latin).env("REDIS_URL", SERVER.url()).args(["run", "x", "--", "true"]).finish();
+    done.fails_with(64, &["LEASEHOLD_URL is not UTF-8"]);
+    let done = at(&SERVER.url()).env("LEASEHOLD_PASSWORD", latin).finish();
+    done.fails_with(64, &["LEASEHOLD_PASSWORD is not UTF-8"]);
+    assert!(!done.stderr.contains("caf"));
 }
 
 #[test]

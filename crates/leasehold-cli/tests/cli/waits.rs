@@ -1,18 +1,19 @@
 //! How long `run` waits for a server and for a lock, and what it says of it.
 
-use crate::support::{SERVER, Start as _, held_by_a_jvm, leasehold, name, objects, run};
-use leasehold_test_support::{Proxy, Server, Way};
+use crate::support::{SERVER, Start as _, bare, held_by_a_jvm, leasehold, name, objects, run};
+use leasehold_test_support::{After, Proxy, Server, Way, until};
+use std::io::{Read as _, Write as _};
 use std::time::{Duration, Instant};
 
 #[test]
 fn silent_server_holds_a_try_and_a_wait_up_for_their_time() {
     let server = Server::start();
     server.stop();
-    let place = format!("redis://127.0.0.1:{} did not answer within", server.port());
+    let place = format!("127.0.0.1:{} cannot be reached", server.port());
     for (options, said, least) in [
-        (&["--try"][..], "3s", Duration::from_secs(3)),
-        (&["--wait", "2s"], "2s", Duration::from_secs(2)),
-        (&["--wait", "10ms"], "1s", Duration::from_secs(1)),
+        (&["--try"][..], "for 3s, as --try says", Duration::from_secs(3)),
+        (&["--wait", "2s"], "for 2s, as --wait says", Duration::from_secs(2)),
+        (&["--wait", "10ms"], "for 1s, as --wait says", Duration::from_secs(1)),
     ] {
         let begun = Instant::now();
         let done = run(&server, &[options, &["x", "--", "true"]].concat()).finish();
@@ -30,12 +31,151 @@ fn silent_server_is_told_with_the_time_that_it_was_given() {
     // An attempt may end by itself, or with the time for all of them.
     for settings in ["connect_deadline=1s", "connect_deadline=1s&command_timeout=200ms"] {
         let url = format!("{}?{settings}", server.url());
-        for words in [&["run", "x", "--", "true"][..], &["ls"]] {
-            let done = leasehold(&server).env("LEASEHOLD_URL", &url).args(words).finish();
-            done.fails_with(69, &["tried for 1s, as connect_deadline says", "?connect_deadline=30s", "run --wait"]);
-        }
+        let done = leasehold(&server).env("LEASEHOLD_URL", &url).arg("ls").finish();
+        done.fails_with(69, &["tried for 1s, as connect_deadline says", "?connect_deadline=30s"]);
+        // A limit of the URL that is shorter than that of the command stays.
+        let begun = Instant::now();
+        let done = run(&server, &["--try", "x", "--", "true"]).env("LEASEHOLD_URL", &url).finish();
+        done.fails_with(69, &["tried for 1s, as connect_deadline says"]);
+        assert!(begun.elapsed() < Duration::from_secs(3));
     }
     server.resume();
+}
+
+/// A server that answers every command with an error, as a Redis that has no room for one more client.
+fn always_says(reply: &'static str) -> String {
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
+    let url = format!("redis://{}", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || {
+        for stream in listener.incoming().flatten() {
+            std::thread::spawn(move || {
+                let mut stream = stream;
+                let mut bytes = [0; 4096];
+                while matches!(stream.read(&mut bytes), Ok(1..)) && stream.write_all(reply.as_bytes()).is_ok() {}
+            });
+        }
+    });
+    url
+}
+
+#[test]
+fn reason_of_a_server_that_is_not_ready_is_told_by_a_try_and_a_wait() {
+    let url = always_says("-LOADING Redis is loading the dataset in memory\r\n");
+    for (options, said) in [(&["--try"][..], "3s, as --try says"), (&["--wait", "1s"], "1s, as --wait says")] {
+        let done = bare().env("LEASEHOLD_URL", &url).arg("run").args(options).args(["x", "--", "true"]).finish();
+        done.fails_with(69, &["loading the dataset", said]);
+    }
+}
+
+#[test]
+fn server_that_refuses_connections_is_waited_for() {
+    let server = Server::start();
+    server.kill();
+    for (options, settings) in [(&[][..], ""), (&["--wait", "1m"], ""), (&["--permits", "2"], "?connect_deadline=1s")] {
+        let url = format!("{}{settings}", server.url());
+        let mut command = run(&server, &[options, &["x", "--", "echo", "ran"]].concat());
+        let mut running = command.env("LEASEHOLD_URL", url).start();
+        // Longer than an attempt, and than several of them.
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(running.is_running(), "{options:?} {:?}", running.stderr());
+        server.restart();
+        let done = running.finish();
+        assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (0, "ran\n", ""), "{options:?}");
+        server.kill();
+    }
+}
+
+#[test]
+fn wait_for_a_server_that_does_not_come_ends_with_its_time_and_the_reason() {
+    let server = Server::start();
+    server.kill();
+    let begun = Instant::now();
+    let done = run(&server, &["--wait", "2s", "x", "--", "true"]).finish();
+    done.fails_with(69, &["nothing listens there", "waited for 2s, as --wait says"]);
+    assert!(begun.elapsed() >= Duration::from_millis(1_500));
+}
+
+#[test]
+fn failure_that_time_does_not_mend_ends_a_wait_at_once() {
+    let server = Server::builder().password("secret").start();
+    let begun = Instant::now();
+    run(&server, &["--wait", "1h", "x", "--", "true"])
+        .env("LEASEHOLD_URL", format!("redis://:wrong@127.0.0.1:{}", server.port()))
+        .finish()
+        .fails_with(77, &["password"]);
+    assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+/// A server that is away for longer than the library waits for one by its own settings.
+#[test]
+fn waiting_command_outlasts_an_outage_of_the_server() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "x", "3600000");
+    let url = format!("{}?unreachable_after=200ms&command_timeout=200ms", server.url());
+    for options in [&[][..], &["--wait", "5m"], &["--fair"]] {
+        let mut running =
+            run(&server, &[options, &["x", "--", "echo", "ran"]].concat()).env("LEASEHOLD_URL", &url).start();
+        let waits = || !server.command(&["PUBSUB", "CHANNELS", "*{x}*"]).elements().is_empty();
+        until("it waits", waits);
+        server.stop();
+        std::thread::sleep(Duration::from_secs(2));
+        assert!(running.is_running(), "{options:?} {:?}", running.stderr());
+        server.resume();
+        until("it waits again", waits);
+        crate::support::released_by_the_jvm(&server, "x");
+        let done = running.finish();
+        assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (0, "ran\n", ""), "{options:?}");
+        held_by_a_jvm(&server, "x", "3600000");
+    }
+}
+
+/// The answer to the acquire is lost, so that nobody knows whether it was granted.
+#[test]
+fn acquire_without_an_answer_is_repeated_by_a_wait() {
+    let server = Server::start();
+    let proxy = Proxy::to(&server);
+    let trap = proxy.swallow_reply_to("redisson_lock__channel:{x}", After::Hang);
+    let url = format!("{}?unreachable_after=200ms&command_timeout=200ms", proxy.url());
+    let running = run(&server, &["x", "--", "echo", "ran"]).env("LEASEHOLD_URL", url).start();
+    trap.wait();
+    proxy.freeze(Way::Both);
+    std::thread::sleep(Duration::from_secs(2));
+    proxy.thaw(Way::Both);
+    let done = running.finish();
+    assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (0, "ran\n", ""));
+}
+
+#[test]
+fn long_wait_says_once_what_it_waits_for() {
+    let name = name();
+    let holder = crate::support::held(&SERVER, &[&name]);
+    crate::support::until_announced(&SERVER, &name);
+    let waiting = run(&SERVER, &[&name, "--", "true"]).start();
+    let quiet = run(&SERVER, &[&name, "--quiet", "--", "true"]).start();
+    let json = run(&SERVER, &[&name, "--json", "--wait", "12s", "--", "true"]).start();
+    let told = json.finish();
+    assert_eq!(objects(&told.stderr)[0]["warning"], "waiting", "{told:?}");
+    let pid = holder.pid();
+    drop(holder);
+    // Its command has gone with it, and its lease ends.
+    let done = waiting.finish();
+    done.fails_with(0, &[&format!("waiting for the lock \"{name}\", held by "), &format!("process {pid}")]);
+    assert_eq!(quiet.finish().stderr, "");
+}
+
+#[test]
+fn quiet_command_says_nothing_of_a_busy_lock_and_keeps_its_own_words() {
+    let name = name();
+    held_by_a_jvm(&SERVER, &name, "60000");
+    for option in ["-q", "--quiet"] {
+        for (wait, code) in [(&["--try"][..], 75), (&["--wait", "100ms", "-E", "0"], 0)] {
+            let done = run(&SERVER, &[&[&*name, option], wait, &["--", "true"]].concat()).finish();
+            assert_eq!((done.code(), done.stderr.as_str()), (code, ""));
+        }
+        let done = run(&SERVER, &[&self::name(), option, "--", "sh", "-c", "echo own >&2; exit 3"]).finish();
+        assert_eq!((done.code(), done.stderr.as_str()), (3, "own\n"));
+        run(&SERVER, &[&name, option, "--lease", "1ms", "--", "true"]).finish().fails_with(64, &["lease"]);
+    }
 }
 
 #[test]
