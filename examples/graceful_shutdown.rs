@@ -6,9 +6,10 @@
 
 mod support;
 
-use leasehold::{Error, HoldEnd, LossReason, blocking};
+use leasehold::{Error, blocking};
 use std::time::{Duration, Instant};
 use support::{Place, Stage};
+use tokio::sync::oneshot;
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
     let stage = Stage::open("A service and a cron job end, and leave no lock behind.");
@@ -23,12 +24,13 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let neighbour = stage.client(stage.builder()).await?;
 
     let reports = client.lock("reports").acquire().await?;
+    let (stop, told) = oneshot::channel::<()>();
     let job = tokio::spawn({
-        // The guard moves into the job; the token tells the job when to stop.
-        let ended = reports.cancellation_token();
+        // The guard moves into the job, which ends at a place of its own choice once it is told to stop.
         async move {
-            let end = ended.cancelled().await;
-            (end, reports.release().await)
+            drop(told.await);
+            let held = reports.is_held();
+            (held, reports.release().await)
         }
     });
     let orders = neighbour.lock("orders").acquire().await?;
@@ -38,14 +40,14 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
         tokio::task::yield_now().await;
     }
 
-    // Here a service would wait for a signal.
-    stage.tell("the service is told to stop, and awaits client.shutdown(…)");
+    // Here a service would wait for a signal, and stop its server.
+    stage.tell("the service is told to stop: it tells its job, and awaits client.shutdown(…), which waits for the job");
+    drop(stop);
     client.shutdown(Duration::from_secs(5)).await?;
 
-    let (end, release) = job.await?;
-    stage.tell(format_args!("its job was told: {end}"));
-    assert_eq!(end, HoldEnd::Lost(LossReason::ShutDown));
-    assert!(matches!(release, Err(Error::Lost { reason: LossReason::ShutDown, .. })), "and the release says so too");
+    let (held, release) = job.await?;
+    stage.tell("its job ended under the lock, which it released");
+    assert!(held && release.is_ok());
     let told = waiter.await?.expect_err("a client that is shut down grants nothing");
     stage.tell(format_args!("its waiter was told: {told}"));
     assert!(matches!(told, Error::ShutDown { .. }));

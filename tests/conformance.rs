@@ -81,7 +81,10 @@ suite! {
             work_that_is_over_leaves_no_waker_with_the_hold,
             a_lock_is_renewed_for_as_long_as_it_is_held;
         shutdown:
-            a_shutdown_releases_everything_and_tells_everybody,
+            a_shutdown_lets_guards_end_and_tells_everybody_else,
+            lock_of_a_guard_that_outlives_a_shutdown_stays_taken_while_the_guard_exists,
+            lock_of_a_guard_that_is_never_dropped_is_free_a_lease_after_a_shutdown,
+            work_and_threads_and_leaders_end_in_order_through_a_shutdown,
             a_dropped_guard_is_released_in_the_background;
         admin:
             an_inspection_names_the_holder,

@@ -11,7 +11,7 @@ use std::sync::{Condvar, Mutex};
 use std::time::Duration;
 
 #[test]
-fn lock_granted_just_before_a_shutdown_is_released_by_it() {
+fn lock_dropped_while_the_background_of_a_shutdown_is_held_up_is_released() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut process = Child::start("held up", &server.url(), Duration::from_secs(30));
@@ -63,10 +63,11 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
         let guard = held(&client, "stock").await;
         let mut shutdown = pin!(client.shutdown(Duration::from_secs(30)));
         assert!(shutdown.as_mut().now_or_never().is_none(), "the background has not ended");
+        assert!(guard.is_held());
+        drop(guard);
         *GATE.lock().expect("the gate") = Gate::Open;
         MOVED.notify_all();
         shutdown.await.expect("nothing is left");
-        assert!(!guard.is_held());
         assert!(matches!(waiter.await.expect("a task"), Err(Error::ShutDown { .. })));
         say(format_args!("released"));
     });

@@ -114,7 +114,7 @@ pub(crate) fn check(data: &[u8]) {
         world.look_at_guards();
     }
     world.session.close(world.now);
-    world.session.release_all(world.now);
+    world.session.lose_all(world.now);
     world.take_actions();
     assert!(world.guards.iter().all(|guard| guard.cell.ended(world.now).is_some()), "a guard outlives its client");
     assert!(world.session.unreleased().len() <= 2, "there are two locks");

@@ -2,15 +2,19 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
-use leasehold::{ClientBuilder, Error, LossReason};
+use leasehold::{ClientBuilder, Error, LossReason, blocking};
+use std::sync::Arc;
+use tokio::sync::{Barrier, watch};
 
-pub(crate) async fn a_shutdown_releases_everything_and_tells_everybody(world: World) {
-    let (client, other) = (world.client().await, world.client().await);
+pub(crate) async fn a_shutdown_lets_guards_end_and_tells_everybody_else(world: World) {
+    let (client, other) = (world.client_with(|builder| builder.lease(RENEWED)).await, world.client().await);
     let names: Vec<String> = (0..20).map(|_| world.name("closing")).collect();
     let mut guards = Vec::new();
     for name in &names {
         guards.push(client.lock(name).acquire().await.expect("the lock"));
     }
+    let lingering = world.name("lingering");
+    drop(client.lock(&lingering).linger(secs(1)).acquire().await.expect("the lock"));
     let busy = world.name("busy");
     let held_elsewhere = other.lock(&busy).acquire().await.expect("the lock");
     let waiting = tokio::spawn({
@@ -18,19 +22,125 @@ pub(crate) async fn a_shutdown_releases_everything_and_tells_everybody(world: Wo
         async move { lock.acquire().await.map(drop) }
     });
     until("the waiter listens", || world.subscribers(&busy) == 1).await;
-    client.shutdown(secs(10)).await.expect("everything is released");
+    let mut shutdown = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown(NEVER).await }
+    });
     let told = waiting.await.expect("a task").expect_err("a client that is shut down");
     assert_eq!(told, Error::ShutDown { lock: busy.clone() });
-    for (name, guard) in names.iter().zip(guards) {
-        assert!(!world.exists(name), "{name} is released");
-        assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
-    }
     assert_eq!(world.subscribers(&busy), 0);
     let late = client.lock(&names[0]).acquire().await.expect_err("a client that is shut down");
     assert_eq!(late, Error::ShutDown { lock: names[0].clone() });
     assert!(matches!(client.lock(&names[0]).try_acquire().await, Err(Error::ShutDown { .. })));
+    assert!(matches!(guards[0].reenter().await, Err(Error::ShutDown { .. })));
+    world.gone(&lingering).await;
+    // The guards that exist are renewed, for longer than a lease.
+    let over = tokio::time::timeout(RENEWED * 3 / 2, &mut shutdown).await;
+    assert!(over.is_err(), "there are guards");
+    for (name, guard) in names.iter().zip(guards) {
+        assert!(other.lock(name).try_acquire().await.expect("an answer").is_none());
+        guard.release().await.expect("it was held up to now");
+    }
+    shutdown.await.expect("a task").expect("everything is released");
+    for name in &names {
+        assert!(!world.exists(name), "{name} is released");
+    }
     client.shutdown(secs(1)).await.expect("a second shutdown does nothing");
     held_elsewhere.release().await.expect("other clients are not touched");
+}
+
+pub(crate) async fn lock_of_a_guard_that_outlives_a_shutdown_stays_taken_while_the_guard_exists(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let lock = client.lock(world.name("outlives"));
+    let guard = lock.acquire().await.expect("the lock");
+    let left = client.shutdown(ms(50)).await.expect_err("there is a guard");
+    assert_eq!(left.locks(), [lock.name()]);
+    assert_eq!(guard.lost().await.reason(), LossReason::ShutDown);
+    let taken = other.lock(lock.name()).try_acquire().await.expect("an answer");
+    assert!(taken.is_none(), "its work may not have stopped yet");
+    let released = guard.release().await;
+    assert!(matches!(released, Err(Error::Lost { reason: LossReason::ShutDown, .. })), "{released:?}");
+    // Long before its lease is over.
+    world.gone(lock.name()).await;
+}
+
+pub(crate) async fn lock_of_a_guard_that_is_never_dropped_is_free_a_lease_after_a_shutdown(world: World) {
+    let (client, other) = (world.client_with(|builder| builder.lease(RENEWED)).await, world.client().await);
+    let lock = client.lock(world.name("leaked"));
+    let guard = lock.acquire().await.expect("the lock");
+    client.shutdown(ms(1)).await.expect_err("there is a guard");
+    let next = other.lock(lock.name()).acquire().await.expect("the lock");
+    assert!(!guard.is_held());
+    drop(guard);
+    next.release().await.expect("the lost guard does not touch it");
+}
+
+pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let names = ["with", "thread", "permits", "leader"].map(|what| world.name(what));
+    client.leased_semaphore(&names[2]).try_set_permits(1).await.expect("an answer");
+    let begun = Arc::new(Barrier::new(5));
+    let (finish, finished) = watch::channel(false);
+    let ended = || {
+        let (mut finished, begun) = (finished.clone(), begun.clone());
+        async move {
+            begun.wait().await;
+            drop(finished.wait_for(|finished| *finished).await.expect("a sender"));
+        }
+    };
+    let with = tokio::spawn({
+        let (lock, work) = (client.lock(&names[0]), ended());
+        async move { lock.with(async |_| work.await).await }
+    });
+    let thread = tokio::task::spawn_blocking({
+        let lock = blocking::Client::from(client.clone()).lock(&names[1]);
+        let (work, home) = (ended(), tokio::runtime::Handle::current());
+        move || lock.with(|guard| (home.block_on(work), guard.is_held()).1)
+    });
+    let permits = tokio::spawn({
+        let (permits, work) = (client.leased_semaphore(&names[2]), ended());
+        async move {
+            let guard = permits.acquire().await.expect("a permit");
+            work.await;
+            guard.release().await
+        }
+    });
+    // Its work has no end of its own: it resigns.
+    let leader = tokio::spawn({
+        let (leader, begun) = (client.leader(&names[3]), begun.clone());
+        async move {
+            leader
+                .run(async |term| {
+                    begun.wait().await;
+                    term.resigned().await;
+                    term.is_leading()
+                })
+                .await
+        }
+    });
+    begun.wait().await;
+    let shutdown = tokio::spawn({
+        let client = client.clone();
+        async move { client.shutdown(NEVER).await }
+    });
+    assert_eq!(leader.await.expect("a task").expect("a term in order"), Some(true));
+    until("the client is closed", || {
+        let lock = client.lock(&names[0]);
+        let late = lock.try_acquire();
+        futures_util::FutureExt::now_or_never(late).is_some_and(|late| matches!(late, Err(Error::ShutDown { .. })))
+    })
+    .await;
+    assert!(other.lock(&names[0]).try_acquire().await.expect("an answer").is_none());
+    assert!(other.lock(&names[1]).try_acquire().await.expect("an answer").is_none());
+    assert!(other.leased_semaphore(&names[2]).try_acquire().await.expect("an answer").is_none());
+    finish.send(true).expect("work that waits");
+    with.await.expect("a task").expect("work in order");
+    assert!(thread.await.expect("a thread").expect("work in order"));
+    permits.await.expect("a task").expect("a release");
+    shutdown.await.expect("a task").expect("everything is released");
+    for name in [&names[0], &names[1]] {
+        assert!(!world.exists(name), "{name} is released");
+    }
 }
 
 pub(crate) async fn a_dropped_guard_is_released_in_the_background(world: World) {

@@ -208,9 +208,9 @@ impl Session {
         self.checked(|parts| parts.close(now));
     }
 
-    /// Takes every hold from its guards, who are told, and has the background release it.
-    pub fn release_all(&mut self, now: Instant) {
-        self.checked(|parts| parts.release_all(now));
+    /// Loses every hold that has a guard; a hold is released when its last guard is gone. Ends every pause. Says whether there was such a hold.
+    pub fn lose_all(&mut self, now: Instant) -> bool {
+        self.checked(|parts| parts.lose_all(now))
     }
 
     /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
@@ -371,6 +371,11 @@ impl Session {
     /// Whether nothing is granted any more.
     pub const fn is_closed(&self) -> bool {
         self.parts.closed
+    }
+
+    /// Whether every guard is lost, because the client ends.
+    pub const fn has_lost_all(&self) -> bool {
+        self.parts.lost_all
     }
 
     /// Whether nothing of this client can be left on the server, and nothing is subscribed to.

@@ -19,11 +19,12 @@ use crate::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
+use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// How long the last handle that is dropped outside a runtime waits for what is still to be released.
+/// How long a shutdown, or the last handle that is dropped outside a runtime, waits for releases that have just begun.
 const FLUSH: Duration = Duration::from_millis(250);
 
 /// The callers' side of the background.
@@ -31,6 +32,8 @@ const FLUSH: Duration = Duration::from_millis(250);
 pub(crate) struct Background {
     place: Place,
     wakeup: Notify,
+    /// Cancelled when a shutdown begins.
+    closing: CancellationToken,
     over: Arc<Over>,
 }
 
@@ -46,7 +49,7 @@ enum Place {
     Task,
 }
 
-/// Whether the background is to end, and whether it has.
+/// How far the end of the background has come.
 #[derive(Debug, Default)]
 struct Over {
     state: Mutex<OverState>,
@@ -58,17 +61,17 @@ struct Over {
 #[derive(Debug, Default)]
 struct OverState {
     stage: Stage,
-    /// By then it ends, whatever is left.
+    /// By then guards that are left are lost.
     deadline: Option<leasehold_core::time::Instant>,
-    /// The locks of which something was left.
-    unreleased: Vec<String>,
+    /// What a shutdown is told: the locks of which something is left.
+    unreleased: Option<Vec<String>>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Stage {
     #[default]
     Running,
-    /// The last handle is gone: it ends once nothing is left to be cleaned up.
+    /// The last handle is gone, or a shutdown has begun: it ends once nothing is left to be released.
     Ending,
     Ended,
 }
@@ -89,7 +92,7 @@ impl Background {
     }
 
     fn new(place: Place) -> Self {
-        Self { place, wakeup: Notify::new(), over: Arc::default() }
+        Self { place, wakeup: Notify::new(), closing: CancellationToken::new(), over: Arc::default() }
     }
 
     /// There is something to do.
@@ -107,17 +110,28 @@ impl Background {
         }
     }
 
-    /// Whether the last handle is gone.
+    /// Whether the last handle is gone, or a shutdown has begun.
     pub(crate) fn is_ending(&self) -> bool {
         self.over.state.lock().stage != Stage::Running
     }
 
-    /// By when a shutdown is to be over.
+    /// By when the guards of a client that is shut down are to end.
     fn deadline(&self) -> Option<leasehold_core::time::Instant> {
         self.over.state.lock().deadline
     }
 
-    /// Ends the background once nothing is left to be cleaned up, or at `deadline`; names the locks of which something was left.
+    /// A token that is cancelled when a shutdown begins, and that can be cancelled by itself.
+    pub(crate) fn closing(&self) -> CancellationToken {
+        self.closing.child_token()
+    }
+
+    /// Whether a shutdown has begun.
+    pub(crate) fn is_closing(&self) -> bool {
+        self.closing.is_cancelled()
+    }
+
+    /// Waits until nothing is left to be released, and loses the guards that are left at `deadline`. Names the locks of which something is
+    /// left soon after that.
     pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
         {
             let mut state = self.over.state.lock();
@@ -126,16 +140,14 @@ impl Background {
             }
             state.deadline = Some(state.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         }
+        self.closing.cancel();
         loop {
             let mut done = std::pin::pin!(self.over.done.notified());
             // Registered before the look, so that an end in between is not missed.
             done.as_mut().enable();
             self.wake();
-            {
-                let state = self.over.state.lock();
-                if state.stage == Stage::Ended {
-                    return state.unreleased.clone();
-                }
+            if let Some(unreleased) = &self.over.state.lock().unreleased {
+                return unreleased.clone();
             }
             done.await;
         }
@@ -157,13 +169,16 @@ impl Background {
         }
     }
 
+    /// The time of a shutdown is over, and something of these locks is left.
+    fn report(&self, unreleased: Vec<String>) {
+        self.over.state.lock().unreleased = Some(unreleased);
+        self.over.done.notify_waiters();
+    }
+
     /// The background has ended, and could not release these locks.
     fn ended(&self, unreleased: Vec<String>) {
-        let mut state = self.over.state.lock();
-        state.stage = Stage::Ended;
-        state.unreleased = unreleased;
-        drop(state);
+        self.over.state.lock().stage = Stage::Ended;
         self.over.changed.notify_all();
-        self.over.done.notify_waiters();
+        self.report(unreleased);
     }
 }

@@ -221,23 +221,46 @@ impl Client {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Ends the client: it grants nothing any more, every waiting caller gets an error, every guard is lost with the reason
-    /// [`ShutDown`](crate::LossReason::ShutDown), and every lock is released. The future waits until that is done, for at most `within`; of
-    /// two shutdowns at once the shorter counts for both.
+    /// Ends the client in order. From now on it grants nothing: every acquire, waiting or new, fails with [`Error::ShutDown`](crate::Error::ShutDown). Guards that
+    /// exist have until `within` to end by themselves, and their locks are renewed meanwhile. The future completes as soon as everything is
+    /// released.
+    ///
+    /// Guards that are left after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which tells their work to
+    /// stop. **The lock of such a guard is not released while the guard exists**, because its work may still run: it is free once the guard
+    /// is dropped, or when its lease has run out. Work that stops at once is given a quarter of a second for that.
+    ///
+    /// So stop what brings in new work first, such as the HTTP server; then await the shutdown with the time that your work needs. A
+    /// [leader](crate::Leader) resigns when the shutdown begins. Of two shutdowns at once the shorter counts for both.
     ///
     /// # Errors
     ///
-    /// [`NotReleased`] names the locks that could not be released in time; each is free when its lease has run out.
+    /// [`NotReleased`] names the locks that were not released in time. The background goes on for one lease while the process lives; then
+    /// they are free in any case.
     ///
     /// # Cancel safety
     ///
     /// Once the future has been polled, the shutdown goes on whether it is dropped or not.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::{Client, Error};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let client = Client::embedded();
+    /// let guard = client.lock("report").acquire().await?;
+    /// let report = tokio::spawn(async move {
+    ///     tokio::time::sleep(Duration::from_millis(20)).await; // the rest of the work
+    ///     guard.release().await
+    /// });
+    /// client.shutdown(Duration::from_secs(5)).await?;
+    /// assert_eq!(report.await?, Ok(()), "the work came to its end under the lock");
+    /// assert!(matches!(client.lock("report").acquire().await, Err(Error::ShutDown { .. })));
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
         let deadline = self.handle.clock.now() + within;
-        self.handle.with(|session, now| {
-            session.close(now);
-            session.release_all(now);
-        });
+        self.handle.with(|session, now| session.close(now));
         let locks = self.handle.background.shut_down(deadline).await;
         if locks.is_empty() { Ok(()) } else { Err(NotReleased { locks }) }
     }
@@ -249,9 +272,9 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Locks that a shutdown could not release in time.
+/// Locks that were not released before the time of a shutdown was over: their guards still exist, or the server is out of reach.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{} could not be released in time, and are free when their leases have run out", list(.locks))]
+#[error("{} were not released in time, and are free when their guards are gone, or their leases have run out", list(.locks))]
 pub struct NotReleased {
     locks: Vec<String>,
 }

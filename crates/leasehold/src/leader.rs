@@ -71,7 +71,7 @@ pub struct Leader {
 impl Client {
     /// A candidate for the leadership of `name`. The fenced lock of this name is what the leader holds. See [`Leader`].
     pub fn leader(&self, name: impl AsRef<str>) -> Leader {
-        let shared = Arc::new(Shared::new(self.handle().clock.clone()));
+        let shared = Arc::new(Shared::new(self.handle().clock.clone(), self.handle().background.closing()));
         // A candidate stands for itself, in whatever owner's scope it campaigns: two of one owner would both lead.
         Leader { lock: self.fenced_lock(name), owner: self.new_owner(), lease: None, grace: GRACE, shared }
     }
@@ -85,7 +85,7 @@ impl Leader {
         self
     }
 
-    /// Sets for how long the work may go on after [`LeaderHandle::resign`], while the lock is still held. Default: 5 s.
+    /// Sets for how long the work may go on after [`LeaderHandle::resign`] or [`Client::shutdown`], while the lock is still held. Default: 5 s.
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -101,7 +101,8 @@ impl Leader {
     /// ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
     /// The end of `work` ends the leadership: the lock is released, and the answer is what `work` returned. The answer is `None` after a
-    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace).
+    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace). A [shutdown](Client::shutdown) of the client
+    /// is a resignation.
     ///
     /// # Errors
     ///
@@ -127,7 +128,6 @@ impl Leader {
             campaign.end_term();
             match end {
                 TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
-                TermEnd::Lost if self.shared.is_resigned() => return Ok(None),
                 TermEnd::Lost => {}
                 TermEnd::GraceOver => {
                     // A release that fails is repeated, and a candidate that has resigned is not asked what others know.
@@ -147,7 +147,7 @@ impl Leader {
                 acquire = acquire.renewed_for(lease);
             }
             let won = match select(pin!(self.shared.resigned()), pin!(self.wait(acquire, campaign))).await {
-                Either::Left(_) => return Ok(None),
+                Either::Left(_) => return self.not_elected(),
                 Either::Right((won, _)) => won,
             };
             match won {
@@ -162,10 +162,18 @@ impl Leader {
             let random = handle.with(|session, _| session.random());
             let rest = pin!(attempt::pause(handle, pause.mul_f64(0.5 + random / 2.0)));
             if let Either::Left(_) = select(pin!(self.shared.resigned()), rest).await {
-                return Ok(None);
+                return self.not_elected();
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
         }
+    }
+
+    /// The end of a candidate that resigns before it leads. One of a client that is shut down is told so, and does not try again.
+    fn not_elected(&self) -> Result<Option<Term>, Error> {
+        if self.lock.spec().handle().background.is_closing() {
+            return Err(Error::ShutDown { lock: self.lock.name().to_owned() });
+        }
+        Ok(None)
     }
 
     /// Waits for the lock. A wait that fails no more, for as long as a server that is out of reach would let it fail, is one behind another leader.

@@ -160,7 +160,7 @@ impl LockSpec {
         let mut pause = Duration::from_millis(5);
         let reply = loop {
             let reply = handle.link.call(Plane::Background, call.clone()).await;
-            let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.is_closed());
+            let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all());
             let again = match &reply {
                 Err(LinkError::NotSent(_)) => true,
                 Err(LinkError::Refused(refusal)) => refusal.is_of_a_moving_slot(),
@@ -205,7 +205,7 @@ impl LockSpec {
             if matches!(error, LinkError::Unknown(_)) {
                 unknown = Some(error.clone());
             }
-            let closed = handle.with(|session, _| session.is_closed());
+            let closed = handle.with(|session, _| session.has_lost_all());
             if refused || closed || handle.clock.now() >= end {
                 // A copy that got no reply may have been applied, whatever is said of the later ones.
                 let error = unknown.unwrap_or_else(|| match error {

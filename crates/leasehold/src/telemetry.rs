@@ -202,7 +202,7 @@ impl Classes {
                 if reason == LossReason::ShutDown {
                     tracing::debug!(
                         lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
-                        "the lock was taken from its guards"
+                        "a guard outlived the shutdown of its client"
                     );
                 } else {
                     tracing::warn!(

@@ -82,10 +82,9 @@ impl Parts {
                 format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
             })?;
             let unread = acquire.unread().map(|granted| (granted, self.holds.get(granted.hold)));
-            ensure(
-                unread.is_none_or(|(_, hold)| hold.map_or(self.closed, |hold| hold.lock() == acquire.lock())),
-                || format!("{ticket:?} was handed {unread:?}, which is no hold of its lock"),
-            )?;
+            ensure(unread.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock() == acquire.lock())), || {
+                format!("{ticket:?} was handed {unread:?}, which is no hold of its lock")
+            })?;
             ensure(unread.is_none() || acquire.timer().is_some(), || {
                 format!("nothing watches whether the future of {ticket:?} reads its grant")
             })?;

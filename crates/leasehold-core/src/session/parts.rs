@@ -32,7 +32,10 @@ pub(super) struct Parts {
     pub(super) rng: fastrand::Rng,
     next_hold: HoldNumber,
     last_id: u64,
+    /// Nothing is granted any more.
     pub(super) closed: bool,
+    /// The guards that were left after that are lost.
+    pub(super) lost_all: bool,
     pub(super) locks: Locks,
     pub(super) subscriptions: Subscriptions,
     pub(super) holds: Holds,
@@ -85,6 +88,7 @@ impl Parts {
             next_hold: HoldNumber::FIRST,
             last_id: 0,
             closed: false,
+            lost_all: false,
             locks: Locks::new(),
             subscriptions: Subscriptions::new(),
             holds: Holds::default(),

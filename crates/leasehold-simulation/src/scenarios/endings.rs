@@ -5,7 +5,7 @@ use super::{holding, nothing_left, nothing_left_after, world};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
-use leasehold_core::session::AcquireRequest;
+use leasehold_core::session::{AcquireRequest, Patience};
 
 #[test]
 fn a_closed_client_grants_nothing_and_tells_those_who_wait() {
@@ -27,31 +27,78 @@ fn a_closed_client_grants_nothing_and_tells_those_who_wait() {
 }
 
 #[test]
-fn a_shutdown_takes_every_hold_from_its_guards_and_releases_it() {
-    let mut world = world(1);
+fn closed_client_renews_the_holds_of_its_guards_until_they_end() {
+    let mut world = world(2);
+    let guard = world.hold(0, wish("a"));
+    world.clients[0].session.close(world.now);
+    world.look_after(0);
+    // For ten leases.
+    world.run(ms(10_000));
+    assert_eq!(world.guards[guard].cell.ended(world.now), None);
+    let other = world.acquire(1, AcquireRequest { patience: Patience::Try, ..wish("a") });
+    assert_eq!(world.outcome(1, other), Outcome::Nothing);
+    let task = world.release(guard);
+    assert_eq!(world.outcome(0, task), Outcome::Released);
+    nothing_left(&mut world);
+}
+
+#[test]
+fn guards_that_outlive_a_shutdown_are_lost_and_their_locks_are_released_after_them() {
+    let mut world = world(2);
     let owner = Some(world.clients[0].session.new_owner());
     let mut guards: Vec<_> = (0..2).map(|_| world.hold(0, AcquireRequest { owner, ..wish("a") })).collect();
     // One that was lost before, and one that is not polled for.
     let task = world.acquire(0, AcquireRequest { lease: ms(100), renewed: false, ..wish("b") });
     guards.push(world.granted(0, task));
-    // Lost here, and perhaps still there on the server.
     world.run_until(world.guards[guards[2]].cell.deadline());
     let sleepy = world.acquire_polled(0, wish("c"), PollPolicy::Never);
     world.run(ms(1));
     world.clients[0].session.close(world.now);
-    world.clients[0].session.release_all(world.now);
-    assert!(world.clients[0].session.has_clean_up());
-    assert!(!world.clients[0].session.unreleased().is_empty());
-    // Guards go at once, while their holds are being released.
-    world.drop_guard(guards[2]);
+    assert!(world.clients[0].session.lose_all(world.now));
+    world.look_after(0);
+    assert_eq!(world.guards[guards[1]].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::ShutDown)));
+    world.run(ms(5));
+    let other = world.acquire(1, AcquireRequest { patience: Patience::Try, ..wish("a") });
+    assert_eq!(world.outcome(1, other), Outcome::Nothing, "its work may not have stopped yet");
     let task = world.release(guards[0]);
     assert_eq!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Lost(LossReason::ShutDown)));
     world.run(ms(5));
+    assert!(world.server.keys().contains(&"a".to_owned()), "one of its guards is there");
+    world.drop_guard(guards[1]);
+    world.drop_guard(guards[2]);
+    world.run(ms(5));
+    assert!(world.server.keys().is_empty(), "nothing holds it any more, and its lease lasts");
+    world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
+    world.poll(0, sleepy);
+    assert_eq!(world.outcome(0, sleepy), Outcome::NotAcquired(AcquireError::Closed));
+    nothing_left(&mut world);
+}
+
+#[test]
+fn lock_of_a_guard_that_outlives_a_shutdown_is_free_after_its_lease() {
+    let mut world = world(2);
+    let guard = world.hold(0, wish("a"));
+    world.clients[0].session.close(world.now);
+    world.clients[0].session.lose_all(world.now);
+    world.look_after(0);
+    let other = world.acquire(1, wish("a"));
+    let taken = world.granted(1, other);
+    assert!(world.guards[guard].cell.deadline() <= world.guards[taken].cell.acquired_at());
+    world.drop_guard(guard);
+    nothing_left_after(&mut world, taken);
+}
+
+#[test]
+fn grant_that_no_future_has_read_is_taken_back_when_its_client_closes() {
+    let mut world = world(1);
+    let sleepy = world.acquire_polled(0, wish("a"), PollPolicy::Never);
+    world.poll(0, sleepy);
+    world.run(ms(5));
+    assert_eq!(world.clients[0].session.stats().held, 1, "it is granted");
+    world.clients[0].session.close(world.now);
+    world.look_after(0);
+    world.run(ms(5));
     assert!(world.server.keys().is_empty());
-    assert_eq!(world.guards[guards[1]].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::ShutDown)));
-    assert!(world.clients[0].session.is_quiet());
-    let task = world.release(guards[1]);
-    assert_eq!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Lost(LossReason::ShutDown)));
     world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
     world.poll(0, sleepy);
     assert_eq!(world.outcome(0, sleepy), Outcome::NotAcquired(AcquireError::Closed));
@@ -63,7 +110,7 @@ fn a_shutdown_keeps_what_was_detached() {
     let (mut world, guard) = holding(1);
     world.detach(guard);
     world.clients[0].session.close(world.now);
-    world.clients[0].session.release_all(world.now);
+    world.clients[0].session.lose_all(world.now);
     world.look_after(0);
     world.run(ms(50));
     assert_eq!(world.server.keys().len(), 1);

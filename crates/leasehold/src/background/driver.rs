@@ -1,5 +1,6 @@
 //! The driver: takes what the session wants done, does it, hands in what came of it, and sleeps.
 
+use crate::background::FLUSH;
 use crate::client_inner::ClientInner;
 use crate::foreign::{self, Foreign};
 use bytes::Bytes;
@@ -28,43 +29,37 @@ enum Outcome {
     Unsubscribed(Bytes, Result<(), LinkError>),
 }
 
-/// Runs until the last handle of the client is gone and nothing is left to be cleaned up.
+/// Runs until the last handle of the client is gone, or a shutdown has begun, and nothing is left to be released.
 pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let _last = Last(&inner);
-    let mut ending_since: Option<Instant> = None;
+    let mut end = End::default();
     // Calls that are on their way. A shutdown waits for these and not for subscriptions, which end with their connection.
     let mut calls = 0_usize;
     loop {
-        let ((actions, events, ending, released), due) = inner.drive(|session, now| {
+        let ((actions, events, wait, released), due) = inner.drive(|session, now| {
             session.handle_timeout(now);
-            // In the same step as the look at the holds: a shutdown takes these from their guards before it begins the end.
-            let ending = inner.background.is_ending();
-            if ending {
-                session.retract();
-                session.stop_lingering(now);
-            }
+            let wait = end.advance(&inner, session, now);
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            (actions, events, ending, session.holds_nothing())
+            (actions, events, wait, session.holds_nothing())
         });
         for event in events {
             foreign::call(Foreign::Telemetry, || inner.classes.report(event));
+        }
+        if let Some(unreleased) = end.answer.take() {
+            inner.background.report(unreleased);
         }
         for action in actions {
             calls += usize::from(matches!(action, Action::Call { .. }));
             flying.push(perform(&inner, action).boxed());
         }
         let mut until = due;
-        if ending {
-            let now = inner.clock.now();
-            let since = *ending_since.get_or_insert(now);
-            let effort = inner.settings.lease.max(LAST_EFFORT);
-            let end = inner.background.deadline().unwrap_or_else(|| since + effort);
-            if (released && calls == 0) || now >= end {
-                break;
-            }
-            until = Some(until.map_or(end, |due| due.min(end)));
+        match wait {
+            Wait::Running => {}
+            Wait::Until(_) if released && calls == 0 => break,
+            Wait::Until(end) => until = Some(until.map_or(end, |due| due.min(end))),
+            Wait::Over => break,
         }
         tokio::select! {
             biased;
@@ -85,19 +80,78 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     inner.link.close().await;
 }
 
+/// How far the end of the background has come, as its driver knows it.
+#[derive(Default)]
+struct End {
+    since: Option<Instant>,
+    /// The guards that were left are lost. The shutdown is answered then.
+    answer_at: Option<Instant>,
+    is_answered: bool,
+    /// The answer, until it is given: the locks of which something is left.
+    answer: Option<Vec<String>>,
+}
+
+/// What the driver waits for.
+#[derive(Clone, Copy)]
+enum Wait {
+    /// Whatever comes: nobody ends the background.
+    Running,
+    /// That nothing is left to be released, or that this instant comes.
+    Until(Instant),
+    /// Nothing: it has tried for long enough.
+    Over,
+}
+
+impl End {
+    /// Looks how far it has come. This is one step with the look at the holds, so that no guard is overlooked between the two.
+    fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Wait {
+        if !inner.background.is_ending() {
+            return Wait::Running;
+        }
+        session.retract();
+        session.stop_lingering(now);
+        let patience = inner.settings.lease.max(LAST_EFFORT);
+        let deadline = inner.background.deadline();
+        if self.answer_at.is_none() && deadline.is_some_and(|deadline| deadline <= now) {
+            // Work that stops at once when its guard is lost is given the time of a release.
+            let flush = if session.lose_all(now) { FLUSH } else { Duration::ZERO };
+            self.answer_at = Some(now + flush);
+            self.since = Some(now);
+        }
+        match self.answer_at {
+            Some(at) if at > now => return Wait::Until(at),
+            Some(_) if !self.is_answered => {
+                self.is_answered = true;
+                self.answer = Some(names(session));
+            }
+            _ => {}
+        }
+        // Guards that are lost may go later, and a server may come back.
+        let end = *self.since.get_or_insert(now) + patience;
+        match deadline.filter(|_| self.answer_at.is_none()).unwrap_or(end) {
+            end if end > now => Wait::Until(end),
+            _ => Wait::Over,
+        }
+    }
+}
+
+fn names(session: &Session) -> Vec<String> {
+    session.unreleased().iter().map(|name| name.as_str().to_owned()).collect()
+}
+
 /// Says that the background has ended, even where its future is dropped with the runtime that it ran on.
 struct Last<'a>(&'a ClientInner);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         let (unreleased, _) = self.0.drive(|session, now| {
-            let unreleased = session.unreleased();
+            let unreleased = names(session);
             // Renewals and the watch over deadlines have ended: also if this thread panics, guards and waiters are told.
             session.close(now);
-            session.release_all(now);
+            session.lose_all(now);
             unreleased
         });
-        self.0.background.ended(unreleased.iter().map(|name| name.as_str().to_owned()).collect());
+        self.0.background.ended(unreleased);
     }
 }
 

@@ -201,11 +201,12 @@ impl Client {
         self.0.locks(pattern).into()
     }
 
-    /// Ends the client. See [`Client::shutdown`](crate::Client::shutdown).
+    /// Ends the client in order: other threads have until `within` to give their guards back. A guard of the calling thread is dropped before,
+    /// or the shutdown waits for it in vain. See [`Client::shutdown`](crate::Client::shutdown).
     ///
     /// # Errors
     ///
-    /// Names the locks that could not be released in time.
+    /// Names the locks that were not released in time.
     pub fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
         park_on(self.0.shutdown(within))
     }

@@ -136,7 +136,7 @@ impl Keys {
                 return Ok(None);
             }
             let may_pass = !matches!(error, LinkError::Unknown(_)) && !error.is_lasting();
-            if !may_pass || handle.clock.now() >= end || handle.with(|session, _| session.is_closed()) {
+            if !may_pass || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all()) {
                 return Err(Error::of_a_search(&self.label, &error));
             }
             attempt::pause(handle, pause).await;

@@ -128,9 +128,10 @@ pub(crate) struct Shared {
 }
 
 impl Shared {
-    pub(super) fn new(clock: Clock) -> Self {
+    /// A candidate that resigns when `resign` is cancelled.
+    pub(super) fn new(clock: Clock, resign: CancellationToken) -> Self {
         let (state, _) = watch::channel(LeaderState::Idle);
-        Self { clock, state, term: Mutex::new(None), resign: CancellationToken::new() }
+        Self { clock, state, term: Mutex::new(None), resign }
     }
 
     pub(super) fn state(&self) -> LeaderState {

@@ -41,7 +41,8 @@ impl Term {
         self.shared.is_resigned()
     }
 
-    /// Completes when the candidate is to resign. The work has the time of the [`grace`](crate::Leader::grace) from then on to come to an end.
+    /// Completes when the candidate is to resign, by [`LeaderHandle::resign`](crate::LeaderHandle::resign) or
+    /// [`Client::shutdown`](crate::Client::shutdown). The work has the time of the [`grace`](crate::Leader::grace) from then on to come to an end.
     ///
     /// # Cancel safety
     ///

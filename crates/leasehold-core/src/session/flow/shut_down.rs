@@ -1,10 +1,17 @@
-//! The end of a client: nothing is granted any more, every waiting caller is told, and every hold is released.
+//! The end of a client: it grants nothing, then its guards end, then those that are left are lost.
+//!
+//! | step | what follows |
+//! |---|---|
+//! | `close` | waiting callers fail; grants that no future has read, and holds that linger, are released |
+//! | time passes | guards end as ever, and holds are renewed for those that exist |
+//! | `lose_all` | the guards that are left are lost; a lock is released when its last guard is gone, and not before |
 
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
 use crate::session::parts::Parts;
+use crate::session::request::Request;
 use crate::time::Instant;
 
 impl Parts {
@@ -14,26 +21,39 @@ impl Parts {
         let mut waiting: Vec<Ticket> = self.requests.acquires().map(|(ticket, _)| ticket).collect();
         waiting.sort_unstable();
         for ticket in waiting {
+            self.take_grant_back(now, ticket);
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
         self.stop_all_lingering(now);
     }
 
-    /// See [`Session::release_all`](crate::session::Session::release_all).
-    pub(crate) fn release_all(&mut self, now: Instant) {
-        self.stop_all_lingering(now);
-        let mut numbers: Vec<HoldNumber> = self.holds.iter().map(|(number, _)| number).collect();
-        numbers.sort_unstable();
-        for number in numbers {
-            let Some(hold) = self.holds.known_mut(number) else { continue };
-            if hold.is_granted() && hold.has_guards() {
-                self.lose(now, number, LossReason::ShutDown);
-                self.end_live_hold(now, number);
-            }
-            let Some(hold) = self.holds.known_mut(number) else { continue };
-            hold.remove_all_guards();
-            self.clean_up_by_background(now, number);
+    /// A grant that no future has read is none: its caller is told that the client is closed.
+    fn take_grant_back(&mut self, now: Instant, ticket: Ticket) {
+        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        if !matches!(acquire.outcome(), Some(Ok(Some(_)))) {
+            return;
         }
+        let granted = acquire.take_outcome().and_then(Result::ok).flatten();
+        acquire.end(Err(AcquireError::Closed));
+        if let Some(granted) = granted {
+            self.drop_guard(now, granted.hold, granted.renewed);
+        }
+    }
+
+    /// See [`Session::lose_all`](crate::session::Session::lose_all).
+    pub(crate) fn lose_all(&mut self, now: Instant) -> bool {
+        self.lost_all = true;
+        let pauses = self.requests.iter().filter(|(_, request)| matches!(request, Request::Pause(_)));
+        let pauses: Vec<Ticket> = pauses.map(|(ticket, _)| ticket).collect();
+        pauses.into_iter().for_each(|ticket| self.wake(ticket));
+        let guarded = self.holds.iter().filter(|(_, hold)| hold.is_granted() && hold.has_guards());
+        let mut guarded: Vec<HoldNumber> = guarded.map(|(number, _)| number).collect();
+        guarded.sort_unstable();
+        for number in &guarded {
+            self.lose(now, *number, LossReason::ShutDown);
+            self.reconcile(now, *number);
+        }
+        !guarded.is_empty()
     }
 
     /// See [`Session::is_quiet`](crate::session::Session::is_quiet).
@@ -65,6 +85,7 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
+    use crate::error::HoldEnd;
     use crate::link::{Epoch, Plane};
     use crate::owner::ClientId;
     use crate::reply::Reply;
@@ -94,8 +115,11 @@ mod tests {
         assert_eq!(granted.cell.ended(NOW), None, "a hold may be used until it is released");
         assert!(!session.has_clean_up() && !session.holds_nothing() && !session.is_quiet());
         assert_eq!(session.unreleased(), std::slice::from_ref(&stock));
-        session.release_all(NOW);
-        assert!(granted.cell.ended(NOW).is_some());
+        assert!(session.lose_all(NOW));
+        assert_eq!(granted.cell.ended(NOW), Some(HoldEnd::Lost(LossReason::ShutDown)));
+        let acts = std::iter::from_fn(|| session.poll_action()).any(|action| matches!(action, Action::Call { .. }));
+        assert!(!acts && !session.has_clean_up(), "its work may not have stopped yet");
+        session.drop_guard(NOW, granted.hold, granted.renewed);
         assert!(session.has_clean_up());
         let mut released = 0;
         while let Some(action) = session.poll_action() {

@@ -1,6 +1,5 @@
 //! Grants that no future has read: a hold that was handed on to a request whose future is not polled goes on to the next, or back.
 
-use crate::error::AcquireError;
 use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::{Event, Ticket};
@@ -34,9 +33,7 @@ impl Parts {
         self.drop_guard(now, granted.hold, granted.renewed);
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, owner) = (acquire.lock(), acquire.wish().owner);
-        if self.closed {
-            self.finish_acquire(now, ticket, Err(AcquireError::Closed));
-        } else if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
+        if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
             // Another request of its owner has entered what was handed on.
             if let Some(acquire) = self.requests.known_acquire_mut(ticket) {
                 acquire.enter(number);

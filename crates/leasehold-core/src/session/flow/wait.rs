@@ -160,7 +160,7 @@ impl Parts {
         let Some(request) = self.requests.get_mut(&ticket) else { return true };
         let Request::Pause(pause) = request else { return true };
         let until = pause.until();
-        if self.closed || until <= now {
+        if self.lost_all || until <= now {
             return true;
         }
         *request.waker() = Some(waker.clone());

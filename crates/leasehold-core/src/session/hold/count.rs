@@ -106,13 +106,6 @@ impl Count {
         self.renewing -= u32::from(renews);
     }
 
-    /// All guards were taken from their owners; those that were detached stay.
-    pub(crate) fn remove_all_guards(&mut self) {
-        self.wanted = self.detached;
-        self.renewing = 0;
-        self.widen(self.wanted);
-    }
-
     /// The kind of the lock has no holders: the grant counts for nothing.
     pub(crate) fn clear(&mut self) {
         (self.on_server, self.wanted, self.renewing) = (0, 0, 0);
@@ -181,10 +174,6 @@ mod tests {
         assert_eq!((count.wanted(), count.renewing(), count.has_guards()), (2, 1, true));
         count.remove_guard(true);
         assert_eq!((count.wanted(), count.renewing(), count.has_guards()), (1, 0, false));
-        let mut count = held(3);
-        count.detach_guard(true);
-        count.remove_all_guards();
-        assert_eq!((count.wanted(), count.renewing(), count.has_guards(), count.is_sound()), (1, 0, false, true));
     }
 
     #[test]

@@ -78,7 +78,7 @@ impl Hold {
         self.cell.set_renewed(self.count.renewing());
     }
 
-    /// A guard is gone. Says whether it was one: a shutdown may have taken the guards from their owners.
+    /// A guard is gone. Says whether it was one.
     pub(crate) fn remove_guard(&mut self, renewed: bool) -> bool {
         let has_guards = self.count.has_guards();
         if has_guards {
@@ -94,11 +94,6 @@ impl Hold {
             self.count.detach_guard(renewed);
         }
         has_guards
-    }
-
-    /// All guards are taken from their owners.
-    pub(crate) fn remove_all_guards(&mut self) {
-        self.count.remove_all_guards();
     }
 
     /// A guard does not want it to be renewed any more. The last one ends it, if nothing else has: says whether this was the last.

@@ -320,7 +320,6 @@ fn hold_that_ends_before_it_is_read_is_none() {
         world.releases(&guard);
         if closes {
             world.session.close(world.now);
-            world.session.release_all(world.now);
         } else {
             world.now = world.now + LEASE;
         }

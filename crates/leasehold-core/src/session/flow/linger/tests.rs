@@ -283,9 +283,8 @@ fn nothing_lingers_that_may_miss_who_wants_it() {
 #[test]
 fn nothing_lingers_through_the_end_or_a_force_release() {
     type End = fn(&mut World);
-    let ends: [End; 4] = [
+    let ends: [End; 3] = [
         |world| world.session.close(world.now),
-        |world| world.session.release_all(world.now),
         |world| world.session.stop_lingering(world.now),
         |world| world.session.look_again(world.now, "stock"),
     ];
