@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
-use leasehold::{ClientBuilder, Error, LossReason, blocking};
+use leasehold::{ClientBuilder, Error, LossReason, Term, blocking};
 use std::sync::Arc;
 use tokio::sync::{Barrier, watch};
 
@@ -14,7 +14,7 @@ pub(crate) async fn a_shutdown_lets_guards_end_and_tells_everybody_else(world: W
         guards.push(client.lock(name).acquire().await.expect("the lock"));
     }
     let lingering = world.name("lingering");
-    drop(client.lock(&lingering).linger(secs(1)).acquire().await.expect("the lock"));
+    drop(client.lock(&lingering).linger(ms(500)).acquire().await.expect("the lock"));
     let busy = world.name("busy");
     let held_elsewhere = other.lock(&busy).acquire().await.expect("the lock");
     let waiting = tokio::spawn({
@@ -28,7 +28,7 @@ pub(crate) async fn a_shutdown_lets_guards_end_and_tells_everybody_else(world: W
     });
     let told = waiting.await.expect("a task").expect_err("a client that is shut down");
     assert_eq!(told, Error::ShutDown { lock: busy.clone() });
-    assert_eq!(world.subscribers(&busy), 0);
+    until("the waiter listens no more", || world.subscribers(&busy) == 0).await;
     let late = client.lock(&names[0]).acquire().await.expect_err("a client that is shut down");
     assert_eq!(late, Error::ShutDown { lock: names[0].clone() });
     assert!(matches!(client.lock(&names[0]).try_acquire().await, Err(Error::ShutDown { .. })));
@@ -79,7 +79,7 @@ pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown
     let (client, other) = (world.client().await, world.client().await);
     let names = ["with", "thread", "permits", "leader"].map(|what| world.name(what));
     client.leased_semaphore(&names[2]).try_set_permits(1).await.expect("an answer");
-    let begun = Arc::new(Barrier::new(5));
+    let begun = Arc::new(Barrier::new(4));
     let (finish, finished) = watch::channel(false);
     let ended = || {
         let (mut finished, begun) = (finished.clone(), begun.clone());
@@ -106,18 +106,14 @@ pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown
         }
     });
     // Its work has no end of its own: it resigns.
-    let leader = tokio::spawn({
-        let (leader, begun) = (client.leader(&names[3]), begun.clone());
-        async move {
-            leader
-                .run(async |term| {
-                    begun.wait().await;
-                    term.resigned().await;
-                    term.is_leading()
-                })
-                .await
-        }
-    });
+    let leader = client.leader(&names[3]);
+    let handle = leader.handle();
+    let work = async |term: &Term| {
+        term.resigned().await;
+        term.is_leading()
+    };
+    let leader = tokio::spawn(leader.run(work));
+    until("it leads", || handle.is_leader()).await;
     begun.wait().await;
     let shutdown = tokio::spawn({
         let client = client.clone();

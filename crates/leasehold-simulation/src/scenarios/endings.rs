@@ -63,7 +63,7 @@ fn guards_that_outlive_a_shutdown_are_lost_and_their_locks_are_released_after_th
     let task = world.release(guards[0]);
     assert_eq!(world.outcome(0, task), Outcome::NotReleased(ReleaseError::Lost(LossReason::ShutDown)));
     world.run(ms(5));
-    assert!(world.server.keys().contains(&"a".to_owned()), "one of its guards is there");
+    assert!(world.server.keys().iter().any(|key| key[..] == b"a"[..]), "one of its guards is there");
     world.drop_guard(guards[1]);
     world.drop_guard(guards[2]);
     world.run(ms(5));
@@ -86,23 +86,6 @@ fn lock_of_a_guard_that_outlives_a_shutdown_is_free_after_its_lease() {
     assert!(world.guards[guard].cell.deadline() <= world.guards[taken].cell.acquired_at());
     world.drop_guard(guard);
     nothing_left_after(&mut world, taken);
-}
-
-#[test]
-fn grant_that_no_future_has_read_is_taken_back_when_its_client_closes() {
-    let mut world = world(1);
-    let sleepy = world.acquire_polled(0, wish("a"), PollPolicy::Never);
-    world.poll(0, sleepy);
-    world.run(ms(5));
-    assert_eq!(world.clients[0].session.stats().held, 1, "it is granted");
-    world.clients[0].session.close(world.now);
-    world.look_after(0);
-    world.run(ms(5));
-    assert!(world.server.keys().is_empty());
-    world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
-    world.poll(0, sleepy);
-    assert_eq!(world.outcome(0, sleepy), Outcome::NotAcquired(AcquireError::Closed));
-    nothing_left(&mut world);
 }
 
 #[test]

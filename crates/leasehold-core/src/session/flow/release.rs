@@ -1,6 +1,6 @@
 //! Releases: a guard less, and a count on the server that follows.
 
-use crate::error::{HoldEnd, ReleaseError};
+use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
 use crate::session::flow::send::give;
 use crate::session::hold::change::CountChange;
@@ -42,8 +42,11 @@ impl Parts {
 
     /// Takes a guard that is released. Gives the outcome that its caller is told at once, if there is one.
     fn give_back(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<Result<(), ReleaseError>> {
+        // A hold of which a guard exists is there; the number of another guard names nothing any more.
+        let gone = !self.holds.contains(number);
         let outcome = match self.take_guard(now, number, renewed) {
             Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
+            None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
             Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
         };
         if outcome.is_some() {
