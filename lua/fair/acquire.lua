@@ -4,8 +4,7 @@
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  queue      [list]     the holds that wait, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
--- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
@@ -15,6 +14,7 @@
 --                                where it is not positive
 -- ARGV[7]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[8]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[9]  channel    [channel]  what the channels of the waiters begin with
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free and it was this hold's turn
 --                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
@@ -28,11 +28,11 @@
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-7, 0, time}    withdrawn: the hold gave up its place before, and gets no other
 -- where    left is the lease left of the holder in milliseconds, -1 where there is none; time is the server's in milliseconds
--- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 1 30000 1 0 -1 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns {4, 20000, 1800000000000, 0, 1, 1}
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 1 30000 1 0 -1 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns {4, 20000, 1800000000000, 0, 1, 1}
 
 local fair = {
-  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
-  publish = ARGV[8], now = server_time(),
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4],
+  publish = ARGV[8], channel = ARGV[9], now = server_time(),
 }
 local ask = {
   hold = ARGV[1], count = tonumber(ARGV[2]), lease = tonumber(ARGV[3]),

@@ -4,23 +4,23 @@
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  queue      [list]     the holds that wait, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
--- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
 -- ARGV[1]  client     [string]   the process: the uuid that its holds begin with
 -- ARGV[2]  front      [string]   the hold of the process that waits longest, or nothing
 -- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[5]  channel    [channel]  what the channels of the waiters begin with
 -- returns  [array]    {1, left, time, head, foreign}  calm: the front has its place, or the lock
 --                     {2, left, time, head, foreign, hold}  yours: the lock is free, and hold, of this process, is next
 --                     {0, left, time, head, foreign}  gone: the front has no place any more
 --                     {-4, kind}  a key is of another kind, named by kind
 -- where    left is the lease left of the holder in milliseconds, -1 where there is none; time is the server's in milliseconds;
 --          head is 1 where a hold of this process is next; foreign is 1 where JVMs wait too or hold the lock
--- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c… 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns {0, -1, 1800000000000, 0, 0}
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c… 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns {0, -1, 1800000000000, 0, 0}
 
 local fair = {
-  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
-  publish = ARGV[4], now = server_time(),
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4],
+  publish = ARGV[4], channel = ARGV[5], now = server_time(),
 }
 local client, front = ARGV[1], ARGV[2]
 

@@ -4,20 +4,20 @@
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  queue      [list]     the holds that wait, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
--- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
 -- ARGV[1]  holder     [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
 -- ARGV[2]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel    [channel]  what the channels of the waiters begin with
 -- returns  [integer]  1   released: the hold has ended, and the next was told
 --                     0   absent: nobody holds the lock; the next was told, in case the lease had run out
 --                     -1  other: somebody else holds it
 --                     -4  kind: a key is of another kind
--- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns 1
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns 1
 
 local fair = {
-  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
-  publish = ARGV[3], now = server_time(),
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4],
+  publish = ARGV[3], channel = ARGV[4], now = server_time(),
 }
 local holder = ARGV[1]
 

@@ -4,12 +4,12 @@
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  queue      [list]     the holds that wait, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  channel    [channel]  what the channels of the waiters begin with
--- KEYS[5]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number
 -- ARGV[2]  count      [integer]  the hold count that shall remain; 0 always ends the hold and gives up its place
 -- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[5]  channel    [channel]  what the channels of the waiters begin with
 -- returns  [integer]  1   released: the hold has ended, and the next was told
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
@@ -18,11 +18,11 @@
 --                     -1  other: somebody else holds it
 --                     -4  kind: a key is of another kind
 -- where    a place in the queue that was given up shows in no code: its hold was not there, which is 0 or -1
--- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} redisson_lock__channel:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 0 2000,500,1000,300000,2000,2000,250,600000 PUBLISH  returns 1
+-- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 0 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns 1
 
 local fair = {
-  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], channel = KEYS[4], marks = KEYS[5],
-  publish = ARGV[4], now = server_time(),
+  lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4],
+  publish = ARGV[4], channel = ARGV[5], now = server_time(),
 }
 local hold, count = ARGV[1], tonumber(ARGV[2])
 

@@ -2,19 +2,19 @@
 --
 -- KEYS[1]  latch    [string]   the count that is left, in decimal; absent is 0
 -- KEYS[2]  record   [string]   is there when this operation was done before
--- KEYS[3]  channel  [channel]  where waiters listen; gets the message 0 when the latch opens
 -- ARGV[1]  count    [integer]  by how much, at least 1
 -- ARGV[2]  memory   [integer]  milliseconds for which the record is kept
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel  [channel]  where waiters listen; gets the message 0 when the latch opens
 -- returns  [array]  {1, left}   counted
 --                   {2, left}   counted before (a copy of a command that succeeded)
 --                   {0, left}   open already: there was nothing to count
 --                   {-4, kind}  the key is of another kind, named by kind
 -- where    left is the count that is left after the command; 0 is open
--- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7 redisson_countdownlatch__channel__{parts}  ARGV 1 600000 PUBLISH  returns {1, 2}
+-- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7  ARGV 1 600000 PUBLISH redisson_countdownlatch__channel__{parts}  returns {1, 2}
 
-local latch_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
-local count, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local latch_key, record_key = KEYS[1], KEYS[2]
+local count, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local value = redis.pcall('GET', latch_key)
 if type(value) == 'table' then

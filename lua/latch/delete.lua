@@ -2,17 +2,17 @@
 --
 -- KEYS[1]  latch    [string]   the count that is left, in decimal
 -- KEYS[2]  record   [string]   is there when this operation was done before
--- KEYS[3]  channel  [channel]  where waiters listen; gets the message 0
 -- ARGV[1]  memory   [integer]  milliseconds for which the record is kept
 -- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH
+-- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0
 -- returns  [integer]  1   removed
 --                     2   removed before (a copy of a command that succeeded)
 --                     0   there is none
 --                     -4  kind: the key is not a counter
--- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7 redisson_countdownlatch__channel__{parts}  ARGV 600000 PUBLISH  returns 1
+-- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7  ARGV 600000 PUBLISH redisson_countdownlatch__channel__{parts}  returns 1
 
-local latch_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
-local memory, publish = tonumber(ARGV[1]), ARGV[2]
+local latch_key, record_key = KEYS[1], KEYS[2]
+local memory, publish, channel = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', latch_key)
 if type(value) == 'table' then

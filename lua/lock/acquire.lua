@@ -8,8 +8,7 @@
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; 0 sets no limit and
 --                                asks for the server's time; -1 sets no limit and spares the reading of the clock
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
--- ARGV[6]  channel    [string]   where a holder listens that may linger; gets the message 2 when such a hold makes the lock busy;
---                                no key, because a call with two keys is refused while their slot moves
+-- ARGV[6]  channel    [channel]  where a holder listens that may linger; gets the message 2 when such a hold makes the lock busy
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free
 --                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
@@ -21,8 +20,9 @@
 -- where    left is the lease left in milliseconds, time the server's time in milliseconds, or 0 where it was not read
 -- example  KEYS stock:1001  ARGV 6f0c…:7 1 30000 -1 PUBLISH redisson_lock__channel:{stock:1001}  returns {1, 30000, 0}
 
-local lock_key, publish, channel = KEYS[1], ARGV[5], ARGV[6]
+local lock_key = KEYS[1]
 local ask = {hold = ARGV[1], count = tonumber(ARGV[2]), lease = ARGV[3], not_after = tonumber(ARGV[4])}
+local publish, channel = ARGV[5], ARGV[6]
 
 local stored = redis.pcall('HGET', lock_key, ask.hold)
 if type(stored) == 'table' then

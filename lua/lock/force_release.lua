@@ -2,17 +2,17 @@
 -- command cannot end the hold of a later one.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 if it may linger
 -- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ where it may linger, or a JVM's uuid:thread
 -- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 if it may linger
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash, or is a read-write lock
--- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 PUBLISH  returns 1
+-- example  KEYS stock:1001  ARGV 6f0c…:7 PUBLISH redisson_lock__channel:{stock:1001}  returns 1
 
-local lock_key, channel = KEYS[1], KEYS[2]
-local holder, publish = ARGV[1], ARGV[2]
+local lock_key = KEYS[1]
+local holder, publish, channel = ARGV[1], ARGV[2], ARGV[3]
 
 local present = redis.pcall('HEXISTS', lock_key, holder)
 if type(present) == 'table' then

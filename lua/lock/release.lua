@@ -2,12 +2,12 @@
 -- A hold that ends may keep the lock busy for a while: then the lock has another field, so that nothing that names the hold finds it.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
 -- ARGV[1]  hold     [string]   the field of the hold: uuid:number
 -- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
 -- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold has ended; 0 frees it
 -- ARGV[5]  kept     [string]   the field of the lock for that time: uuid:number!; empty where keep is 0
+-- ARGV[6]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
 -- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT; no connection listens
 --                     6   heard: released, and one connection got the message
 --                     7   heard by several: released, and more than one connection got the message
@@ -18,11 +18,11 @@
 --                     0   absent: nobody holds the lock
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is not a hash
--- example  KEYS stock:1001 redisson_lock__channel:{stock:1001}  ARGV 6f0c…:7 0 PUBLISH 0 ""  returns 1
+-- example  KEYS stock:1001  ARGV 6f0c…:7 0 PUBLISH 0 "" redisson_lock__channel:{stock:1001}  returns 1
 
-local lock_key, channel = KEYS[1], KEYS[2]
+local lock_key = KEYS[1]
 local hold, count, publish, keep = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
-local kept = ARGV[5]
+local kept, channel = ARGV[5], ARGV[6]
 
 local stored = redis.pcall('HGET', lock_key, hold)
 if type(stored) == 'table' then

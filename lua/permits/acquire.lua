@@ -2,12 +2,12 @@
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  channel    [channel]  where waiters listen; gets the number of available permits when expired ones have come back
 -- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 and less set no limit
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[6]  channel    [channel]  where waiters listen; gets the number of available permits when expired ones have come back
 -- returns  [array]    {1, left, time, in_all}  granted: the permits were taken
 --                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
 --                     {0, left, time}  busy: fewer permits are available; left is the lease left of the permit that expires first,
@@ -17,11 +17,11 @@
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-6, capacity}   excess: more permits were asked for than there are in all
 -- where    left is the lease left in milliseconds, time the server's time in milliseconds, in_all how many permits are held now, by all
--- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 1 30000 -1 PUBLISH  returns {1, 30000, 1800000000000, 1}
+-- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdef 1 30000 -1 PUBLISH redisson_sc:{seats}  returns {1, 30000, 1800000000000, 1}
 
-local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local permits_key, deadlines_key = KEYS[1], KEYS[2]
 local ids, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local not_after, publish = tonumber(ARGV[4]), ARGV[5]
+local not_after, publish, channel = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 
 local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then

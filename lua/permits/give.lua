@@ -2,15 +2,15 @@
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- ARGV[1]  ids        [string]   the ids, sixteen bytes each
 -- ARGV[2]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- returns  [array]    {1, given, ...}  for each id, in order: 1 it is back, 0 it was not there or had expired
 --                     {-4, kind}       a key is of another kind, named by kind
--- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdeffedcba9876543210 PUBLISH  returns {1, 1, 0}
+-- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdeffedcba9876543210 PUBLISH redisson_sc:{seats}  returns {1, 1, 0}
 
-local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
-local ids, publish = ARGV[1], ARGV[2]
+local permits_key, deadlines_key = KEYS[1], KEYS[2]
+local ids, publish, channel = ARGV[1], ARGV[2], ARGV[3]
 
 local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then

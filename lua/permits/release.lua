@@ -2,19 +2,19 @@
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
 -- ARGV[2]  count      [integer]  the hold count that shall remain; 0 gives the permits back, more leaves them where they are
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- returns  [integer]  1   released: all permits were there, and are back
 --                     3   same: a count above 0 changes nothing
 --                     0   gone: none of them was there
 --                     -1  partly gone: some were not there; the others are back
 --                     -4  kind: a key is of another kind
--- example  KEYS seats {seats}:timeout redisson_sc:{seats}  ARGV 0123456789abcdef 0 PUBLISH  returns 1
+-- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdef 0 PUBLISH redisson_sc:{seats}  returns 1
 
-local permits_key, deadlines_key, channel = KEYS[1], KEYS[2], KEYS[3]
-local ids, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local permits_key, deadlines_key = KEYS[1], KEYS[2]
+local ids, count, publish, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then

@@ -4,19 +4,19 @@
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- KEYS[3]  record     [string]   is there when this operation was done before
--- KEYS[4]  channel    [channel]  where waiters listen; gets the number of available permits when it has grown and is positive
 -- ARGV[1]  capacity   [integer]  how many permits there shall be in all, from 0 to 2147483647
 -- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel    [channel]  where waiters listen; gets the number of available permits when it has grown and is positive
 -- returns  [array]    {1, available}   done
 --                     {2, available}   done before (a copy of a command that succeeded)
 --                     {-4, kind}       a key is of another kind, named by kind
 --                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
 -- where    available is the number of available permits after the command; it may be negative
--- example  KEYS seats {seats}:timeout leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 4 600000 PUBLISH  returns {1, 3}
+-- example  KEYS seats {seats}:timeout leasehold:1:op:{seats}:6f0c…:7  ARGV 4 600000 PUBLISH redisson_sc:{seats}  returns {1, 3}
 
-local permits_key, deadlines_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local capacity, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local permits_key, deadlines_key, record_key = KEYS[1], KEYS[2], KEYS[3]
+local capacity, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local value = redis.pcall('GET', permits_key)
 if type(value) == 'table' then

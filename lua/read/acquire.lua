@@ -1,10 +1,9 @@
 -- Takes the read half of a read-write lock, or raises the hold count of a reader. The count is absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
--- KEYS[3]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[4]  writers    [zset]     waiting writers of ours -> deadline of their mark
--- KEYS[5]  hold_key   [string]   1, with the lease of this reader as its time to live
+-- KEYS[2]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[4]  hold_key   [string]   1, with the lease of this reader as its time to live
 -- ARGV[1]  hold       [string]   the field of the reader: uuid:number
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
@@ -12,6 +11,7 @@
 -- ARGV[5]  writer     [string]   the field of the writer beside whom this hold may be taken: uuid:number:write
 -- ARGV[6]  prefer     [integer]  1 to give way to writers that wait, 0 not to look
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free, or held by readers or this writer
 --                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
@@ -22,12 +22,12 @@
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
 -- where    left is the time left of this reader's own hold in milliseconds, time the server's time in milliseconds
--- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 1 30000 -1 6f0c…:7:write 0 PUBLISH  returns {1, 30000, 1800000000000}
+-- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 1 30000 -1 6f0c…:7:write 0 PUBLISH redisson_rwlock:{s}  returns {1, 30000, 1800000000000}
 
-local lock_key, channel, readers_key = KEYS[1], KEYS[2], KEYS[3]
-local writers_key, hold_key = KEYS[4], KEYS[5]
+local lock_key, readers_key, writers_key, hold_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
 local hold, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local not_after, writer, prefer, publish = tonumber(ARGV[4]), ARGV[5], ARGV[6], ARGV[7]
+local not_after, writer, prefer = tonumber(ARGV[4]), ARGV[5], ARGV[6]
+local publish, channel = ARGV[7], ARGV[8]
 
 local mode = redis.pcall('HGET', lock_key, 'mode')
 if type(mode) == 'table' then

@@ -2,13 +2,13 @@
 -- changes nothing.
 --
 -- KEYS[1]  lock      [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  channel   [channel]  where waiters listen; gets the message 0 when nobody is left, and when a waiting writer may look sooner
--- KEYS[3]  readers   [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[4]  writers   [zset]     waiting writers of ours -> deadline of their mark
--- KEYS[5]  hold_key  [string]   1, with the lease of this reader as its time to live
+-- KEYS[2]  readers   [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3]  writers   [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[4]  hold_key  [string]   1, with the lease of this reader as its time to live
 -- ARGV[1]  hold      [string]   the field of the reader: uuid:number, or a JVM's uuid:thread
 -- ARGV[2]  count     [integer]  the hold count that shall remain; 0 always ends the hold
 -- ARGV[3]  publish   [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel   [channel]  where waiters listen; gets the message 0 when nobody is left, and when a waiting writer may look sooner
 -- returns  [integer]  1   released: the hold has ended
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
@@ -17,11 +17,10 @@
 --                         readers where nobody is left, is removed
 --                     -1  other: somebody else holds it; what was left of the hold is removed
 --                     -4  kind: the key is no read-write lock
--- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 0 PUBLISH  returns 1
+-- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 0 PUBLISH redisson_rwlock:{s}  returns 1
 
-local lock_key, channel, readers_key = KEYS[1], KEYS[2], KEYS[3]
-local writers_key, hold_key = KEYS[4], KEYS[5]
-local hold, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local lock_key, readers_key, writers_key, hold_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local hold, count, publish, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local mode = redis.pcall('HGET', lock_key, 'mode')
 if type(mode) == 'table' then

@@ -1,52 +1,52 @@
 -- Renews the holds of many readers in one call. Each stands alone: one that is gone, or of another kind, harms no other. A hold that is
 -- over is never revived.
 --
--- KEYS[4i-3] lock      [hash]     the i-th lock: mode -> read or write, reader -> count, writer:write -> count
--- KEYS[4i-2] channel   [channel]  where its waiters listen; gets the message 0 when the last reader is found to be dead
--- KEYS[4i-1] readers   [zset]     its readers of ours -> deadline, in the server's milliseconds
--- KEYS[4i]   hold_key  [string]   1, with the lease of the i-th hold as its time to live
--- ARGV[3i-2] hold      [string]   the field of the i-th hold: uuid:number
--- ARGV[3i-1] lease     [integer]  milliseconds; an existing lease is never shortened; 0 leaves the hold alone and lifts the time to live
+-- KEYS[3i-2] lock      [hash]     the i-th lock: mode -> read or write, reader -> count, writer:write -> count
+-- KEYS[3i-1] readers   [zset]     its readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3i]   hold_key  [string]   1, with the lease of the i-th hold as its time to live
+-- ARGV[4i-3] hold      [string]   the field of the i-th hold: uuid:number
+-- ARGV[4i-2] lease     [integer]  milliseconds; an existing lease is never shortened; 0 leaves the hold alone and lifts the time to live
 --                                 of the lock back over it, where a JVM's renewal has cut it
--- ARGV[3i]   publish   [string]   PUBLISH or SPUBLISH
+-- ARGV[4i-1] publish   [string]   PUBLISH or SPUBLISH
+-- ARGV[4i]   channel   [channel]  where its waiters listen; gets the message 0 when the last reader is found to be dead
 -- returns    [array]  two integers for each hold, in order: {count, left, count, left, ...}
 --                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
 --                     -5 where the server refused this key; left is the time left of the hold in milliseconds, 0 where count is not positive
--- example    KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 30000 PUBLISH  returns {1, 30000}
+-- example    KEYS s leasehold:1:rw_readers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 30000 PUBLISH redisson_rwlock:{s}  returns {1, 30000}
 
 local reply = {}
 local time = server_time()
-for i = 1, #KEYS / 4 do
+for i = 1, #KEYS / 3 do
   local count, left = 0, 0
-  local hold, lease = ARGV[3 * i - 2], tonumber(ARGV[3 * i - 1])
-  local stored = redis.pcall('HGET', KEYS[4 * i - 3], hold)
+  local hold, lease = ARGV[4 * i - 3], tonumber(ARGV[4 * i - 2])
+  local stored = redis.pcall('HGET', KEYS[3 * i - 2], hold)
   if type(stored) == 'table' then
-    count = refuse_kind(stored, KEYS[4 * i - 3]).err and -5 or -4
+    count = refuse_kind(stored, KEYS[3 * i - 2]).err and -5 or -4
   elseif stored then
-    left = hold_left(KEYS[4 * i - 3], KEYS[4 * i - 1], hold, time)
+    left = hold_left(KEYS[3 * i - 2], KEYS[3 * i - 1], hold, time)
     if left > 0 then
       count = hold_count(stored)
-      extend_lease(KEYS[4 * i - 3], math.max(left, lease))
+      extend_lease(KEYS[3 * i - 2], math.max(left, lease))
       if lease > left then
         left = lease
         -- A server whose memory is full lets a script go on that has begun with a command that needs none.
-        if redis.call('PEXPIRE', KEYS[4 * i], left) == 0 then
-          redis.call('SET', KEYS[4 * i], '1', 'PX', left)
+        if redis.call('PEXPIRE', KEYS[3 * i], left) == 0 then
+          redis.call('SET', KEYS[3 * i], '1', 'PX', left)
         end
-        redis.call('ZADD', KEYS[4 * i - 1], time + left, hold)
-        extend_lease(KEYS[4 * i - 1], left + 600000)
+        redis.call('ZADD', KEYS[3 * i - 1], time + left, hold)
+        extend_lease(KEYS[3 * i - 1], left + 600000)
       end
     else
       left = 0
-      forget_reader(KEYS[4 * i - 3], KEYS[4 * i - 1], hold)
-      if redis.call('HLEN', KEYS[4 * i - 3]) == 1 then
-        redis.call(ARGV[3 * i], KEYS[4 * i - 2], '0')
-        redis.call('DEL', KEYS[4 * i - 3], KEYS[4 * i - 1])
+      forget_reader(KEYS[3 * i - 2], KEYS[3 * i - 1], hold)
+      if redis.call('HLEN', KEYS[3 * i - 2]) == 1 then
+        redis.call(ARGV[4 * i - 1], ARGV[4 * i], '0')
+        redis.call('DEL', KEYS[3 * i - 2], KEYS[3 * i - 1])
       end
     end
-  elseif redis.call('EXISTS', KEYS[4 * i - 3]) == 0 then
+  elseif redis.call('EXISTS', KEYS[3 * i - 2]) == 0 then
     -- Nobody is left of those of whom the index tells.
-    redis.call('DEL', KEYS[4 * i - 1])
+    redis.call('DEL', KEYS[3 * i - 1])
   end
   reply[2 * i - 1] = count
   reply[2 * i] = left

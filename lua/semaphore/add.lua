@@ -2,19 +2,19 @@
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent is 0
 -- KEYS[2]  record     [string]   is there when this operation was done before
--- KEYS[3]  channel    [channel]  where waiters listen; gets the new number when it has grown and is positive
 -- ARGV[1]  permits    [integer]  how many, not 0; negative takes away, and may take more than there are
 -- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel    [channel]  where waiters listen; gets the new number when it has grown and is positive
 -- returns  [array]    {1, available}   done
 --                     {2, available}   done before (a copy of a command that succeeded)
 --                     {-4, kind}       the key is of another kind, named by kind
 --                     {-8, available}  overflow: the number would leave the range of 32 bits; nothing was changed
 -- where    available is the number of available permits after the command; it may be negative
--- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 3 600000 PUBLISH  returns {1, 13}
+-- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 3 600000 PUBLISH redisson_sc:{seats}  returns {1, 13}
 
-local semaphore_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
-local permits, memory, publish = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3]
+local semaphore_key, record_key = KEYS[1], KEYS[2]
+local permits, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then

@@ -2,23 +2,23 @@
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal
 -- KEYS[2]  record     [string]   what the hold has changed in all; 0 when its permits were given back
--- KEYS[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- ARGV[1]  count      [integer]  the hold count that shall remain; 0 gives the permits back, more leaves them where they are
 -- ARGV[2]  permits    [integer]  how many the hold has, at least 1
 -- ARGV[3]  granted    [integer]  1 where the hold was granted for certain: without a record its permits are given back all the same,
 --                                because the record does not outlive a long hold; 0 where only a record shows a grant
 -- ARGV[4]  memory     [integer]  milliseconds for which the record is kept
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[6]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
 -- returns  [integer]  1   released: the permits are back
 --                     3   same: a count above 0 changes nothing
 --                     0   gone: they were given back before, were never taken, or the semaphore is not there
 --                     -4  kind: the key is not a counter
 --                     -8  overflow: there would be more than 2147483647 permits; nothing was changed
--- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 0 2 1 600000 PUBLISH  returns 1
+-- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 0 2 1 600000 PUBLISH redisson_sc:{seats}  returns 1
 
-local semaphore_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local semaphore_key, record_key = KEYS[1], KEYS[2]
 local count, permits, granted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
-local memory, publish = tonumber(ARGV[4]), ARGV[5]
+local memory, publish, channel = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 
 local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then

@@ -2,22 +2,22 @@
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal
 -- KEYS[2]  record     [string]   is there when this operation was done before
--- KEYS[3]  channel    [channel]  where waiters listen; gets the number when it is positive
 -- ARGV[1]  permits    [integer]  how many, from 0 to 2147483647
 -- ARGV[2]  lifetime   [integer]  milliseconds after which the semaphore goes away; 0 for never
 -- ARGV[3]  memory     [integer]  milliseconds for which the record is kept
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[5]  channel    [channel]  where waiters listen; gets the number when it is positive
 -- returns  [array]    {1, available}  set
 --                     {2, available}  set before (a copy of a command that succeeded)
 --                     {0, available}  refused: there is a number already
 --                     {-4, kind}      the key is of another kind, named by kind
 --                     {-8, available}  overflow: more than 2147483647 permits; nothing was changed
 -- where    available is the number of available permits after the command
--- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7 redisson_sc:{seats}  ARGV 10 0 600000 PUBLISH  returns {1, 10}
+-- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 10 0 600000 PUBLISH redisson_sc:{seats}  returns {1, 10}
 
-local semaphore_key, record_key, channel = KEYS[1], KEYS[2], KEYS[3]
+local semaphore_key, record_key = KEYS[1], KEYS[2]
 local permits, lifetime = tonumber(ARGV[1]), tonumber(ARGV[2])
-local memory, publish = tonumber(ARGV[3]), ARGV[4]
+local memory, publish, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5]
 
 local value = redis.pcall('GET', semaphore_key)
 if type(value) == 'table' then

@@ -13,11 +13,11 @@ local function read_marks(keys, plain, living, oldest)
   local knows_second, knows_last = second == living or second == process, last == living or last == process
   local marks
   if knows_first and knows_second and knows_last then
-    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o')
+    marks = redis.pcall('HMGET', keys[4], 'h', 'f', 'o')
   elseif knows_second and knows_last then
-    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o', mark_of('p', process))
+    marks = redis.pcall('HMGET', keys[4], 'h', 'f', 'o', mark_of('p', process))
   else
-    marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o',
+    marks = redis.pcall('HMGET', keys[4], 'h', 'f', 'o',
       mark_of('p', process), mark_of('p', second), mark_of('p', last))
   end
   if marks.err or not marks[1] or marks[2]
@@ -64,7 +64,7 @@ local function read_plain(keys, settings, living, left)
     fresh = string.sub(later, 2), ends = string.format('%.0f', fresh + idle),
   }
   if length == 0 then
-    local marks = redis.pcall('HMGET', keys[5], 'h', 'f', 'o', 's', 'k')
+    local marks = redis.pcall('HMGET', keys[4], 'h', 'f', 'o', 's', 'k')
     if marks.err or marks[2] then
       return nil
     end
@@ -93,7 +93,7 @@ local function has_missed(keys, plain)
   if not plain.offer or plain.offer ~= plain.head then
     return false
   end
-  local since = tonumber(redis.call('HGET', keys[5], 'ot')) or 0
+  local since = tonumber(redis.call('HGET', keys[4], 'ot')) or 0
   return plain.now - since > tonumber(plain.claim)
 end
 
@@ -108,14 +108,14 @@ local function keep_plain(keys, plain, head, tail)
   end
   redis.call('PEXPIREAT', keys[2], plain.ends)
   redis.call('PEXPIREAT', keys[3], plain.ends)
-  redis.call('PEXPIRE', keys[5], plain.idle)
+  redis.call('PEXPIRE', keys[4], plain.idle)
   return unscored
 end
 
 -- Tells the head of a free lock that it is its turn.
-local function wake_plain(keys, plain, publish)
+local function wake_plain(keys, plain, publish, channel)
   if plain.offer ~= plain.head then
-    redis.call('HSET', keys[5], 'o', plain.head, 'ot', plain.time)
+    redis.call('HSET', keys[4], 'o', plain.head, 'ot', plain.time)
   end
-  redis.call(publish, channel_of({channel = keys[4]}, process_of(plain.head)), plain.head)
+  redis.call(publish, channel_of({channel = channel}, process_of(plain.head)), plain.head)
 end

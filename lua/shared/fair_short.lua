@@ -5,7 +5,7 @@
 local function leave_for_grant(keys, entry, plain)
   local length = plain.length
   if length == 1 then
-    local swept = redis.call('HMGET', keys[5], 's', 'k')
+    local swept = redis.call('HMGET', keys[4], 's', 'k')
     plain.sweeps = swept[2] or (tonumber(swept[1]) or 0) <= plain.oldest
   end
   if plain.sweeps or has_missed(keys, plain) then
@@ -15,12 +15,12 @@ local function leave_for_grant(keys, entry, plain)
   end
   -- This write needs memory, so that a full server refuses it before anything has changed.
   if plain.living then
-    redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time, 'h', entry)
+    redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time, 'h', entry)
   else
-    redis.call('HSET', keys[5], 'h', entry)
+    redis.call('HSET', keys[4], 'h', entry)
   end
   if length < 2 then
-    redis.call('PEXPIRE', keys[5], plain.idle)
+    redis.call('PEXPIRE', keys[4], plain.idle)
   elseif keep_plain(keys, plain, plain.second, plain.tail) > 0 then
     return nil
   end
@@ -29,19 +29,19 @@ local function leave_for_grant(keys, entry, plain)
     redis.call('LPOP', keys[2])
     redis.call('ZREM', keys[3], entry)
     if plain.offer then
-      redis.call('HDEL', keys[5], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry), 'o', 'ot')
+      redis.call('HDEL', keys[4], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry), 'o', 'ot')
     else
-      redis.call('HDEL', keys[5], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry))
+      redis.call('HDEL', keys[4], mark_of('a', entry), mark_of('w', entry), mark_of('c', entry))
     end
   elseif plain.offer then
-    redis.call('HDEL', keys[5], 'o', 'ot')
+    redis.call('HDEL', keys[4], 'o', 'ot')
   end
   return plain.now
 end
 
 -- Puts the hold behind all others. The answer is whether that was done.
 local function join_plain(keys, entry, plain)
-  redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time, mark_of('a', entry), plain.time)
+  redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time, mark_of('a', entry), plain.time)
   if plain.length > 0 then
     if keep_plain(keys, plain, plain.head, entry) > 1 then
       redis.call('ZREM', keys[3], plain.head, entry)
@@ -51,7 +51,7 @@ local function join_plain(keys, entry, plain)
     return true
   end
   -- Each key has an end as soon as it is there.
-  redis.call('PEXPIRE', keys[5], plain.idle)
+  redis.call('PEXPIRE', keys[4], plain.idle)
   redis.call('ZADD', keys[3], plain.fresh, entry)
   redis.call('PEXPIRE', keys[3], plain.idle)
   redis.call('RPUSH', keys[2], entry)
@@ -84,19 +84,19 @@ local function wait_shortly(keys, args, plain)
     end
   else
     if plain.living then
-      redis.call('HSET', keys[5], mark_of('p', plain.living), plain.time)
+      redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time)
     end
     if length == 0 then
-      redis.call('PEXPIRE', keys[5], plain.idle)
+      redis.call('PEXPIRE', keys[4], plain.idle)
     elseif keep_plain(keys, plain, plain.head, plain.tail) > 0 then
       return nil
     end
   end
   if not is_held then
-    wake_plain(keys, plain, args[8])
+    wake_plain(keys, plain, args[8], args[9])
   elseif plain.offer then
     -- The time to take the lock begins anew when it is free again.
-    redis.call('HDEL', keys[5], 'o', 'ot')
+    redis.call('HDEL', keys[4], 'o', 'ot')
   end
   if not own and not joins then
     return {0, math.max(plain.left, -1), plain.now}

@@ -13,12 +13,12 @@ local function beat_shortly(keys, args)
     return nil
   end
   local gone = front ~= '' and not lock[1] and not redis.call('ZSCORE', keys[3], front)
-  redis.call('HSET', keys[5], mark_of('p', client), plain.time)
+  redis.call('HSET', keys[4], mark_of('p', client), plain.time)
   if keep_plain(keys, plain, plain.head, plain.tail) > 0 then
     return nil
   end
   if plain.offer then
-    redis.call('HDEL', keys[5], 'o', 'ot')
+    redis.call('HDEL', keys[4], 'o', 'ot')
   end
   return {gone and 0 or 1, math.max(left, -1), plain.now, process_of(plain.head) == client and 1 or 0, lock[2] and 0 or 1}
 end

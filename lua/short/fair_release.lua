@@ -13,14 +13,14 @@ local function release_shortly(keys, args)
     if plain.sweeps then
       return nil
     elseif plain.offer then
-      redis.call('HDEL', keys[5], 'o', 'ot')
+      redis.call('HDEL', keys[4], 'o', 'ot')
     end
-    redis.call('PEXPIRE', keys[5], plain.idle)
+    redis.call('PEXPIRE', keys[4], plain.idle)
   else
     if has_missed(keys, plain) or redis.call('ZSCORE', keys[3], args[1]) or keep_plain(keys, plain, plain.head, plain.tail) > 0 then
       return nil
     end
-    wake_plain(keys, plain, args[4])
+    wake_plain(keys, plain, args[4], args[5])
   end
   -- The lock is freed last: a user who may not publish, or not change the queue, has released nothing when the server says so.
   redis.call('DEL', keys[1])

@@ -2,9 +2,8 @@
 -- is absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
--- KEYS[3]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[4]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[2]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3]  writers    [zset]     waiting writers of ours -> deadline of their mark
 -- ARGV[1]  hold       [string]   the field of the writer: uuid:number:write
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
@@ -13,6 +12,7 @@
 -- ARGV[5]  reader     [string]   the field of the read hold that the owner has: uuid:number, or nothing
 -- ARGV[6]  mark       [integer]  milliseconds for which readers shall give way, 0 to leave no mark
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
+-- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
 -- returns  [array]    {1, left, time}  granted: the count was one less, or nobody held the lock
 --                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
@@ -26,11 +26,12 @@
 -- where    left is the lease left of the lock in milliseconds, -1 where it has no time to live; of placed and busy behind readers it is the
 --          time until the first of them may be gone, but at least 40 or the lease left of the lock; time is the server's time in
 --          milliseconds
--- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 1 30000 -1 6f0c…:6 0 PUBLISH  returns {1, 30000, 1800000000000}
+-- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 1 30000 -1 6f0c…:6 0 PUBLISH redisson_rwlock:{s}  returns {1, 30000, 1800000000000}
 
-local lock_key, channel, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
+local lock_key, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3]
 local hold, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
-local not_after, reader, mark, publish = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6]), ARGV[7]
+local not_after, reader, mark = tonumber(ARGV[4]), ARGV[5], tonumber(ARGV[6])
+local publish, channel = ARGV[7], ARGV[8]
 
 local mode = redis.pcall('HGET', lock_key, 'mode')
 if type(mode) == 'table' then

@@ -2,12 +2,12 @@
 -- takes its mark back too, whether it was granted or not. The count is absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock     [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is taken back
--- KEYS[3]  readers  [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[4]  writers  [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[2]  readers  [zset]     readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3]  writers  [zset]     waiting writers of ours -> deadline of their mark
 -- ARGV[1]  hold     [string]   the field of the writer: uuid:number:write
 -- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
+-- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is taken back
 -- returns  [integer]  1   released: the hold has ended, and the message was published
 --                     2   lowered: the count is now what was asked; the lease is untouched
 --                     3   same: the count was this already (a copy of a command that succeeded)
@@ -15,10 +15,10 @@
 --                     0   absent: nobody holds the lock, and an index of readers that was left of it is removed
 --                     -1  other: somebody else holds it
 --                     -4  kind: the key is no read-write lock
--- example  KEYS s redisson_rwlock:{s} leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 0 PUBLISH  returns 1
+-- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 0 PUBLISH redisson_rwlock:{s}  returns 1
 
-local lock_key, channel, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
-local hold, count, publish = ARGV[1], tonumber(ARGV[2]), ARGV[3]
+local lock_key, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3]
+local hold, count, publish, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
 local mode = redis.pcall('HGET', lock_key, 'mode')
 if type(mode) == 'table' then

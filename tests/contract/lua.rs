@@ -258,7 +258,8 @@ fn no_script_makes_up_a_key() {
         let bound: Vec<_> =
             functions(&prelude.text).into_iter().flat_map(|(_, parameters)| parameters).filter(is_key_name).collect();
         assert_keys(&prelude.path, &prelude.text, &bound, &BTreeMap::new());
-        for slot in SLOTS_OF_FAIR {
+        assert_channels(&prelude.path, &prelude.text, &[]);
+        for slot in FIELDS_OF_FAIR {
             assert!(!prelude.text.contains(&format!("fair.{slot} = ")), "{name}: fair.{slot} stays what it was");
         }
     }
@@ -270,23 +271,70 @@ fn no_script_makes_up_a_key() {
             (function, (0..parameters.len()).filter(|at| is_key_name(&parameters[*at])).collect())
         })
         .collect();
-    for (_, file, _) in scripts() {
-        let bound = file
-            .text
-            .lines()
-            .filter_map(|line| line.strip_prefix("local ")?.split_once(" = KEYS["))
-            .flat_map(|(names, _)| names.split(", ").map(str::to_owned).collect::<Vec<_>>())
-            .collect::<Vec<_>>();
+    for (_, file, header) in scripts() {
+        let bound = bound_to("KEYS", &file.text, |_| true);
         assert_keys(&file.path, &file.text, &bound, &takes_key);
-        for name in &bound {
+        let is_channel = |index: &str| header.args.iter().any(|slot| slot.index == index && slot.sort == "channel");
+        assert_channels(&file.path, &file.text, &bound_to("ARGV", &file.text, is_channel));
+        for name in bound.iter().chain(&["channel".to_owned()]) {
             let assigned = file.text.lines().filter(|line| line.trim_start().starts_with(&format!("{name} = ")));
             assert_eq!(assigned.count(), 0, "{}: {name} stays what it was bound to", file.path);
         }
-        for slot in SLOTS_OF_FAIR.into_iter().filter(|slot| file.text.contains(&format!("{slot} = "))) {
-            assert!(file.text.contains(&format!("{slot} = KEYS[")), "{}: fair.{slot} is one of KEYS", file.path);
+        let is_fair = file.text.contains("local fair = {");
+        for slot in FIELDS_OF_FAIR.into_iter().filter(|slot| is_fair && file.text.contains(&format!("{slot} = "))) {
+            let table = if slot == "channel" { "ARGV" } else { "KEYS" };
+            assert!(file.text.contains(&format!("{slot} = {table}[")), "{}: fair.{slot} is one of {table}", file.path);
             assert!(!file.text.contains(&format!("fair.{slot} = ")), "{}: fair.{slot} stays that", file.path);
         }
     }
+}
+
+/// The local variables that a script binds to a slot of `table`, if the index of the slot is `wanted`.
+fn bound_to(table: &str, text: &str, wanted: impl Fn(&str) -> bool) -> Vec<String> {
+    let mut bound = Vec::new();
+    for (names, values) in text.lines().filter_map(|line| line.strip_prefix("local ")?.split_once(" = ")) {
+        for (name, value) in names.split(", ").zip(values.split(", ")) {
+            let index = value.strip_prefix(table).and_then(|rest| rest.strip_prefix('[')?.strip_suffix(']'));
+            if index.is_some_and(&wanted) {
+                bound.push(name.to_owned());
+            }
+        }
+    }
+    bound
+}
+
+#[test]
+fn a_call_of_one_lock_has_no_channel_among_its_keys() {
+    // A server refuses a call with two keys while their slot moves, if one of the keys is not there. A channel never is.
+    for (script, _, header) in scripts() {
+        let channels: Vec<_> =
+            header.keys.iter().filter(|slot| slot.sort == "channel" || slot.word == "channel").collect();
+        assert!(channels.is_empty(), "{} has {channels:?} among its KEYS", script.name());
+        let publishes = script.args().contains(&"publish");
+        assert_eq!(publishes, script.args().contains(&"channel"), "{} publishes to its channel", script.name());
+    }
+}
+
+/// Every channel to which a script publishes is one of its `ARGV`, or made of that by the one function that may.
+#[track_caller]
+fn assert_channels(path: &str, text: &str, bound: &[String]) {
+    let words = lua_code::words(text);
+    for how in ["call", "pcall"] {
+        for arguments in lua_code::calls(&words, &["redis", ".", how]) {
+            let Some(channel) = arguments.get(1).filter(|_| publishes(&arguments[0])) else { continue };
+            let is_known = match &channel[..] {
+                [name] => name.name().is_some_and(|name| bound.iter().any(|bound| bound == name)),
+                [first, ..] => first.is("channel_of") || first.is("ARGV"),
+                [] => false,
+            };
+            assert!(is_known, "{path}: {arguments:?} publishes to a channel that is none of ARGV");
+        }
+    }
+}
+
+/// Whether the command of a call is one that publishes: scripts are told which by an argument.
+fn publishes(command: &[Word]) -> bool {
+    command.last().is_some_and(|word| word.is("publish")) || command.first().is_some_and(|word| word.is("ARGV"))
 }
 
 /// A function that takes all keys of a script calls them `keys`, and gets nothing else.
@@ -316,8 +364,8 @@ fn assert_keys_stay(preludes: &BTreeMap<String, File>) {
     }
 }
 
-/// The fields by which the preludes of the fair lock know its keys.
-const SLOTS_OF_FAIR: [&str; 5] = ["lock", "queue", "deadlines", "channel", "marks"];
+/// The fields by which the preludes of the fair lock know its keys and its channel.
+const FIELDS_OF_FAIR: [&str; 5] = ["lock", "queue", "deadlines", "marks", "channel"];
 
 /// The one file that puts texts together: fields of the marks, and the channels of waiters, which Redisson makes of the
 /// lock's channel and a hold.
@@ -341,7 +389,7 @@ fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<St
     let elsewhere = words[..one.unwrap_or(0)].iter().chain(&words[after..]).any(|word| word.is(".."));
     assert!(path == PUTS_TOGETHER || !elsewhere, "{path} puts no texts together");
     let is_key = |argument: &[Word]| match argument {
-        [fair, dot, slot] if fair.is("fair") && dot.is(".") => SLOTS_OF_FAIR.iter().any(|known| slot.is(known)),
+        [fair, dot, slot] if fair.is("fair") && dot.is(".") => FIELDS_OF_FAIR[..4].iter().any(|known| slot.is(known)),
         [name] => name.name().is_some_and(|name| bound.iter().any(|bound| bound == name)),
         [name, ..] if name.is(PUTS_KEYS_TOGETHER) => true,
         // A function that is given all KEYS calls them `keys`.
@@ -350,11 +398,9 @@ fn assert_keys(path: &str, text: &str, bound: &[String], takes_key: &BTreeMap<St
     };
     for how in ["call", "pcall"] {
         for arguments in lua_code::calls(&words, &["redis", ".", how]) {
-            let publishes = arguments[0].last().is_some_and(|word| word.is("publish"));
-            let to_a_waiter = arguments.get(1).is_some_and(|channel| channel[0].is("channel_of"));
-            // A question about the listeners of a channel touches no key.
+            // A message touches no key, and neither does a question about the listeners of a channel.
             let asks_for_listeners = matches!(&arguments[0][..], [Word::Text(text)] if text == "PUBSUB");
-            if let Some(key) = arguments.get(1).filter(|_| !(publishes && to_a_waiter || asks_for_listeners)) {
+            if let Some(key) = arguments.get(1).filter(|_| !(publishes(&arguments[0]) || asks_for_listeners)) {
                 assert!(is_key(key), "{path}: {arguments:?} touches a key that is none of KEYS");
             }
         }

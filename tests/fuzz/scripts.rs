@@ -37,6 +37,7 @@ pub(crate) fn check(data: &[u8]) {
             for word in script.args() {
                 args.push(match *word {
                     "settings" => Bytes::from(SETTINGS),
+                    "channel" => key(word),
                     "publish" => Bytes::from(source.one_of(&["PUBLISH", "SPUBLISH"])),
                     // These are kept on the server as they are.
                     "count" | "number" | "pid" => Bytes::from(source.below(5).to_string()),

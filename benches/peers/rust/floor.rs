@@ -56,9 +56,8 @@ impl Floor {
     }
 
     async fn send_release(&self, name: &LockName, hold: &Bytes) {
-        let keys = vec![name.to_key(), name.channel()];
-        let args = vec![hold.clone(), "0".into(), "PUBLISH".into(), "0".into(), Bytes::new()];
-        let reply = self.call(Call::new(&script::RELEASE, keys, args)).await;
+        let args = vec![hold.clone(), "0".into(), "PUBLISH".into(), "0".into(), Bytes::new(), name.channel()];
+        let reply = self.call(Call::new(&script::RELEASE, vec![name.to_key()], args)).await;
         assert!(matches!(reply, Value::Integer(1 | 6 | 7)), "released: {reply:?}");
     }
 

@@ -138,7 +138,7 @@ mod tests {
                 let placeable = match kind {
                     Kind::Latch => latches,
                     // It is one key, and that is somewhere.
-                    Kind::Simple => true,
+                    Kind::Simple | Kind::Spin => true,
                     _ => all_but_latches,
                 };
                 let checked = kind.protocol().keys(&name, &ClientId::new(uuid::Uuid::nil())).check_cluster(&name);

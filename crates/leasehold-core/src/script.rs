@@ -100,48 +100,48 @@ macro_rules! scripts {
 scripts! {
     // The reentrant lock.
     ACQUIRE: lock::ACQUIRE = "lock/acquire" [lock] [hold count lease not_after publish channel];
-    RELEASE: lock::RELEASE = "lock/release" [lock channel] [hold count publish keep kept];
+    RELEASE: lock::RELEASE = "lock/release" [lock] [hold count publish keep kept channel];
     RENEW: lock::RENEW = "lock/renew" [lock] [hold lease];
-    FORCE_RELEASE: lock::FORCE_RELEASE = "lock/force_release" [lock channel] [holder publish];
+    FORCE_RELEASE: lock::FORCE_RELEASE = "lock/force_release" [lock] [holder publish channel];
     INSPECT: lock::INSPECT = "lock/inspect" [lock] [];
 
     // The fair lock, without a fencing token and with one.
-    FAIR_ACQUIRE: fair::ACQUIRE = "fair/acquire" [lock queue deadlines channel marks]
-        [hold count lease waits placed not_after settings publish];
-    FAIR_RELEASE: fair::RELEASE = "fair/release" [lock queue deadlines channel marks] [hold count settings publish];
-    FAIR_BEAT: fair::BEAT = "fair/beat" [lock queue deadlines channel marks] [client front settings publish];
-    FAIR_FORCE_RELEASE: fair::FORCE_RELEASE = "fair/force_release" [lock queue deadlines channel marks]
-        [holder settings publish];
+    FAIR_ACQUIRE: fair::ACQUIRE = "fair/acquire" [lock queue deadlines marks]
+        [hold count lease waits placed not_after settings publish channel];
+    FAIR_RELEASE: fair::RELEASE = "fair/release" [lock queue deadlines marks] [hold count settings publish channel];
+    FAIR_BEAT: fair::BEAT = "fair/beat" [lock queue deadlines marks] [client front settings publish channel];
+    FAIR_FORCE_RELEASE: fair::FORCE_RELEASE = "fair/force_release" [lock queue deadlines marks]
+        [holder settings publish channel];
     FAIR_INSPECT: fair::INSPECT = "fair/inspect" [lock queue deadlines marks] [settings];
-    FENCED_FAIR_ACQUIRE: fenced_fair::ACQUIRE = "fenced_fair/acquire" [lock queue deadlines channel marks token]
-        [hold count lease waits placed not_after settings publish];
+    FENCED_FAIR_ACQUIRE: fenced_fair::ACQUIRE = "fenced_fair/acquire" [lock queue deadlines marks token]
+        [hold count lease waits placed not_after settings publish channel];
 
     // The semaphore.
     SEMAPHORE_ACQUIRE: semaphore::ACQUIRE = "semaphore/acquire" [semaphore record] [count permits not_after memory];
-    SEMAPHORE_RELEASE: semaphore::RELEASE = "semaphore/release" [semaphore record channel]
-        [count permits granted memory publish];
-    SEMAPHORE_SET: semaphore::SET = "semaphore/set" [semaphore record channel] [permits lifetime memory publish];
-    SEMAPHORE_ADD: semaphore::ADD = "semaphore/add" [semaphore record channel] [permits memory publish];
+    SEMAPHORE_RELEASE: semaphore::RELEASE = "semaphore/release" [semaphore record]
+        [count permits granted memory publish channel];
+    SEMAPHORE_SET: semaphore::SET = "semaphore/set" [semaphore record] [permits lifetime memory publish channel];
+    SEMAPHORE_ADD: semaphore::ADD = "semaphore/add" [semaphore record] [permits memory publish channel];
     SEMAPHORE_DRAIN: semaphore::DRAIN = "semaphore/drain" [semaphore record] [memory];
     SEMAPHORE_INSPECT: semaphore::INSPECT = "semaphore/inspect" [semaphore] [];
 
     // The leased semaphore.
-    PERMITS_ACQUIRE: permits::ACQUIRE = "permits/acquire" [permits deadlines channel]
-        [ids count lease not_after publish];
-    PERMITS_RELEASE: permits::RELEASE = "permits/release" [permits deadlines channel] [ids count publish];
-    PERMITS_GIVE: permits::GIVE = "permits/give" [permits deadlines channel] [ids publish];
+    PERMITS_ACQUIRE: permits::ACQUIRE = "permits/acquire" [permits deadlines]
+        [ids count lease not_after publish channel];
+    PERMITS_RELEASE: permits::RELEASE = "permits/release" [permits deadlines] [ids count publish channel];
+    PERMITS_GIVE: permits::GIVE = "permits/give" [permits deadlines] [ids publish channel];
     PERMITS_RENEW: permits::RENEW = "permits/renew" [deadlines] [ids lease];
-    PERMITS_SET: permits::SET = "permits/set" [permits deadlines record channel] [capacity memory publish];
-    PERMITS_RESIZE: permits::RESIZE = "permits/resize" [permits deadlines record channel] [capacity memory publish];
+    PERMITS_SET: permits::SET = "permits/set" [permits deadlines record] [capacity memory publish channel];
+    PERMITS_RESIZE: permits::RESIZE = "permits/resize" [permits deadlines record] [capacity memory publish channel];
     PERMITS_INSPECT: permits::INSPECT = "permits/inspect" [permits deadlines] [];
     PERMITS_LEASE: permits::LEASE = "permits/lease" [deadlines] [id];
 
     // The count-down latch.
     LATCH_ACQUIRE: latch::ACQUIRE = "latch/acquire" [latch] [not_after];
-    LATCH_SET: latch::SET = "latch/set" [latch record channel] [count memory publish];
-    LATCH_COUNT_DOWN: latch::COUNT_DOWN = "latch/count_down" [latch record channel] [count memory publish];
+    LATCH_SET: latch::SET = "latch/set" [latch record] [count memory publish channel];
+    LATCH_COUNT_DOWN: latch::COUNT_DOWN = "latch/count_down" [latch record] [count memory publish channel];
     LATCH_INSPECT: latch::INSPECT = "latch/inspect" [latch] [];
-    LATCH_DELETE: latch::DELETE = "latch/delete" [latch record channel] [memory publish];
+    LATCH_DELETE: latch::DELETE = "latch/delete" [latch record] [memory publish channel];
 
     // A lock of any kind.
     ANY_INSPECT: any::INSPECT = "any/inspect" [lock queue deadlines marks token readers permits]
@@ -168,13 +168,13 @@ scripts! {
     SIMPLE_INSPECT: simple::INSPECT = "simple/inspect" [lock] [];
 
     // The read-write lock.
-    READ_ACQUIRE: read::ACQUIRE = "read/acquire" [lock channel readers writers hold_key]
-        [hold count lease not_after writer prefer publish];
-    READ_RELEASE: read::RELEASE = "read/release" [lock channel readers writers hold_key] [hold count publish];
-    READ_RENEW: read::RENEW = "read/renew" [lock channel readers hold_key] [hold lease publish];
-    WRITE_ACQUIRE: write::ACQUIRE = "write/acquire" [lock channel readers writers]
-        [hold count lease not_after reader mark publish];
-    WRITE_RELEASE: write::RELEASE = "write/release" [lock channel readers writers] [hold count publish];
+    READ_ACQUIRE: read::ACQUIRE = "read/acquire" [lock readers writers hold_key]
+        [hold count lease not_after writer prefer publish channel];
+    READ_RELEASE: read::RELEASE = "read/release" [lock readers writers hold_key] [hold count publish channel];
+    READ_RENEW: read::RENEW = "read/renew" [lock readers hold_key] [hold lease publish channel];
+    WRITE_ACQUIRE: write::ACQUIRE = "write/acquire" [lock readers writers]
+        [hold count lease not_after reader mark publish channel];
+    WRITE_RELEASE: write::RELEASE = "write/release" [lock readers writers] [hold count publish channel];
     READ_WRITE_INSPECT: read_write::INSPECT = "read_write/inspect" [lock readers] [];
 
     // The acknowledgement of replicas.

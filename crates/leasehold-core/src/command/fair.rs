@@ -87,10 +87,14 @@ impl KindProtocol for Fair {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let settings = give.settings;
-        let args =
-            vec![give.hold.field.clone(), decimal(give.count.into()), settings.fair.packed(), settings.publish.clone()];
-        Call::new(&script::FAIR_RELEASE, five(give.keys), args)
+        let args = vec![
+            give.hold.field.clone(),
+            decimal(give.count.into()),
+            give.settings.fair.packed(),
+            give.settings.publish.clone(),
+            give.name.channel(),
+        ];
+        Call::new(&script::FAIR_RELEASE, four(give.keys), args)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -167,8 +171,9 @@ pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<
         front.cloned().unwrap_or_default(),
         settings.fair.packed(),
         settings.publish.clone(),
+        name.channel(),
     ];
-    Call::new(&script::FAIR_BEAT, five(keys), args)
+    Call::new(&script::FAIR_BEAT, four(keys), args)
 }
 
 /// Decodes the reply to [`heartbeat`].
@@ -201,7 +206,12 @@ pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
 
 /// Ends the hold of `holder`.
 pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
-    let args = vec![Bytes::copy_from_slice(holder.as_bytes()), settings.fair.packed(), settings.publish.clone()];
+    let args = vec![
+        Bytes::copy_from_slice(holder.as_bytes()),
+        settings.fair.packed(),
+        settings.publish.clone(),
+        name.channel(),
+    ];
     Call::new(&script::FAIR_FORCE_RELEASE, keys(name), args)
 }
 
@@ -214,24 +224,19 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     super::lock::forced(reply)
 }
 
-/// Lock, queue, deadlines, channel and marks.
-fn parts(name: &LockName) -> [Bytes; 5] {
-    [
+/// Lock, queue, deadlines and marks.
+fn keys(name: &LockName) -> Vec<Bytes> {
+    vec![
         name.to_key(),
         name.prefixed("redisson_lock_queue"),
         name.prefixed("redisson_lock_timeout"),
-        name.channel(),
         name.prefixed("leasehold:1:fair"),
     ]
 }
 
-fn keys(name: &LockName) -> Vec<Bytes> {
-    parts(name).into()
-}
-
 /// The keys that both kinds have, which are all but the token's.
-fn five(keys: &Keys) -> Vec<Bytes> {
-    keys.keys[..5].to_vec()
+fn four(keys: &Keys) -> Vec<Bytes> {
+    keys.keys[..4].to_vec()
 }
 
 fn channel(name: &LockName, listener: &str) -> Bytes {
@@ -248,6 +253,7 @@ fn acquire_args(ask: &AcquireArgs<'_>) -> Vec<Bytes> {
         limit(ask.not_after),
         ask.settings.fair.packed(),
         ask.settings.publish.clone(),
+        ask.name.channel(),
     ]
 }
 
@@ -280,11 +286,10 @@ mod tests {
         let client = ClientId::new(Uuid::from_u128(0x6f0c_0000_0000_4000_8000_0000_0000_0001));
         let name = LockName::new("", "stock").expect("a name");
         let keys = FencedFair.keys(&name, &client);
-        let expected: [&[u8]; 6] = [
+        let expected: [&[u8]; 5] = [
             b"stock",
             b"redisson_lock_queue:{stock}",
             b"redisson_lock_timeout:{stock}",
-            b"redisson_lock__channel:{stock}",
             b"leasehold:1:fair:{stock}",
             b"redisson_lock_token:{stock}",
         ];
@@ -292,7 +297,7 @@ mod tests {
         let channel = "redisson_lock__channel:{stock}:6f0c0000-0000-4000-8000-000000000001";
         assert_eq!(keys.channel, Some(Bytes::from(channel)));
         assert_eq!(front_channel(&name, &"6f0c:7".into()), "redisson_lock__channel:{stock}:6f0c:7");
-        assert_eq!(Fair.keys(&name, &client).keys.len(), 5);
+        assert_eq!(Fair.keys(&name, &client).keys.len(), 4);
         let tagged = LockName::new("", "{a}b").expect("a name");
         assert_eq!(Fair.keys(&tagged, &client).keys[1], "redisson_lock_queue:{a}b");
     }

@@ -92,7 +92,7 @@ impl KindProtocol for Latch {
 
 /// Sets the count of a latch that has none. `operation` is an id that is used once; `count` is at least 1.
 pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::LATCH_SET, keys_of_change(name, operation), args_of_change(count, publish))
+    Call::new(&script::LATCH_SET, keys_of_change(name, operation), args_of_change(name, count, publish))
 }
 
 /// Decodes the reply to [`set`].
@@ -106,7 +106,7 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Counts down, and opens the latch at zero. `operation` is an id that is used once; `count` is at least 1.
 pub fn count_down(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::LATCH_COUNT_DOWN, keys_of_change(name, operation), args_of_change(count, publish))
+    Call::new(&script::LATCH_COUNT_DOWN, keys_of_change(name, operation), args_of_change(name, count, publish))
 }
 
 /// Decodes the reply to [`count_down`]: the number is the count that is left. Refused is a latch that was open already.
@@ -140,7 +140,8 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
 
 /// Removes the latch, which opens it for all who wait. `operation` is an id that is used once.
 pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), vec![millis(MEMORY), publish.clone()])
+    let args = vec![millis(MEMORY), publish.clone(), channel(name)];
+    Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), args)
 }
 
 /// Decodes the reply to [`delete`].
@@ -161,9 +162,9 @@ fn channel(name: &LockName) -> Bytes {
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), braced_record_key(name, operation), channel(name)]
+    vec![name.to_key(), braced_record_key(name, operation)]
 }
 
-fn args_of_change(count: u32, publish: &Bytes) -> Vec<Bytes> {
-    vec![decimal(count.into()), millis(MEMORY), publish.clone()]
+fn args_of_change(name: &LockName, count: u32, publish: &Bytes) -> Vec<Bytes> {
+    vec![decimal(count.into()), millis(MEMORY), publish.clone(), channel(name)]
 }

@@ -123,18 +123,18 @@ pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
 
 /// Asks for a lower hold count. The end of the hold is announced by `publish`.
 pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
-    let keys = vec![give.name.to_key(), give.name.channel()];
     let (hold, count, keep) = (give.hold.field.clone(), decimal(give.count.into()), millis(give.keep));
     let kept = if give.keep < Duration::from_millis(1) { Bytes::new() } else { [&hold[..], b"!"].concat().into() };
-    Call::new(&script::RELEASE, keys, vec![hold, count, publish.clone(), keep, kept])
+    let args = vec![hold, count, publish.clone(), keep, kept, give.name.channel()];
+    Call::new(&script::RELEASE, vec![give.name.to_key()], args)
 }
 
 /// Ends the hold of `holder`.
 pub fn force_release(lock: &LockName, holder: &str, publish: &Bytes) -> Call {
     Call::new(
         &script::FORCE_RELEASE,
-        vec![lock.to_key(), lock.channel()],
-        vec![Bytes::copy_from_slice(holder.as_bytes()), publish.clone()],
+        vec![lock.to_key()],
+        vec![Bytes::copy_from_slice(holder.as_bytes()), publish.clone(), lock.channel()],
     )
 }
 

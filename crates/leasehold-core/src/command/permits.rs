@@ -109,8 +109,9 @@ impl KindProtocol for Permits {
             millis(ask.lease),
             limit(ask.not_after),
             ask.settings.publish.clone(),
+            channel(ask.name),
         ];
-        Call::new(&script::PERMITS_ACQUIRE, all_keys(ask.name), args)
+        Call::new(&script::PERMITS_ACQUIRE, ask.keys.keys.to_vec(), args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -128,8 +129,8 @@ impl KindProtocol for Permits {
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let ids = PermitId::blob(PermitId::of_hold(give.hold));
-        let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone()];
-        Call::new(&script::PERMITS_RELEASE, all_keys(give.name), args)
+        let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone(), channel(give.name)];
+        Call::new(&script::PERMITS_RELEASE, give.keys.keys.to_vec(), args)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -158,7 +159,8 @@ impl KindProtocol for Permits {
 
 /// Gives permits back by their ids, also those of other holders. A copy answers `false` for each.
 pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &Bytes) -> Call {
-    Call::new(&script::PERMITS_GIVE, all_keys(name), vec![PermitId::blob(ids), publish.clone()])
+    let args = vec![PermitId::blob(ids), publish.clone(), channel(name)];
+    Call::new(&script::PERMITS_GIVE, vec![name.to_key(), deadlines(name)], args)
 }
 
 /// Decodes the reply to [`give`].
@@ -177,7 +179,7 @@ pub fn given(reply: &Reply) -> Result<Given, DecodeError> {
 
 /// Sets the capacity where there is none yet. `operation` is an id that is used once.
 pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::PERMITS_SET, keys_of_change(name, operation), args_of_change(capacity, publish))
+    Call::new(&script::PERMITS_SET, keys_of_change(name, operation), args_of_change(name, capacity, publish))
 }
 
 /// Decodes the reply to [`set`].
@@ -191,7 +193,7 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Sets the capacity, also while permits are held. `operation` is an id that is used once.
 pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
-    Call::new(&script::PERMITS_RESIZE, keys_of_change(name, operation), args_of_change(capacity, publish))
+    Call::new(&script::PERMITS_RESIZE, keys_of_change(name, operation), args_of_change(name, capacity, publish))
 }
 
 /// Decodes the reply to [`resize`].
@@ -261,14 +263,10 @@ fn deadlines(name: &LockName) -> Bytes {
     name.suffixed("timeout")
 }
 
-fn all_keys(name: &LockName) -> Vec<Bytes> {
-    vec![name.to_key(), deadlines(name), channel(name)]
-}
-
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), deadlines(name), record_key(name, operation), channel(name)]
+    vec![name.to_key(), deadlines(name), record_key(name, operation)]
 }
 
-fn args_of_change(capacity: u32, publish: &Bytes) -> Vec<Bytes> {
-    vec![decimal(capacity.into()), millis(MEMORY), publish.clone()]
+fn args_of_change(name: &LockName, capacity: u32, publish: &Bytes) -> Vec<Bytes> {
+    vec![decimal(capacity.into()), millis(MEMORY), publish.clone(), channel(name)]
 }

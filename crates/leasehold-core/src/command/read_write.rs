@@ -96,6 +96,7 @@ impl KindProtocol for Read {
             writing(ask.beside.unwrap_or(&ask.hold.field)),
             decimal(ask.prefer_writers.is_some().into()),
             ask.settings.publish.clone(),
+            channel(ask.name),
         ];
         Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &ask.hold.field), args)
     }
@@ -121,9 +122,8 @@ impl KindProtocol for Read {
 
     /// A lease of zero leaves the hold as it is, and lifts the lock's time to live back over it, where a JVM has cut it.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), keys.keys[2].clone()]);
-        into.keys.push(hold_key(name, &hold.field));
-        into.args.extend([hold.field.clone(), millis(lease), into.publish.clone()]);
+        into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field)]);
+        into.args.extend([hold.field.clone(), millis(lease), into.publish.clone(), channel(name)]);
     }
 }
 
@@ -149,6 +149,7 @@ impl KindProtocol for Write {
             ask.beside.cloned().unwrap_or_default(),
             millis(ask.prefer_writers.filter(|_| ask.waits).unwrap_or_default()),
             ask.settings.publish.clone(),
+            channel(ask.name),
         ];
         Call::new(&script::WRITE_ACQUIRE, ask.keys.keys.to_vec(), args)
     }
@@ -161,7 +162,7 @@ impl KindProtocol for Write {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release_write(give.keys, &give.hold.field, give.count, &give.settings.publish)
+        release_write(give.name, give.keys, &give.hold.field, give.count, &give.settings.publish)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -185,7 +186,7 @@ pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes)
     let field = Bytes::copy_from_slice(holder.as_bytes());
     match mode {
         Mode::Read => release_read(lock, &keys(lock), &field, 0, publish),
-        Mode::Write => release_write(&keys(lock), &field, 0, publish),
+        Mode::Write => release_write(lock, &keys(lock), &field, 0, publish),
     }
 }
 
@@ -231,20 +232,23 @@ fn holder(field: &str, count: u32, left: Option<Duration>) -> Holder {
 }
 
 fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
-    let args = vec![field.clone(), decimal(count.into()), publish.clone()];
+    let args = vec![field.clone(), decimal(count.into()), publish.clone(), channel(name)];
     Call::new(&script::READ_RELEASE, keys_with_hold(keys, name, field), args)
 }
 
-fn release_write(keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
-    let args = vec![writing(field), decimal(count.into()), publish.clone()];
+fn release_write(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
+    let args = vec![writing(field), decimal(count.into()), publish.clone(), channel(name)];
     Call::new(&script::WRITE_RELEASE, keys.keys.to_vec(), args)
 }
 
-/// Lock, channel, readers and writers: what both halves share.
+/// Lock, readers and writers, and the channel: what both halves share.
 fn keys(name: &LockName) -> Keys {
-    let channel = name.prefixed("redisson_rwlock");
     let writers = name.prefixed("leasehold:1:rw_writers");
-    Keys { keys: Box::new([name.to_key(), channel.clone(), readers_key(name), writers]), channel: Some(channel) }
+    Keys { keys: Box::new([name.to_key(), readers_key(name), writers]), channel: Some(channel(name)) }
+}
+
+fn channel(name: &LockName) -> Bytes {
+    name.prefixed("redisson_rwlock")
 }
 
 /// The index of native readers.
@@ -276,7 +280,6 @@ mod tests {
         let keys = keys_with_hold(&keys(&name), &name, &"u:7".into());
         let expected = [
             "stock",
-            "redisson_rwlock:{stock}",
             "leasehold:1:rw_readers:{stock}",
             "leasehold:1:rw_writers:{stock}",
             "{stock}:u:7:rwlock_timeout:1",

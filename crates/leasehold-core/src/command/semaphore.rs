@@ -71,10 +71,15 @@ impl KindProtocol for Semaphore {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field), channel(give.name)];
-        let permits = decimal(give.hold.permits.into());
-        let granted = decimal(give.granted.into());
-        let args = vec![decimal(give.count.into()), permits, granted, millis(MEMORY), give.settings.publish.clone()];
+        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field)];
+        let args = vec![
+            decimal(give.count.into()),
+            decimal(give.hold.permits.into()),
+            decimal(give.granted.into()),
+            millis(MEMORY),
+            give.settings.publish.clone(),
+            channel(give.name),
+        ];
         Call::new(&script::SEMAPHORE_RELEASE, keys, args)
     }
 
@@ -101,8 +106,8 @@ pub(super) fn channel(name: &LockName) -> Bytes {
 
 /// Sets the number of permits where there is none yet. `operation` is an id that is used once.
 pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation: &[u8], publish: &Bytes) -> Call {
-    let args =
-        vec![decimal(permits.into()), lifetime.map_or_else(|| decimal(0), millis), millis(MEMORY), publish.clone()];
+    let lifetime = lifetime.map_or_else(|| decimal(0), millis);
+    let args = vec![decimal(permits.into()), lifetime, millis(MEMORY), publish.clone(), channel(name)];
     Call::new(&script::SEMAPHORE_SET, keys_of_change(name, operation), args)
 }
 
@@ -118,7 +123,7 @@ pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
 /// Adds permits that belong to no hold, as a JVM's `release` does; negative takes some away for good. `operation` is an id that is
 /// used once. `permits` must not be 0.
 pub fn add(name: &LockName, permits: i32, operation: &[u8], publish: &Bytes) -> Call {
-    let args = vec![Bytes::from(permits.to_string()), millis(MEMORY), publish.clone()];
+    let args = vec![Bytes::from(permits.to_string()), millis(MEMORY), publish.clone(), channel(name)];
     Call::new(&script::SEMAPHORE_ADD, keys_of_change(name, operation), args)
 }
 
@@ -133,8 +138,7 @@ pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Takes all available permits, for no hold. `operation` is an id that is used once.
 pub fn drain(name: &LockName, operation: &[u8]) -> Call {
-    let keys = vec![name.to_key(), record_key(name, operation)];
-    Call::new(&script::SEMAPHORE_DRAIN, keys, vec![millis(MEMORY)])
+    Call::new(&script::SEMAPHORE_DRAIN, keys_of_change(name, operation), vec![millis(MEMORY)])
 }
 
 /// Decodes the reply to [`drain`]: the number is how many were taken.
@@ -167,7 +171,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
 }
 
 fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
-    vec![name.to_key(), record_key(name, operation), channel(name)]
+    vec![name.to_key(), record_key(name, operation)]
 }
 
 /// Decodes `{1, number}` done, `{2, number}` done before, `{0, number}` refused, `{-8, number}` overflow and `{-4, kind}`, as far

@@ -29,9 +29,7 @@ impl KindProtocol for Spin {
     }
 
     fn keys(&self, name: &LockName, _client: &ClientId) -> Keys {
-        // No client listens to the channel, but the scripts of the lock are given it.
-        let keys = Box::new([name.to_key(), name.channel()]);
-        Keys { keys, channel: None }
+        Keys { keys: Box::new([name.to_key()]), channel: None }
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {

@@ -1,6 +1,6 @@
 //! Looking at a fair lock from outside: who holds it, and who waits.
 
-use super::parts;
+use super::keys;
 use crate::call::Call;
 use crate::command::entry::Entry;
 use crate::name::LockName;
@@ -50,8 +50,7 @@ pub struct Waiter {
 
 /// Asks who holds the lock and who waits for it.
 pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
-    let [lock, queue, deadlines, _, marks] = parts(name);
-    Call::new(&script::FAIR_INSPECT, vec![lock, queue, deadlines, marks], vec![settings.packed()])
+    Call::new(&script::FAIR_INSPECT, keys(name), vec![settings.packed()])
 }
 
 /// Decodes the reply to [`inspect`].

@@ -238,12 +238,11 @@ fn acquire(lock: &str) -> Call {
 
 /// The arguments of a release that frees its lock at once.
 fn release_args() -> Vec<Bytes> {
-    [HOLD, "0", "PUBLISH", "0", ""].map(Bytes::from_static_str).to_vec()
+    [HOLD, "0", "PUBLISH", "0", "", "c"].map(Bytes::from_static_str).to_vec()
 }
 
 fn release(lock: &str) -> Call {
-    let keys = vec![Bytes::copy_from_slice(lock.as_bytes()), Bytes::from(format!("c:{{{lock}}}"))];
-    Call::new(&RELEASE, keys, release_args())
+    Call::new(&RELEASE, vec![Bytes::copy_from_slice(lock.as_bytes())], release_args())
 }
 
 fn inspect(lock: &str) -> Call {

@@ -276,11 +276,6 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
         for plane in PLANES {
             for _ in 0..2 {
                 let names = (0..30).map(|at| format!("{{tag:{}}}:{plane:?}:{at}", at % 3));
-                // The channel is in the slot of the lock.
-                let release = |lock: &str| {
-                    let keys = vec![key(lock), Bytes::from(format!("{lock}:channel"))];
-                    Call::new(&RELEASE, keys, release_args())
-                };
                 let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
                 let calls = calls.into_iter().map(|call| world.link.call(plane, call));
                 for reply in world.block_on(futures_util::future::join_all(calls)) {
