@@ -2,10 +2,11 @@
 
 use crate::args::{BenchOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
+use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::raw::Raw;
-use crate::signals::{Signals, code_of};
+use crate::signals::Signals;
 use leasehold::{AnyLock, Client, Error};
 use serde_json::json;
 use std::time::{Duration, Instant};
@@ -61,7 +62,7 @@ fn micros(time: Duration) -> u64 {
 /// # Errors
 ///
 /// The server cannot be reached or used.
-pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Result<u8, Failure> {
+pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let client = connection::connect(server, "leasehold bench").await?;
     let other = connection::connect(server, "leasehold bench").await?;
     let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
@@ -77,7 +78,7 @@ pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Res
     // A server that does not answer keeps this waiting, and one more signal ends that.
     match (measured, signals.unless_ended(tidying).await) {
         (Ok(measured), Ok(())) => measured,
-        (Err(signal), _) | (_, Err(signal)) => Ok(code_of(signal)),
+        (Err(signal), _) | (_, Err(signal)) => Ok(Ending::by(signal)),
     }
 }
 
@@ -87,7 +88,7 @@ async fn measure(
     name: &str,
     options: &BenchOptions,
     json: bool,
-) -> Result<u8, Failure> {
+) -> Result<Ending, Failure> {
     if !json {
         let head = format!("{:<44} {:>11} {:>11} {:>12} {:>7}\n", "", "p50", "p99", "", "PINGs");
         output::print(&head)?;
@@ -108,7 +109,7 @@ async fn measure(
         .tell(unit, json)?;
     at_once("the same at once, one name", client, options, |_| name.to_owned()).await?.tell(unit, json)?;
     wake_ups(client, other, name, options.pairs).await?.tell(unit, json)?;
-    Ok(0)
+    Ok(0.into())
 }
 
 async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {

@@ -12,11 +12,12 @@ mod trial;
 
 use crate::args::{DoctorOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
+use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::raw::{Node, Raw};
 use crate::shown::shown;
-use crate::signals::{Signals, code_of};
+use crate::signals::Signals;
 use leasehold::{Client, Error};
 use serde_json::json;
 
@@ -93,7 +94,7 @@ impl Finding {
 /// # Errors
 ///
 /// The server cannot be reached or used at all.
-pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<u8, Failure> {
+pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let client = connection::connect(server, "leasehold doctor").await?;
     // The trial deletes what it leaves behind, so its name is one that nothing else can have.
     let begin = options.name.as_deref().unwrap_or("leasehold:doctor");
@@ -121,7 +122,7 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     // A server that does not answer keeps this waiting, and one more signal ends that.
     match (examined, signals.unless_ended(tidying).await) {
         (Ok(examined), Ok(())) => examined,
-        (Err(signal), _) | (_, Err(signal)) => Ok(code_of(signal)),
+        (Err(signal), _) | (_, Err(signal)) => Ok(Ending::by(signal)),
     }
 }
 
@@ -130,7 +131,7 @@ async fn examine(
     raw: Result<&Raw, &String>,
     name: &str,
     server: &ServerOptions,
-) -> Result<u8, Failure> {
+) -> Result<Ending, Failure> {
     let mut faults = 0;
     let mut tell = |finding: Finding| {
         faults += usize::from(finding.verdict == Verdict::Fault);
@@ -158,7 +159,7 @@ async fn examine(
             tell(finding)?;
         }
     }
-    Ok(if faults > 0 { FAULTY } else { 0 })
+    Ok(if faults > 0 { FAULTY } else { 0 }.into())
 }
 
 /// Judges every primary.

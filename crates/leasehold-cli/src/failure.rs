@@ -42,7 +42,7 @@ impl Exit {
 
 /// The table of the exit codes, for `--help` and the manual page.
 pub(crate) const TABLE: &str = "\
-Exit codes (`run` exits with the code of its command, or with 128+n after its death by signal n):
+Exit codes (`run` exits with the code of its command, or dies by the signal by which its command died):
   0    done
   1    doctor has found a fault, or deadlocks a deadlock
   64   usage: an option, the URL or a setting cannot be used; nothing was sent
@@ -56,7 +56,7 @@ Exit codes (`run` exits with the code of its command, or with 128+n after its de
        among the locks at which this user may look, and there are others
   126  the command cannot be executed
   127  the command was not found
-  128+n  signal n ended the wait for the lock, top, serve, bench or doctor";
+  128+n  what a shell shows after a death by signal n, also of the wait for the lock, top, serve, bench or doctor";
 
 /// Why the command ends without success.
 #[derive(Debug)]

@@ -10,6 +10,7 @@ mod connection;
 mod deadlocks;
 mod doctor;
 mod duration;
+mod ending;
 mod failure;
 mod files;
 mod generate;
@@ -35,8 +36,13 @@ mod watch;
 
 use args::{Cli, Task};
 use clap::error::ErrorKind;
+use ending::Ending;
 use failure::{Exit, Failure};
+use std::os::fd::AsFd as _;
 use std::process::ExitCode;
+
+/// The descriptors of a runtime: those that it polls with, and those by which a signal wakes it.
+const DESCRIPTORS: usize = 6;
 
 fn main() -> ExitCode {
     // The shim has a command line of its own, because it is no command for people.
@@ -48,23 +54,23 @@ fn main() -> ExitCode {
     let result = match args::parse(&words) {
         Ok(cli) => perform(&cli),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            output::print(&error.render().to_string()).map(|()| 0)
+            output::print(&error.render().to_string()).map(|()| 0.into())
         }
         Err(error) => Err(Failure::of_usage(&error)),
     };
-    let code = result.unwrap_or_else(|failure| {
+    let ending = result.unwrap_or_else(|failure| {
         if let Some(line) = failure.line(json) {
             output::complain(&line);
         }
-        failure.code()
+        failure.code().into()
     });
-    ExitCode::from(code)
+    ending.end()
 }
 
-fn perform(cli: &Cli) -> Result<u8, Failure> {
+fn perform(cli: &Cli) -> Result<Ending, Failure> {
     match &cli.task {
-        Task::Completions { shell } => generate::completions(*shell).map(|()| 0),
-        Task::Man => generate::man_pages().map(|()| 0),
+        Task::Completions { shell } => generate::completions(*shell).map(|()| 0.into()),
+        Task::Man => generate::man_pages().map(|()| 0.into()),
         Task::Ls(options) => in_runtime(ls::ls(options, &cli.server)),
         Task::Deadlocks => in_runtime(deadlocks::deadlocks(&cli.server)),
         Task::Watch(options) => in_runtime(watch::watch(options, &cli.server)),
@@ -79,11 +85,24 @@ fn perform(cli: &Cli) -> Result<u8, Failure> {
 }
 
 /// Runs a subcommand on this very thread: a child lives no longer than the thread that started it.
-fn in_runtime(task: impl Future<Output = Result<u8, Failure>>) -> Result<u8, Failure> {
+fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -> Result<Ending, Failure> {
+    has_room_for_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
     let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("no runtime can be made: {error}")))?;
     let result = runtime.block_on(task);
     // A resolver that does not answer holds a thread up for many seconds, and has nothing more to tell.
     runtime.shutdown_background();
-    result
+    result.map(Into::into)
+}
+
+/// Whether a runtime can have its descriptors: one without them panics.
+fn has_room_for_descriptors() -> Result<(), Failure> {
+    let room: std::io::Result<Vec<_>> =
+        (0..DESCRIPTORS).map(|_| std::io::stderr().as_fd().try_clone_to_owned()).collect();
+    room.map(drop).map_err(|error| {
+        Failure::new(
+            Exit::Other,
+            format!("no more files can be opened: {error}; raise the limit, as `ulimit -n 64` does"),
+        )
+    })
 }

@@ -14,9 +14,10 @@ mod waiting;
 
 use crate::args::{RunOptions, ServerOptions};
 use crate::connection::{self, FAREWELL, Patience};
+use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::output;
-use crate::signals::{Signals, code_of};
+use crate::signals::Signals;
 use child::{Child, Ended};
 use hold::{Held, Released};
 use leasehold::Client;
@@ -30,9 +31,9 @@ use times::Times;
 /// # Errors
 ///
 /// The lock was not acquired, or was lost.
-pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<u8, Failure> {
+pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     // Before the first thread starts, because each takes over what this one has blocked.
-    terminal::allow_changes()?;
+    let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
     let (application, times) = (application(options), Times::of(options));
     let mut waiting = waiting::ForServer::new(options, server.json);
@@ -46,9 +47,9 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     let connecting = connection::connect_with(&patience, server, |failure| waiting.hears(failure));
     let client = match signals.unless_ended(connecting).await {
         Ok(client) => client?,
-        Err(signal) => return Ok(code_of(signal)),
+        Err(signal) => return Ok(Ending::by(signal)),
     };
-    let result = with_client(&client, options, times, &mut signals, server.json).await;
+    let result = with_client(&client, options, times, &mut signals, unblocks, server.json).await;
     // A lock that could not be released in time is free when its lease has run out, and was told of.
     // A server that does not answer keeps this waiting, and a signal ends that.
     let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
@@ -66,30 +67,31 @@ async fn with_client(
     options: &RunOptions,
     times: Times,
     signals: &mut Signals,
+    unblocks: bool,
     json: bool,
-) -> Result<u8, Failure> {
+) -> Result<Ending, Failure> {
     let acquiring = nested::with_warning(hold::acquire(client, options, times), client, options, json);
     let acquiring = waiting::told(acquiring, client, options, json);
     let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.
-        Err(signal) => return Ok(code_of(signal)),
+        Err(signal) => return Ok(Ending::by(signal)),
     };
     // All of the lease is left right after the grant.
     let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
     let terminal = Terminal::of_this_process();
     let name = &*options.name;
-    let end = match Child::start(&options.command, &held.environment(name), &terminal, json) {
+    let end = match Child::start(&options.command, &held.environment(name), &terminal, unblocks, json) {
         Ok(mut child) => {
             let (child, held, terminal) = (&mut child, &held, &terminal);
-            Supervised { child, held, signals, terminal, limits, name, json }.follow().await
+            Supervised { child, held, signals, terminal, limits, name, json, passed: Vec::new() }.follow().await
         }
         Err(error) => End::NotStarted(error),
     };
     match end {
-        End::Done { ended, held_to_the_end } => {
+        End::Done { ended, held_to_the_end, by_key } => {
             let released = release(held, signals).await;
-            judge(name, ended, held_to_the_end, released, json)
+            judge(name, ended, held_to_the_end, released, json).map(|()| ended.passed_on(by_key))
         }
         End::Stopped { why, ended, in_reach } => {
             if matches!(why, Why::MaxHold(_)) && held.is_held() {
@@ -129,8 +131,8 @@ impl Why {
     }
 }
 
-/// The exit code after a command that ended by itself. It is that of the command if the lock was held until then.
-fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<u8, Failure> {
+/// Whether the lock was held until a command ended that ended by itself.
+fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<(), Failure> {
     match released {
         // A hold that the server did not have any more may have been missing before the command was done. One that was held by its own
         // deadline at the end, and ran out only then, was not.
@@ -141,7 +143,7 @@ fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, js
         .of_lock(name)),
         other => {
             other.told(name, json);
-            Ok(ended.code())
+            Ok(())
         }
     }
 }

@@ -28,10 +28,11 @@ mod viewers;
 
 use crate::args::{ServeOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
+use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::overview::looks::Wanted;
-use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
+use crate::signals::{Signals, asks_to_end, stop_this_process};
 use app::{App, MOST_LISTENERS};
 use details::Details;
 use host::Hosts;
@@ -54,7 +55,7 @@ use viewers::Viewers;
 /// # Errors
 ///
 /// The address cannot be listened on, the token cannot be read, no server answers at the beginning, or it refuses to be looked at.
-pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Result<u8, Failure> {
+pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let mut signals = Signals::listen()?;
     let token = if options.allow_unlock { Some(Token::find(options.token_file.as_deref())?) } else { None };
     let listener = TcpListener::bind(options.listen).await.map_err(|error| {
@@ -65,7 +66,7 @@ pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Res
     })?;
     let client = match signals.unless_ended(connection::connect(server, "leasehold serve")).await {
         Ok(client) => client?,
-        Err(signal) => return Ok(exit_code(signal)),
+        Err(signal) => return Ok(ending(signal)),
     };
     let result = with_client(&client, options, server, listener, token, &mut signals).await;
     // Nothing is held, so nothing is left behind.
@@ -80,7 +81,7 @@ async fn with_client(
     listener: TcpListener,
     token: Option<(Token, bool)>,
     signals: &mut Signals,
-) -> Result<u8, Failure> {
+) -> Result<Ending, Failure> {
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: Vec::new(), every: options.every };
     let (samples, ended) = (watch::Sender::new(Sample::default()), watch::Sender::new(false));
     introduce(&listener, options, server, token.as_ref())?;
@@ -106,9 +107,9 @@ async fn with_client(
     tokio::pin!(answers);
     let result = tokio::select! {
         failure = sampler::run(client, &wanted, &app.viewers, &app.on_view, &samples) => Err(failure),
-        () = details.look_at_all(client, options.every) => Ok(0),
-        () = &mut answers => Ok(0),
-        signal = end(signals) => Ok(exit_code(signal)),
+        () = details.look_at_all(client, options.every) => Ok(0.into()),
+        () = &mut answers => Ok(0.into()),
+        signal = end(signals) => Ok(ending(signal)),
     };
     ended.send_replace(true);
     answers.await;
@@ -126,9 +127,9 @@ async fn end(signals: &mut Signals) -> Signal {
     }
 }
 
-/// The exit code after a signal. Those by which a person and a service manager end a program are no failure.
-fn exit_code(signal: Signal) -> u8 {
-    if matches!(signal, Signal::INT | Signal::TERM) { 0 } else { code_of(signal) }
+/// The end after a signal. Those by which a person and a service manager end a program are no failure.
+fn ending(signal: Signal) -> Ending {
+    if matches!(signal, Signal::INT | Signal::TERM) { 0.into() } else { Ending::by(signal) }
 }
 
 /// Says where the page is, and what is worth a thought.

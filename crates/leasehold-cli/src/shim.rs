@@ -5,11 +5,13 @@
 
 use crate::failure::{Exit, Failure};
 use crate::output;
-use crate::run::terminal::Terminal;
+use crate::run::terminal::{self, Terminal};
 use rustix::process::{self, Pid, Signal, getpgrp, getppid};
 use std::ffi::{OsStr, OsString};
 use std::io::{self, ErrorKind};
+use std::os::unix::ffi::OsStrExt as _;
 use std::os::unix::process::CommandExt as _;
+use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
@@ -27,6 +29,8 @@ pub(crate) struct Start {
     pub(crate) in_front: bool,
     /// It stops itself first, until its parent lets it go on.
     pub(crate) stops: bool,
+    /// It undoes what lets its parent change the terminal from behind.
+    pub(crate) unblocks: bool,
     /// It tells errors as JSON.
     pub(crate) json: bool,
 }
@@ -35,12 +39,23 @@ impl Start {
     /// The one word for it.
     fn word(self) -> OsString {
         let letter = |is: bool, letter| if is { letter } else { '-' };
-        String::from_iter([letter(self.in_front, 'f'), letter(self.stops, 's'), letter(self.json, 'j')]).into()
+        String::from_iter([
+            letter(self.in_front, 'f'),
+            letter(self.stops, 's'),
+            letter(self.unblocks, 'u'),
+            letter(self.json, 'j'),
+        ])
+        .into()
     }
 
     fn read(word: &OsStr) -> Self {
         let word = word.to_string_lossy();
-        Self { in_front: word.contains('f'), stops: word.contains('s'), json: word.contains('j') }
+        Self {
+            in_front: word.contains('f'),
+            stops: word.contains('s'),
+            unblocks: word.contains('u'),
+            json: word.contains('j'),
+        }
     }
 }
 
@@ -58,13 +73,40 @@ pub(crate) fn words(parent: Pid, start: Start, command: &[OsString]) -> Vec<OsSt
     words
 }
 
-/// The program to start as the shim. On Linux this name stands for the running program, also after its file was replaced by a newer one.
+/// The name of the running program, also after its file was replaced by a newer one.
+const THIS: &str = "/proc/self/exe";
+
+/// The program to start as the shim.
 ///
 /// # Errors
 ///
 /// The system does not tell where the program is.
 pub(crate) fn program() -> io::Result<OsString> {
-    if cfg!(target_os = "linux") { Ok("/proc/self/exe".into()) } else { std::env::current_exe().map(Into::into) }
+    if is_there(THIS) { Ok(THIS.into()) } else { by_its_path() }
+}
+
+/// The path by which the kernel started this program, for a system without /proc, as a `chroot` may be.
+#[cfg(target_os = "linux")]
+fn by_its_path() -> io::Result<OsString> {
+    let path = OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
+    if is_there(path) { Ok(path.to_owned()) } else { Err(not_started(ErrorKind::NotFound.into())) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn by_its_path() -> io::Result<OsString> {
+    std::env::current_exe().map(Into::into)
+}
+
+fn is_there(path: impl AsRef<Path>) -> bool {
+    path.as_ref().exists()
+}
+
+/// The error of a shim that cannot be started, which says so where /proc is missing.
+pub(crate) fn not_started(error: io::Error) -> io::Error {
+    if is_there(THIS) || !cfg!(target_os = "linux") {
+        return error;
+    }
+    io::Error::new(error.kind(), format!("leasehold does not find itself without {THIS}; mount /proc ({error})"))
 }
 
 /// The words for the shim, if the program was started as such.
@@ -98,9 +140,28 @@ pub(crate) fn become_the_command(words: Words) -> u8 {
     if words.start.in_front {
         wait_for_terminal();
     }
-    let error = Command::new(program).args(args).exec();
+    if words.start.unblocks {
+        terminal::forbid_changes();
+    }
+    let error = with_own_pid(Command::new(program), &words.parent).args(args).exec();
     let code = if error.kind() == ErrorKind::NotFound { NOT_FOUND } else { NOT_EXECUTABLE };
     tell(why_not(program, &error), code, words.start.json)
+}
+
+/// The command with its own pid in the variables by which a service manager names the process that they are for. They named `leasehold`,
+/// and a command ignores sockets and a watchdog that are another's.
+fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
+    let own = process::getpid().as_raw_nonzero().to_string();
+    for name in ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"] {
+        if std::env::var_os(name).is_some_and(|pid| pid == parent) {
+            command.env(name, &own);
+        }
+    }
+    // Newer managers name the process of the sockets once more, by the number of a descriptor that only its parent can have.
+    if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == parent) {
+        command.env_remove("LISTEN_PIDFDID");
+    }
+    command
 }
 
 /// Tells why there is no command, and gives the exit code.
@@ -152,8 +213,9 @@ mod tests {
     fn the_words_of_the_shim_are_read_as_they_were_written() {
         let command: Vec<OsString> = vec!["sh".into(), "-c".into(), "--".into()];
         let parent = process::getpid();
-        for bits in 0..8 {
-            let start = Start { in_front: bits & 1 > 0, stops: bits & 2 > 0, json: bits & 4 > 0 };
+        for bits in 0..16 {
+            let start =
+                Start { in_front: bits & 1 > 0, stops: bits & 2 > 0, unblocks: bits & 4 > 0, json: bits & 8 > 0 };
             let args = std::iter::once("leasehold".into()).chain(words(parent, start, &command));
             let read = asked_for(args).expect("the shim");
             assert_eq!((read.start, &read.command), (start, &command));

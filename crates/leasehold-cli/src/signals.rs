@@ -100,11 +100,6 @@ pub(crate) fn asks_to_end(signal: Signal) -> bool {
     ENDING.contains(&signal) || ENDING_HERE.contains(&signal)
 }
 
-/// The exit code after the end by a signal, as a shell writes it.
-pub(crate) fn code_of(signal: Signal) -> u8 {
-    u8::try_from(128 + signal.as_raw()).unwrap_or(u8::MAX)
-}
-
 /// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
 /// stopped. Says whether it was. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
 pub(crate) fn stop_this_process() -> bool {

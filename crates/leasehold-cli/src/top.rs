@@ -13,10 +13,11 @@ mod view;
 
 use crate::args::{ServerOptions, TopOptions};
 use crate::connection::{self, FAREWELL};
+use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
 use crate::overview::foreign::Foreign;
 use crate::overview::looks::{self, Told, Wanted};
-use crate::signals::{Signals, asks_to_end, code_of, stop_this_process};
+use crate::signals::{Signals, asks_to_end, stop_this_process};
 use rustix::process::Signal;
 use state::{Asked, State};
 use std::time::{Duration, Instant};
@@ -36,7 +37,7 @@ const BACKGROUND: Duration = Duration::from_millis(200);
 /// # Errors
 ///
 /// Stdout is no terminal or cannot be written, no server answers at the beginning, or a server refuses to be looked at.
-pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<u8, Failure> {
+pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     if server.json || !terminal::can_be_drawn_on() {
         let text = "top draws on a terminal, and stdout is none; `leasehold ls --json` tells of all locks once, and \
                     `leasehold watch --json` of what happens to them";
@@ -46,7 +47,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     let mut signals = Signals::listen()?;
     let client = match signals.unless_ended(connection::connect(server, "leasehold top")).await {
         Ok(client) => client?,
-        Err(signal) => return Ok(exit_code(signal)),
+        Err(signal) => return Ok(ending(signal)),
     };
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: options.kinds(), every: options.every };
     let (told, looks) = mpsc::unbounded_channel();
@@ -66,9 +67,9 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     result
 }
 
-/// The exit code after a signal. The interrupt ends the table as its key does.
-fn exit_code(signal: Signal) -> u8 {
-    if signal == Signal::INT { 0 } else { code_of(signal) }
+/// The end after a signal. The interrupt ends the table as its key does.
+fn ending(signal: Signal) -> Ending {
+    if signal == Signal::INT { 0.into() } else { Ending::by(signal) }
 }
 
 /// The table, and what it says to the looks.
@@ -81,7 +82,11 @@ struct Table {
 
 impl Table {
     /// Draws, and does what keys and signals ask for, until one of them ends it. Its screen is gone when this returns or is dropped.
-    async fn show(mut self, mut looks: mpsc::UnboundedReceiver<Told>, signals: &mut Signals) -> Result<u8, Failure> {
+    async fn show(
+        mut self,
+        mut looks: mpsc::UnboundedReceiver<Told>,
+        signals: &mut Signals,
+    ) -> Result<Ending, Failure> {
         let mut screen = Screen::open()?;
         let mut keys = keys::read();
         let mut tick = interval(TICK);
@@ -94,7 +99,7 @@ impl Table {
             let asked = tokio::select! {
                 biased;
                 signal = signals.next() => match signal {
-                    signal if asks_to_end(signal) => return Ok(exit_code(signal)),
+                    signal if asks_to_end(signal) => return Ok(ending(signal)),
                     Signal::TSTP => Asked::Stop,
                     _ => Asked::Nothing,
                 },
@@ -111,11 +116,11 @@ impl Table {
             };
             match asked {
                 Asked::Nothing => {}
-                Asked::Quit => return Ok(0),
+                Asked::Quit => return Ok(0.into()),
                 Asked::Redraw => screen.forget()?,
                 Asked::Stop => {
                     if let Some(signal) = stop(&mut screen, signals).await? {
-                        return Ok(exit_code(signal));
+                        return Ok(ending(signal));
                     }
                 }
             }

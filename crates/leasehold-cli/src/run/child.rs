@@ -1,6 +1,7 @@
 //! The command's process, and the process group that it leads.
 
 use super::terminal::Terminal;
+use crate::ending::Ending;
 use crate::shim::{self, Start};
 use crate::signals;
 use rustix::io::Errno;
@@ -63,6 +64,7 @@ impl Child {
         command: &[OsString],
         environment: &[(&str, Option<OsString>)],
         terminal: &Terminal,
+        unblocks: bool,
         json: bool,
     ) -> io::Result<Self> {
         adopt_orphans();
@@ -71,14 +73,14 @@ impl Child {
         // it, so the shim stops itself until this process listens for SIGCHLD.
         let stops = signals::is_ignored(Signal::CHILD);
         let mut shim = Command::new(shim::program()?);
-        shim.args(shim::words(process::getpid(), Start { in_front, stops, json }, command)).process_group(0);
+        shim.args(shim::words(process::getpid(), Start { in_front, stops, unblocks, json }, command)).process_group(0);
         for (name, value) in environment {
             match value {
                 Some(value) => shim.env(name, value),
                 None => shim.env_remove(name),
             };
         }
-        let id = shim.spawn()?.id();
+        let id = shim.spawn().map_err(shim::not_started)?.id();
         let group = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
         if in_front {
             terminal.lend(group);
@@ -171,11 +173,11 @@ fn change(status: WaitStatus) -> Option<Change> {
 }
 
 impl Ended {
-    /// The exit code that a shell writes for it.
-    pub(super) fn code(self) -> u8 {
+    /// The same end for this process.
+    pub(super) const fn passed_on(self, by_key: bool) -> Ending {
         match self {
-            Self::Exited(code) => code,
-            Self::Killed(signal) => u8::try_from(128 + signal).unwrap_or(u8::MAX),
+            Self::Exited(code) => Ending::Code(code),
+            Self::Killed(number) => Ending::Signal { number, of_group: by_key },
         }
     }
 }

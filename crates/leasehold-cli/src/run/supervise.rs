@@ -24,7 +24,12 @@ const SPARE: Duration = Duration::from_millis(500);
 /// How the command came to its end.
 pub(super) enum End {
     /// It ended by itself, or by a signal that was passed on.
-    Done { ended: Ended, held_to_the_end: bool },
+    Done {
+        ended: Ended,
+        held_to_the_end: bool,
+        /// A key of the terminal has ended it, which no process outside of its group has heard.
+        by_key: bool,
+    },
     /// It was to be stopped.
     Stopped { why: Why, ended: Ended, in_reach: bool },
     /// It was not started.
@@ -72,6 +77,8 @@ pub(super) struct Supervised<'a> {
     pub(super) limits: Limits,
     pub(super) name: &'a str,
     pub(super) json: bool,
+    /// The signals that were passed on.
+    pub(super) passed: Vec<Signal>,
 }
 
 impl Supervised<'_> {
@@ -84,7 +91,11 @@ impl Supervised<'_> {
             tokio::select! {
                 biased;
                 change = self.child.changed() => match change {
-                    Change::Ended(ended) => break End::Done { ended, held_to_the_end: self.held.is_held() },
+                    Change::Ended(ended) => break End::Done {
+                        ended,
+                        held_to_the_end: self.held.is_held(),
+                        by_key: self.is_by_key(ended),
+                    },
                     Change::Stopped(signal) => stops.stopped(self.child, signal),
                     Change::Orphan => {}
                 },
@@ -106,8 +117,16 @@ impl Supervised<'_> {
         end
     }
 
+    /// Whether a key of the terminal ended the command: it was in front, and nobody sent the signal to this process.
+    fn is_by_key(&self, ended: Ended) -> bool {
+        let is_in_front = self.terminal.front() == Some(self.child.group());
+        let keys = [Signal::INT, Signal::QUIT].into_iter().filter(|key| !self.passed.contains(key));
+        is_in_front && keys.map(Signal::as_raw).any(|key| ended == Ended::Killed(key))
+    }
+
     /// Passes a signal on to the command, and says so if it does not arrive.
-    fn pass_on(&self, signal: Signal) {
+    fn pass_on(&mut self, signal: Signal) {
+        self.passed.push(signal);
         if self.child.signal(signal) == Reached::Forbidden {
             let text = format!(
                 "signal {} did not reach the command under the lock {:?}, which runs as another user",

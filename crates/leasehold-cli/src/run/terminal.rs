@@ -4,7 +4,7 @@
 //! sends it the keys that interrupt and stop. So the command's group is put in front while it runs, as a shell with job control does it.
 
 use crate::failure::{Exit, Failure};
-use nix::sys::signal::{SigSet, Signal as Number};
+use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number};
 use rustix::process::{Pid, getpgrp};
 use rustix::termios::{isatty, tcgetpgrp, tcsetpgrp};
 use std::fs::OpenOptions;
@@ -18,15 +18,27 @@ pub(crate) struct Terminal {
 }
 
 /// Lets this process, and every thread that it starts from now on, change the terminal from behind. Otherwise the kernel would stop it for
-/// taking the terminal back from the command.
+/// taking the terminal back from the command. Says whether the command must have that undone.
 ///
 /// # Errors
 ///
 /// The system refuses, which it has no reason to.
-pub(super) fn allow_changes() -> Result<(), Failure> {
+pub(super) fn allow_changes() -> Result<bool, Failure> {
+    let before = changes().thread_swap_mask(SigmaskHow::SIG_BLOCK);
+    let before = before.map_err(|error| Failure::new(Exit::Other, format!("a signal cannot be blocked: {error}")))?;
+    Ok(!before.contains(Number::SIGTTOU))
+}
+
+/// Undoes [`allow_changes`] in a process that inherits it.
+pub(crate) fn forbid_changes() {
+    // It has no reason to fail, and leaves a program that is not stopped where it would be.
+    let _ = changes().thread_unblock();
+}
+
+fn changes() -> SigSet {
     let mut set = SigSet::empty();
     set.add(Number::SIGTTOU);
-    set.thread_block().map_err(|error| Failure::new(Exit::Other, format!("a signal cannot be blocked: {error}")))
+    set
 }
 
 impl Terminal {

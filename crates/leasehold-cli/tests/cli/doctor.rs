@@ -221,7 +221,7 @@ fn what_has_the_name_of_the_trial_is_left_alone() {
     }
     assert_eq!(server.command(&["EXISTS", "redisson_lock_token:{stock:lock}"]), Resp::Int(1));
     held.signal(Signal::TERM);
-    assert_eq!(held.finish().code(), 143);
+    assert_eq!(held.finish().signal(), Signal::TERM.as_raw());
 }
 
 #[test]

@@ -1,6 +1,8 @@
 //! The exit code is that of the command, and `leasehold` has codes of its own.
 
-use crate::support::{SERVER, Start as _, exists, held_by_a_jvm, name, path, run, run_script, send, until_announced};
+use crate::support::{
+    SERVER, Start as _, exists, held_by_a_jvm, name, path, patient, run, run_script, send, until_announced,
+};
 use leasehold_test_support::until;
 use rustix::process::Signal;
 
@@ -21,11 +23,36 @@ fn exit_codes_of_the_command_are_passed_on() {
 }
 
 #[test]
-fn death_of_the_command_by_a_signal_is_written_as_shells_do() {
-    for (signal, code) in [("KILL", 137), ("TERM", 143), ("SEGV", 139)] {
-        let done = run_script(&SERVER, &[&name()], &format!("kill -{signal} $$")).finish();
-        assert_eq!((done.code(), done.stderr.as_str()), (code, ""));
+fn death_of_the_command_by_a_signal_is_passed_on_as_such() {
+    for (word, signal) in [
+        ("KILL", Signal::KILL),
+        ("TERM", Signal::TERM),
+        ("SEGV", Signal::SEGV),
+        ("HUP", Signal::HUP),
+        ("INT", Signal::INT),
+        ("PIPE", Signal::PIPE),
+        ("ALRM", Signal::ALARM),
+        ("ABRT", Signal::ABORT),
+    ] {
+        let name = name();
+        let mut command = run_script(&SERVER, &[&name], &format!("ulimit -c 0; kill -{word} $$"));
+        let done = command.current_dir(SERVER.dir()).finish();
+        assert_eq!((done.signal(), done.stderr.as_str()), (signal.as_raw(), ""));
+        assert!(!exists(&SERVER, &name));
     }
+}
+
+/// The kernel keeps the first process of a container from signals of its own.
+#[test]
+fn death_by_a_signal_is_an_exit_code_for_the_first_process() {
+    if !rustix::process::geteuid().is_root() {
+        return;
+    }
+    let inner = run_script(&SERVER, &[&name()], "kill -TERM $$");
+    let mut command = std::process::Command::new("unshare");
+    command.args(["--pid", "--fork"]).arg(inner.get_program()).args(inner.get_args());
+    command.env("LEASEHOLD_URL", patient(&SERVER.url())).stdin(std::process::Stdio::null());
+    assert_eq!(command.finish().code(), 143);
 }
 
 #[test]
@@ -35,7 +62,7 @@ fn command_killed_from_outside_leaves_the_lock_free_at_once() {
     let pid = running.says("pid ").parse().expect("a pid");
     assert!(exists(&SERVER, &name));
     send(pid, Signal::KILL);
-    assert_eq!(running.finish().code(), 137);
+    assert_eq!(running.finish().signal(), Signal::KILL.as_raw());
     assert!(!exists(&SERVER, &name));
 }
 

@@ -9,6 +9,7 @@ mod doctor;
 mod exits;
 mod frame;
 mod http;
+mod inherits;
 mod input;
 mod inspect;
 mod kinds;

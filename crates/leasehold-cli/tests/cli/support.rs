@@ -98,6 +98,12 @@ impl Done {
         self.status.code().unwrap_or_else(|| panic!("died by signal {:?}: {self:?}", self.status.signal()))
     }
 
+    /// The signal by which it died.
+    #[track_caller]
+    pub(crate) fn signal(&self) -> i32 {
+        self.status.signal().unwrap_or_else(|| panic!("no death by a signal: {self:?}"))
+    }
+
     /// The one line that it said on stderr.
     #[track_caller]
     pub(crate) fn line(&self) -> &str {

@@ -178,3 +178,38 @@ fn command_without_a_turn_at_the_terminal_waits_for_it() {
     running.shows("back <two>");
     assert_eq!(running.finish().code(), 0);
 }
+
+/// A shell ends a loop by the interrupt key only if the command of the loop died by that signal.
+#[test]
+fn interrupt_key_ends_the_loop_around_the_command() {
+    for is_held in [false, true] {
+        let name = name();
+        if is_held {
+            crate::support::held_by_a_jvm(&SERVER, &name, "3600000");
+        }
+        let channel = format!("redisson_lock__channel:{{{name}}}");
+        let waits = || SERVER.command(&["PUBSUB", "NUMSUB", &channel]).elements()[1].as_int() == Some(1);
+        let command = leasehold(&name, "sh -c 'echo begun; sleep 100'");
+        let turns = format!("for turn in 1 2 3; do echo turn $turn; {command}; done");
+        let begins = |running: &Running| match is_held {
+            true => until("it waits", waits),
+            false => running.shows("begun"),
+        };
+        let file = path(&SERVER);
+        std::fs::write(&file, format!("{turns}\necho after the loop\n")).expect("a file");
+        let mut script = in_a_terminal(&format!("bash {}", file.display()));
+        begins(&script);
+        script.write("\x03");
+        let done = script.finish();
+        assert!(done.code() == 130 && !done.stdout.contains("turn 2") && !done.stdout.contains("after"), "{done:?}");
+        let mut prompt = shell();
+        prompt.write(&format!("{turns}\n"));
+        begins(&prompt);
+        prompt.write("\x03");
+        prompt.write("echo back at the $((1 + 1))nd prompt\n");
+        prompt.shows("back at the 2nd prompt");
+        prompt.write("exit 0\n");
+        let done = prompt.finish();
+        assert!(!done.stdout.contains("turn 2\r"), "{done:?}");
+    }
+}
