@@ -124,7 +124,9 @@ suite! {
             waiter_gets_a_kept_lock_when_its_time_is_over,
             only_a_release_of_what_was_held_keeps_a_lock_busy,
             least_times_are_checked_before_anything_is_sent,
-            job_runs_once_in_a_period;
+            job_runs_once_in_a_period,
+            jobs_whose_names_join_alike_run_apart,
+            tick_between_two_periods_is_refused;
         leader:
             one_candidate_leads_and_the_next_takes_over,
             lost_leadership_stops_the_work_and_is_won_again,

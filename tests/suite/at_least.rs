@@ -148,6 +148,59 @@ pub(crate) async fn job_runs_once_in_a_period(world: World) {
     }
 }
 
+pub(crate) async fn jobs_whose_names_join_alike_run_apart(world: World) {
+    let client = world.client().await;
+    let name = world.name("nightly");
+    let apart = [
+        (name.clone(), "b@c".to_owned()),
+        (format!("{name}@b"), "c".to_owned()),
+        (name.clone(), "b%40c".to_owned()),
+        (format!("{name}@b%40c"), "%".to_owned()),
+        (name.clone(), "b%40c@%".to_owned()),
+    ];
+    for (job, period) in &apart {
+        let ran = client.once(job, Period::key(period)).run(async |_| ()).await.expect("an answer");
+        assert_eq!(ran, Occurrence::Ran(()), "{job} in {period}");
+    }
+    for (job, period) in &apart {
+        world.delete(client.once(job, Period::key(period)).lock().name());
+    }
+    assert_eq!(client.once("report", Period::key("2026-11-23")).lock().name(), "report@2026-11-23");
+    for (job, period) in [("", "23"), ("report", "")] {
+        let error = client.once(job, Period::key(period)).run(async |_| ()).await.expect_err("it has no name");
+        assert!(matches!(error, WithError::NotAcquired(Error::Invalid(_))), "{job:?} in {period:?}: {error}");
+    }
+}
+
+pub(crate) async fn tick_between_two_periods_is_refused(world: World) {
+    let client = world.client().await;
+    let hour = secs(3_600);
+    let (day, midnight) = (24 * hour, UNIX_EPOCH + 20_783 * 24 * hour);
+    let name = world.name("job");
+    let schedules = [
+        ("daily at noon", midnight + day / 2, day),
+        ("hourly at half past", midnight + hour / 2, hour),
+        ("every five minutes at 2:30", midnight + secs(150), secs(300)),
+        ("weekly on Sunday at noon", midnight + 3 * day + day / 2, 7 * day),
+    ];
+    for (schedule, tick, every) in schedules {
+        let with_phase =
+            |clock| client.once(format!("{name}:{schedule}"), Period::around(clock, every).offset(every / 2));
+        for clock in [tick - ms(20), tick, tick + ms(20)] {
+            let job = client.once(&name, Period::around(clock, every));
+            let error = job.run(async |_| ()).await.expect_err("another clock reads another period");
+            let WithError::NotAcquired(Error::Invalid(InvalidInput::Period { job, message })) = error else {
+                panic!("{schedule}: {error}");
+            };
+            assert_eq!(job, name);
+            assert!(message.contains("offset") && message.contains("Period::at"), "{schedule}: {message}");
+            let first = with_phase(clock).run(async |_| ()).await.expect("an answer");
+            assert_eq!(first == Occurrence::Ran(()), clock < tick, "{schedule}: one run for the three clocks");
+        }
+        world.delete(with_phase(tick).lock().name());
+    }
+}
+
 pub(crate) async fn job_runs_only_by_grant_of_its_server(_: World) {
     for fallback in [Fallback::Local, Fallback::PassThrough] {
         let stage = Stage::new();

@@ -9,6 +9,7 @@ use crate::error::{Error, WithError};
 use crate::guard::Guard;
 use crate::inspect::Holder;
 use crate::lock::Lock;
+use leasehold_core::name::NameError;
 use leasehold_core::session::Fallback;
 use std::fmt;
 use std::time::Duration;
@@ -16,10 +17,10 @@ use std::time::Duration;
 /// A job that one of many processes runs once for each [`Period`]. [`Client::once`] makes one.
 ///
 /// **When to use it:** where the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
-/// differ by seconds, and the job may be done before the last of them fires. **When not:** for work that must be done exactly once whatever
+/// differ by seconds, and the job may be done before the last of them fires. [`Period`] says which of its constructors fits a schedule. **When not:** for work that must be done exactly once whatever
 /// fails: a job whose process dies in its middle is run again, if another process comes for it.
 ///
-/// The lock of a period is called `name@period`, and is that of [`Client::lock`]. When the job is done, the lock stays on the server
+/// The lock of a period is called `name@period`, with `%` and `@` of the period as `%25` and `%40`, and is that of [`Client::lock`]. When the job is done, the lock stays on the server
 /// as the mark of that, until [`Period::keep`] is over: see [`Acquire::at_least`](crate::Acquire::at_least).
 ///
 /// # Examples
@@ -62,7 +63,12 @@ pub enum Occurrence<T> {
 impl Client {
     /// A job that one of all processes runs once in a period. See [`Once`].
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
-        let lock = self.lock(format!("{}@{}", name.as_ref(), period.name()));
+        let job = name.as_ref();
+        let mut lock = self.lock(period.lock_name(job));
+        let nameless = if job.is_empty() { Err(NameError::Empty.into()) } else { Ok(()) };
+        if let Err(why) = nameless.and_then(|()| period.check(job)) {
+            lock = Lock::of(lock.spec().refused(why));
+        }
         // A client that falls back would run the job in each process while the server is out of reach.
         Once { lock: lock.class(name).fallback(Fallback::Fail), keep: period.kept_for() }
     }
@@ -81,7 +87,8 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with). After [`WithError::Lost`] another process may run the job. After
+    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with). [`InvalidInput::Period`](crate::InvalidInput::Period) if processes
+    /// could disagree about the period. After [`WithError::Lost`] another process may run the job. After
     /// [`WithError::NotReleased`] the job is done, and the background repeats the mark of that; if it fails for a whole lease, another process
     /// may run the job.
     ///

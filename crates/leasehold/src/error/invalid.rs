@@ -91,6 +91,14 @@ pub enum InvalidInput {
     /// An owner of another client was named.
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]
     ForeignOwner,
+    /// A job was given a [`Period`](crate::Period) that processes would name differently.
+    #[error("the period of the job {job:?} cannot be used: {message}")]
+    Period {
+        /// The name of the job.
+        job: String,
+        /// What is wrong, and what to do.
+        message: String,
+    },
     /// Two settings that contradict each other.
     #[error("the settings contradict each other: {0}")]
     Contradiction(String),

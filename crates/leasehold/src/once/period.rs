@@ -1,5 +1,6 @@
 //! The times of a schedule.
 
+use crate::error::InvalidInput;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// For how long a period of a name is kept, unless [`Period::keep`] says otherwise.
@@ -8,12 +9,36 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The least time for which a period of a schedule is kept: clocks differ by less, and a busy process is late by less.
 const LEAST_KEPT: Duration = Duration::from_secs(60);
 
+/// A clock reading this close to the middle of two times, as a part of the time between them, is ambiguous.
+const AMBIGUOUS: i128 = 8;
+
 /// One time of a schedule, by a name that is the same in every process. See [`Client::once`](crate::Client::once).
-#[derive(Clone, Debug, PartialEq, Eq)]
+///
+/// | the schedule | the period |
+/// |---|---|
+/// | its scheduler hands over the scheduled time, as cron libraries do; days of a time zone, weekdays, months | [`Period::at`] |
+/// | at multiples of a fixed time in UTC: every five minutes, hourly at `:00`, daily at 00:00 UTC | [`Period::every`] |
+/// | the same with a phase: hourly at `:30`, daily at 12:00 UTC | [`Period::every`] with [`Period::offset`] |
+/// | the process knows a name: a date, the number of a build | [`Period::key`] |
+///
+/// A daily job by local time is at another time of UTC after a change to daylight saving time. Use [`Period::at`], not
+/// [`Period::every`]. A date as a key needs a job that no process begins within seconds of midnight.
+#[derive(Clone, Debug)]
 #[must_use = "a period does nothing by itself"]
 pub struct Period {
     name: String,
     keep: Duration,
+    schedule: Schedule,
+    refused: Option<String>,
+}
+
+/// Where the name of a period comes from.
+#[derive(Clone, Copy, Debug)]
+enum Schedule {
+    /// The caller named it.
+    Named,
+    /// The nearest multiple of `every` to a clock reading, in milliseconds since 1970.
+    Every { every: i128, clock: i128 },
 }
 
 impl Period {
@@ -29,17 +54,60 @@ impl Period {
     /// assert_eq!(month.name(), "2026-11");
     /// ```
     pub fn key(name: impl Into<String>) -> Self {
-        Self { name: name.into(), keep: KEPT }
+        Self::named(name.into(), None)
     }
 
-    /// The time of a schedule that fires every `every`, counted from 1970 in UTC, that is next to the present time of this machine. So a
-    /// process whose timer is early or late by less than half of `every`, and whose clock agrees with its timer, names the same
-    /// time as all others, however far their clocks are apart. It is kept for twice `every`, and for a minute at least.
+    /// The period that begins at `scheduled`: the time for which the job was planned, and not the time at which the process woke up. Every
+    /// process must compute the same time, as one cron expression and one time zone do. It is kept for a day.
+    ///
+    /// # Errors
+    ///
+    /// [`Once::run`](crate::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: that is the reading of a
+    /// clock, which differs in each process.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Period;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// // A cron library names the next time of "0 7 * * *" in the zone of New York: 12:00 UTC in winter.
+    /// let scheduled = UNIX_EPOCH + Duration::from_secs(1_795_694_400);
+    /// let nightly = Period::at(scheduled);
+    /// assert_eq!(nightly, Period::at(scheduled));
+    /// assert_ne!(nightly, Period::at(scheduled + Duration::from_secs(24 * 60 * 60)));
+    /// ```
+    pub fn at(scheduled: SystemTime) -> Self {
+        let refused = match scheduled.duration_since(UNIX_EPOCH) {
+            Err(_) => Some("its scheduled time is before 1970"),
+            Ok(since) if since.subsec_nanos() % 1_000_000 != 0 => Some(
+                "its scheduled time has a fraction of a millisecond, as the reading of a clock has: pass the time for which the \
+                 job was planned, or use Period::every",
+            ),
+            Ok(_) => None,
+        };
+        Self::named(since_1970(scheduled).to_string(), refused.map(str::to_owned))
+    }
+
+    /// The time of a schedule that is nearest to the present time of this machine. The schedule fires at the multiples of `every` since
+    /// 1970 in UTC, plus the [`offset`](Period::offset). It is kept for twice `every`, and for a minute at least.
+    ///
+    /// A process whose clock is early or late by less than three eighths of `every` names the same time as all others.
+    ///
+    /// # Errors
+    ///
+    /// [`Once::run`](crate::Once::run) refuses a period whose clock reading is about halfway between two times of the schedule: another
+    /// process, whose clock differs by a moment, would name the other time and run the job again. **A job that fires daily at 12:00 UTC,
+    /// hourly at half past, or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
     pub fn every(every: Duration) -> Self {
         Self::around(SystemTime::now(), every)
     }
 
-    /// As [`Period::every`], next to this time.
+    /// As [`Period::every`], nearest to this time.
+    ///
+    /// # Errors
+    ///
+    /// As [`Period::every`].
     ///
     /// # Examples
     ///
@@ -53,10 +121,60 @@ impl Period {
     /// assert_ne!(Period::around(three, hour), Period::around(three + hour, hour));
     /// ```
     pub fn around(time: SystemTime, every: Duration) -> Self {
-        let since = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_millis();
-        let every_ms = every.as_millis().max(1);
-        let nearest = (since + every_ms / 2) / every_ms * every_ms;
-        Self { name: nearest.to_string(), keep: every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE) }
+        let schedule = Schedule::Every { every: whole_millis(every).max(1), clock: since_1970(time) };
+        let keep = every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE);
+        let unset = (time < UNIX_EPOCH).then(|| "the clock of this machine reads a time before 1970: set it".to_owned());
+        let period = Self { name: String::new(), keep, schedule, refused: unset };
+        period.offset(Duration::ZERO)
+    }
+
+    /// Sets the phase of a schedule: it fires at the multiples of `every` since 1970 in UTC, plus `offset`. Whole milliseconds count.
+    /// Default: none.
+    ///
+    /// # Errors
+    ///
+    /// [`Once::run`](crate::Once::run) refuses an offset of [`Period::key`] and [`Period::at`].
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::Period;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// let hour = Duration::from_secs(3_600);
+    /// let daily_at_noon = |clock| Period::around(clock, 24 * hour).offset(12 * hour);
+    /// let (noon, early) = (UNIX_EPOCH + 12 * hour, Duration::from_millis(1));
+    /// assert_eq!(daily_at_noon(noon - early), daily_at_noon(noon + early));
+    ///
+    /// // Weekly on Monday at 03:00 UTC: four days and three hours after a Thursday.
+    /// let weekly = Period::every(7 * 24 * hour).offset((4 * 24 + 3) * hour);
+    /// # drop(weekly);
+    /// ```
+    pub fn offset(mut self, offset: Duration) -> Self {
+        let Schedule::Every { every, clock } = self.schedule else {
+            self.refused = Some("it has a name, and an offset belongs to Period::every".to_owned());
+            return self;
+        };
+        let offset = whole_millis(offset) % every;
+        let before = (clock - offset).div_euclid(every) * every + offset;
+        let (past, left) = (clock - before, before + every - clock);
+        if clock >= 0 {
+            self.refused = None;
+        }
+        if (past - left).abs() * AMBIGUOUS < every * 2 {
+            // One name for all clocks that are near this middle.
+            self.name = format!("{before}-or-{}", before + every);
+            let [past, left, every] = [past, left, every].map(readable);
+            let why = format!(
+                "the clock reads {past:?} after one time of its schedule and {left:?} before the next, with {every:?} between \
+                 them, so that another process may name the other; set Period::offset to the phase at which it fires, or use \
+                 Period::at with its scheduled time"
+            );
+            self.refused.get_or_insert(why);
+        } else {
+            self.name = (if past < left { before } else { before + every }).to_string();
+        }
+        self
     }
 
     /// For how long after the job the server knows that it is done, and the name must not come again. It must be longer than the time by which
@@ -67,7 +185,7 @@ impl Period {
         self
     }
 
-    /// The name.
+    /// The name. A period that is refused has one too, for the log.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -76,6 +194,49 @@ impl Period {
     pub const fn kept_for(&self) -> Duration {
         self.keep
     }
+
+    /// Joins the name of a job and that of its period. Only the period is escaped, so that no two pairs give one name.
+    pub(super) fn lock_name(&self, job: &str) -> String {
+        format!("{job}@{}", self.name.replace('%', "%25").replace('@', "%40"))
+    }
+
+    /// Why no process can run `job` in this period.
+    pub(super) fn check(&self, job: &str) -> Result<(), InvalidInput> {
+        let nameless = self.name.is_empty().then_some("it has an empty name");
+        match self.refused.as_deref().or(nameless) {
+            None => Ok(()),
+            Some(why) => Err(InvalidInput::Period { job: job.to_owned(), message: why.to_owned() }),
+        }
+    }
+
+    fn named(name: String, refused: Option<String>) -> Self {
+        Self { name, keep: KEPT, schedule: Schedule::Named, refused }
+    }
+}
+
+/// Two periods are equal if they have one name, are kept for the same time, and are both usable or both not.
+impl PartialEq for Period {
+    fn eq(&self, other: &Self) -> bool {
+        let of = |period: &Self| (period.keep, period.refused.is_some());
+        self.name == other.name && of(self) == of(other)
+    }
+}
+
+impl Eq for Period {}
+
+fn since_1970(time: SystemTime) -> i128 {
+    match time.duration_since(UNIX_EPOCH) {
+        Ok(since) => whole_millis(since),
+        Err(before) => -whole_millis(before.duration()),
+    }
+}
+
+fn whole_millis(time: Duration) -> i128 {
+    i128::try_from(time.as_millis()).unwrap_or(i128::MAX)
+}
+
+fn readable(millis: i128) -> Duration {
+    Duration::from_millis(u64::try_from(millis).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]
@@ -87,21 +248,52 @@ mod tests {
     #[test]
     fn clocks_that_fire_early_or_late_name_the_same_time() {
         let three = UNIX_EPOCH + 3 * HOUR;
-        let names = |moment| Period::around(moment, HOUR).name;
-        for near in [three - HOUR / 2, three - Duration::from_millis(1), three, three + HOUR / 3] {
-            assert_eq!(names(near), (3 * HOUR).as_millis().to_string());
+        let near = HOUR * 3 / 8;
+        for (offset, tick) in [(Duration::ZERO, three), (HOUR / 2, three + HOUR / 2), (5 * HOUR / 4, three + HOUR / 4)] {
+            let period = |moment| Period::around(moment, HOUR).offset(offset);
+            for moment in [tick - near, tick - Duration::from_millis(1), tick, tick + near] {
+                assert_eq!(period(moment).check("job"), Ok(()));
+                assert_eq!(period(moment).name, since_1970(tick).to_string());
+            }
+            assert_ne!(period(tick + HOUR), period(tick));
         }
-        assert_ne!(names(three + HOUR / 2), names(three));
+    }
+
+    #[test]
+    fn clocks_near_the_middle_of_two_times_are_refused_under_one_name() {
+        let middle = UNIX_EPOCH + 3 * HOUR + HOUR / 2;
+        let moments = [middle - HOUR / 8 + Duration::from_millis(1), middle, middle + HOUR / 8 - Duration::from_millis(1)];
+        let periods = moments.map(|moment| Period::around(moment, HOUR));
+        for period in &periods {
+            assert!(period.check("job").is_err(), "{period:?}");
+            assert_eq!(*period, periods[0]);
+        }
+        assert_eq!(Period::around(middle, HOUR).offset(HOUR / 2).check("job"), Ok(()), "the phase was missing");
     }
 
     #[test]
     fn odd_schedules_have_names_and_are_kept_for_a_time() {
         let periods = [Duration::ZERO, Duration::from_millis(3), HOUR, Duration::MAX];
         for every in periods {
-            let period = Period::every(every);
+            let period = Period::every(every).offset(every);
             assert!(!period.name.is_empty() && (LEAST_KEPT..=crate::MAX_LEASE).contains(&period.keep), "{period:?}");
         }
-        assert_eq!(Period::around(UNIX_EPOCH - HOUR, HOUR).name, "0", "a clock that was never set");
         assert_eq!(Period::key("a").keep(Duration::ZERO).kept_for(), Duration::from_millis(1));
+    }
+
+    #[test]
+    fn times_that_no_schedule_has_are_refused() {
+        let refused = [
+            Period::at(UNIX_EPOCH - HOUR),
+            Period::at(UNIX_EPOCH + Duration::from_nanos(1_500_000)),
+            Period::around(UNIX_EPOCH - HOUR, HOUR).offset(HOUR / 4),
+            Period::at(UNIX_EPOCH).offset(HOUR),
+            Period::key("2026-11-23").offset(HOUR),
+            Period::key(""),
+        ];
+        for period in refused {
+            assert!(period.check("job").is_err(), "{period:?}");
+        }
+        assert_eq!(Period::at(UNIX_EPOCH + HOUR).name(), Period::around(UNIX_EPOCH + HOUR, HOUR).name());
     }
 }
