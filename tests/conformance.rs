@@ -330,6 +330,8 @@ suite! {
             waiter_that_sleeps_learns_that_its_server_is_gone;
         callbacks_that_panic:
             a_recorder_that_panics_does_not_end_the_renewals,
+            a_recorder_that_panics_leaves_no_lock,
+            a_subscriber_that_panics_leaves_no_lock,
             a_waker_that_panics_does_not_end_the_renewals;
         telemetry:
             every_metric_is_counted_under_its_name,

@@ -1,7 +1,7 @@
 //! Calls of code that is not ours: wakers of futures, recorders of metrics, subscribers of traces.
 //!
-//! A panic of such code must not end the background, because every hold of the client would be lost with it. The panic is caught,
-//! counted and logged. The panic hook has reported it by then, with its place.
+//! A panic of such code must not end the background, because every hold of the client would be lost with it. It must not end an acquire or a
+//! release halfway either, because the client would renew a lock without a guard. The panic is caught, counted and logged. The panic hook has reported it by then, with its place.
 
 use crate::telemetry::names::FOREIGN_PANIC_TOTAL;
 use metrics::counter;
@@ -27,9 +27,19 @@ impl Foreign {
 
 /// Calls foreign code. A panic ends here.
 pub(crate) fn call(what: Foreign, work: impl FnOnce()) {
-    if catch_unwind(AssertUnwindSafe(work)).is_ok() {
-        return;
+    value(what, work);
+}
+
+/// Calls foreign code for a value. A panic ends here, and there is no value.
+pub(crate) fn value<T>(what: Foreign, work: impl FnOnce() -> T) -> Option<T> {
+    let value = catch_unwind(AssertUnwindSafe(work)).ok();
+    if value.is_none() {
+        report(what);
     }
+    value
+}
+
+fn report(what: Foreign) {
     // Metrics recorders and log subscribers are foreign code too.
     let told = catch_unwind(|| {
         counter!(FOREIGN_PANIC_TOTAL, "code" => what.word()).increment(1);
@@ -53,5 +63,7 @@ mod tests {
         let mut called = false;
         call(Foreign::Telemetry, || called = true);
         assert!(called);
+        assert_eq!(value(Foreign::Telemetry, || -> u32 { panic!("as a recorder would") }), None);
+        assert_eq!(value(Foreign::Telemetry, || 7), Some(7));
     }
 }

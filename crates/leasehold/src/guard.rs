@@ -9,7 +9,7 @@ use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock_spec::LockSpec;
 use crate::loss::{LossToken, Lost};
-use crate::telemetry::{self, Class, Outcome};
+use crate::telemetry::{self, Class, InSpan, Outcome};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
@@ -20,7 +20,6 @@ use std::pin::{Pin, pin};
 use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
-use tracing::Instrument as _;
 
 /// One acquire of a lock that is held. A guard borrows nothing, and can be moved between tasks and threads.
 ///
@@ -125,23 +124,20 @@ impl<K: LockKind> Guard<K> {
     /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
     pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let span = telemetry::span_of_hold(self.lock.spec(), &self.cell);
-        let recorded = span.clone();
-        let work = async {
-            let mut work = pin!(work);
-            let mut watch = EndWatch::new(self.cell.clone());
-            poll_fn(|cx| {
-                watch.wake_at_end(cx.waker());
-                match self.cell.ended(self.lock.spec().handle().clock.now()) {
-                    Some(HoldEnd::Lost(reason)) => {
-                        recorded.record("outcome", "lost");
-                        Poll::Ready(Err(self.lost_by(reason)))
-                    }
-                    _ => work.as_mut().poll(cx).map(Ok),
+        let mut work = pin!(Some(work));
+        let mut work = InSpan::new(work.as_mut(), &span);
+        let mut watch = EndWatch::new(self.cell.clone());
+        poll_fn(|cx| {
+            watch.wake_at_end(cx.waker());
+            match self.cell.ended(self.lock.spec().handle().clock.now()) {
+                Some(HoldEnd::Lost(reason)) => {
+                    span.record("outcome", "lost");
+                    Poll::Ready(Err(self.lost_by(reason)))
                 }
-            })
-            .await
-        };
-        work.instrument(span).await
+                _ => work.poll(cx).map(Ok),
+            }
+        })
+        .await
     }
 
     /// A token for work that runs elsewhere. It is cancelled when the lock is released, dropped, detached or lost, and tells which
@@ -279,8 +275,8 @@ struct GuardEnd<'a> {
 impl Drop for GuardEnd<'_> {
     fn drop(&mut self) {
         self.how.count();
-        self.class.held.decrement(1.0);
-        self.class.hold_seconds.record(self.held_for.as_secs_f64());
+        self.class.held.change(-1.0);
+        self.class.hold_seconds.record(self.held_for);
     }
 }
 

@@ -19,6 +19,7 @@ pub use state::{FoundKind, LockProblem, LockState};
 use crate::error::Error;
 use crate::kind::{Fair, FencedFair, Inspectable, Owned, Simple};
 use crate::lock::Lock;
+use crate::telemetry::event;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::ForceReleased;
 use leasehold_core::command::read_write::{self as commands, Mode};
@@ -72,7 +73,7 @@ impl<K: Owned> Lock<K> {
             ForceReleased::Ended => {
                 // Guards of this very client need not wait for their next renewal.
                 spec.handle().with(|session, now| session.look_again(now, spec.name()));
-                tracing::warn!(lock = spec.name(), holder = id, "the lock was force-released");
+                event!(warn, lock = spec.name(), holder = id, "the lock was force-released");
                 Ok(true)
             }
             ForceReleased::Absent | ForceReleased::Other => Ok(false),

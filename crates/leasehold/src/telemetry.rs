@@ -48,22 +48,32 @@
 //! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
 //! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
 
+mod handles;
 pub(crate) mod names;
 mod spans;
 
 pub use names::*;
 use names::{describe, register};
 pub use spans::SpanLevel;
-pub(crate) use spans::{Spans, record_hold, span_of_acquire, span_of_hold, span_of_release};
+pub(crate) use spans::{InSpan, Span, Spans, record_hold, span_of_acquire, span_of_hold, span_of_release};
 
 use crate::foreign::{self, Foreign};
+use handles::{Count, Level, Seconds};
 use leasehold_core::error::LossReason;
 use leasehold_core::session::Event;
-use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
+use metrics::{counter, gauge, histogram};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
+
+/// Sends an event to the subscriber, which is foreign code: its panics end here.
+macro_rules! event {
+    ($level:ident, $($fields:tt)*) => {
+        $crate::foreign::call($crate::foreign::Foreign::Telemetry, || tracing::$level!($($fields)*))
+    };
+}
+pub(crate) use event;
 
 pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
@@ -73,12 +83,12 @@ pub(crate) fn millis(time: Duration) -> u64 {
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) word: &'static str,
-    counter: Counter,
+    counter: Count,
 }
 
 impl Outcome {
     pub(crate) fn count(&self) {
-        self.counter.increment(1);
+        self.counter.add(1);
     }
 }
 
@@ -91,11 +101,11 @@ pub(crate) struct Class {
     pub(crate) wait_elapsed: Outcome,
     pub(crate) cancelled: Outcome,
     pub(crate) failed: Outcome,
-    pub(crate) acquire_seconds: Histogram,
-    pub(crate) handed_on: Counter,
-    pub(crate) waiting: Gauge,
-    pub(crate) held: Gauge,
-    pub(crate) hold_seconds: Histogram,
+    pub(crate) acquire_seconds: Seconds,
+    pub(crate) handed_on: Count,
+    pub(crate) waiting: Level,
+    pub(crate) held: Level,
+    pub(crate) hold_seconds: Seconds,
     pub(crate) released: Outcome,
     pub(crate) release_lost: Outcome,
     pub(crate) release_failed: Outcome,
@@ -108,13 +118,13 @@ impl Class {
         let class = || name.clone();
         let outcome = |total: &'static str, word: &'static str| Outcome {
             word,
-            counter: counter!(total, "class" => class(), "outcome" => word),
+            counter: Count::of(|| counter!(total, "class" => class(), "outcome" => word)),
         };
         let acquire = |word| outcome(ACQUIRE_TOTAL, word);
         let release = |word| outcome(RELEASE_TOTAL, word);
         // An alert on the growth of a series sees the first loss only where the series was there before it, at 0.
         for reason in LossReason::ALL {
-            drop(counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str()));
+            drop(Count::of(|| counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str())));
         }
         Self {
             name: class(),
@@ -123,11 +133,11 @@ impl Class {
             wait_elapsed: acquire("wait_elapsed"),
             cancelled: acquire("cancelled"),
             failed: acquire("failed"),
-            acquire_seconds: histogram!(ACQUIRE_SECONDS, "class" => class()),
-            handed_on: counter!(HANDED_ON_TOTAL, "class" => class()),
-            waiting: gauge!(WAITING, "class" => class()),
-            held: gauge!(HELD, "class" => class()),
-            hold_seconds: histogram!(HOLD_SECONDS, "class" => class()),
+            acquire_seconds: Seconds::of(|| histogram!(ACQUIRE_SECONDS, "class" => class())),
+            handed_on: Count::of(|| counter!(HANDED_ON_TOTAL, "class" => class())),
+            waiting: Level::of(|| gauge!(WAITING, "class" => class())),
+            held: Level::of(|| gauge!(HELD, "class" => class())),
+            hold_seconds: Seconds::of(|| histogram!(HOLD_SECONDS, "class" => class())),
             released: release("released"),
             release_lost: release("lost"),
             release_failed: release("failed"),
@@ -141,9 +151,9 @@ impl Class {
 macro_rules! at_level {
     ($lasting:expr, $($fields:tt)*) => {
         if $lasting {
-            tracing::warn!($($fields)*);
+            event!(warn, $($fields)*);
         } else {
-            tracing::debug!($($fields)*);
+            event!(debug, $($fields)*);
         }
     };
 }
@@ -190,49 +200,52 @@ impl Classes {
             false => -f64::from(u8::from(connected.remove(&server))),
         };
         drop(connected);
-        gauge!(CONNECTED, "server" => server).increment(change);
+        Level::of(|| gauge!(CONNECTED, "server" => server)).change(change);
     }
 
     /// Counts and logs what happened in the session.
     pub(crate) fn report(&self, event: Event) {
         match event {
             Event::Lost { name, class, reason, holder, token, held } => {
-                counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.as_str()).increment(1);
+                Count::of(|| counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.as_str())).add(1);
                 let (class, holder, held_ms) = (&*class, &*String::from_utf8_lossy(&holder), millis(held));
                 if reason == LossReason::ShutDown {
-                    tracing::debug!(
+                    event!(
+                        debug,
                         lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
                         "a guard outlived the shutdown of its client"
                     );
                 } else {
-                    tracing::warn!(
+                    event!(
+                        warn,
                         lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
                         "the lock was lost: {reason}"
                     );
                 }
             }
             Event::Renewed { holds, left, oldest } => {
-                histogram!(RENEWAL_LEFT_SECONDS).record(left.as_secs_f64());
-                histogram!(OLDEST_HOLD_SECONDS).record(oldest.as_secs_f64());
-                counter!(RENEW_TOTAL, "outcome" => "renewed").increment(1);
-                counter!(RENEWED_HOLDS_TOTAL).increment(u64::try_from(holds).unwrap_or(u64::MAX));
+                Seconds::of(|| histogram!(RENEWAL_LEFT_SECONDS)).record(left);
+                Seconds::of(|| histogram!(OLDEST_HOLD_SECONDS)).record(oldest);
+                Count::of(|| counter!(RENEW_TOTAL, "outcome" => "renewed")).add(1);
+                Count::of(|| counter!(RENEWED_HOLDS_TOTAL)).add(u64::try_from(holds).unwrap_or(u64::MAX));
             }
             Event::RenewalFailed { holds, why, lasting } => {
-                counter!(RENEW_TOTAL, "outcome" => "failed").increment(1);
+                Count::of(|| counter!(RENEW_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, holds, why, "a renewal failed and is tried again while the leases last");
             }
             Event::Connected { server, again, out_for } => {
                 if again {
-                    counter!(RECONNECTS_TOTAL).increment(1);
+                    Count::of(|| counter!(RECONNECTS_TOTAL)).add(1);
                 }
                 if let Some(out_for) = out_for {
-                    tracing::info!(server, ?out_for, "the server is in reach again");
+                    event!(info, server, ?out_for, "the server is in reach again");
                 }
                 self.set_connected(server, true);
             }
             Event::OutOfReach { server, why, holds, first_lost_in } => {
                 let first_lost_in = first_lost_in.map(|left| format!("{left:?}")).unwrap_or_else(|| "never".to_owned());
-                tracing::warn!(
+                event!(
+                    warn,
                     server,
                     why,
                     holds,
@@ -243,67 +256,71 @@ impl Classes {
             }
             Event::Retired { server, out_for } => {
                 if let Some(out_for) = out_for {
-                    tracing::info!(server, ?out_for, "others have taken over from the server that was out of reach");
+                    event!(info, server, ?out_for, "others have taken over from the server that was out of reach");
                 }
                 self.set_connected(server, false);
             }
             Event::UnpolledTurn { name } => {
-                counter!(UNPOLLED_TURNS_TOTAL).increment(1);
-                tracing::debug!(lock = %name, "a waiter's future was not polled when its turn had come");
+                Count::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
+                event!(debug, lock = %name, "a waiter's future was not polled when its turn had come");
             }
             Event::QueuesBehindOwnClient { name } => {
-                tracing::debug!(lock = %name, "a task waits for a lock that this client holds under another owner");
+                event!(debug, lock = %name, "a task waits for a lock that this client holds under another owner");
             }
             Event::WaitsForOwnClient { name } => {
-                tracing::warn!(
+                event!(
+                    warn,
                     lock = %name,
                     "a task has waited for longer than a lease for a lock that this client has held all the while under another owner; if \
                      the holder waits for this task, neither goes on: re-enter with an owner"
                 );
             }
             Event::Endless { name } => {
-                counter!(ENDLESS_TOTAL).increment(1);
-                tracing::warn!(
+                Count::of(|| counter!(ENDLESS_TOTAL)).add(1);
+                event!(
+                    warn,
                     lock = %name,
                     "a task waits for a lock that has no time to live on the server, so that no lease ends it: look at its \
                      holder by inspect, and end it by force_release if that is gone"
                 );
             }
             Event::Bug { place } => {
-                counter!(BUG_TOTAL).increment(1);
-                tracing::error!(
+                Count::of(|| counter!(BUG_TOTAL)).add(1);
+                event!(
+                    error,
                     %place,
                     "a bug of leasehold: the client names an entry of its own that is not there, and goes on without it; the holds of \
                      this client are watched as before; please report it with this place and the version"
                 );
             }
             Event::Unset { name } => {
-                counter!(UNSET_TOTAL).increment(1);
-                tracing::warn!(
+                Count::of(|| counter!(UNSET_TOTAL)).add(1);
+                event!(
+                    warn,
                     lock = %name,
                     "a task waits for permits of a semaphore that is not there: it was never set, or it was deleted; the task waits \
                      until try_set_permits sets it"
                 );
             }
             Event::CleanedUp { name } => {
-                counter!(CLEAN_UP_TOTAL, "outcome" => "done").increment(1);
-                tracing::debug!(lock = %name, "the background released a lock that its caller had left");
+                Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
+                event!(debug, lock = %name, "the background released a lock that its caller had left");
             }
             Event::CleanUpFailed { name, why, lasting } => {
-                counter!(CLEAN_UP_TOTAL, "outcome" => "failed").increment(1);
+                Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
             }
             Event::Degraded { name } => {
-                counter!(FALLBACK_TOTAL, "event" => "degraded").increment(1);
-                tracing::warn!(lock = %name, "the lock was granted without the server, which is out of reach");
+                Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
+                event!(warn, lock = %name, "the lock was granted without the server, which is out of reach");
             }
             Event::Restored { name } => {
-                counter!(FALLBACK_TOTAL, "event" => "restored").increment(1);
-                tracing::info!(lock = %name, "the server granted a lock that had been granted without it");
+                Count::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
+                event!(info, lock = %name, "the server granted a lock that had been granted without it");
             }
             Event::QueuePositionLost { name } => {
-                counter!(QUEUE_POSITIONS_LOST_TOTAL).increment(1);
-                tracing::warn!(lock = %name, "a waiter lost its place in the queue and goes on at the tail");
+                Count::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
+                event!(warn, lock = %name, "a waiter lost its place in the queue and goes on at the tail");
             }
             Event::HeartbeatFailed { name, why, lasting } => {
                 at_level!(lasting, lock = %name, why, "the server could not be told that waiters of the lock live");
@@ -320,16 +337,17 @@ impl Classes {
 impl Drop for Classes {
     fn drop(&mut self) {
         let connected = std::mem::take(self.connected.get_mut());
-        foreign::call(Foreign::Telemetry, || {
-            connected.into_iter().for_each(|server| gauge!(CONNECTED, "server" => server).decrement(1.0));
-        });
+        for server in connected {
+            Level::of(|| gauge!(CONNECTED, "server" => server)).change(-1.0);
+        }
     }
 }
 
 /// The server's eviction policy can evict a lock while it is held.
 pub(crate) fn report_eviction_policy(policy: &str) {
-    counter!(EVICTION_TOTAL).increment(1);
-    tracing::warn!(
+    Count::of(|| counter!(EVICTION_TOTAL)).add(1);
+    event!(
+        warn,
         policy,
         "the server's maxmemory-policy can evict a lock while it is held: set it to noeviction, or give locks a server of \
          their own"

@@ -14,7 +14,7 @@ pub(super) struct Watch<'a> {
     class: &'a telemetry::Class,
     /// `None` where nothing has begun.
     outcome: Option<&'a telemetry::Outcome>,
-    span: tracing::Span,
+    span: telemetry::Span,
 }
 
 impl<'a> Watch<'a> {
@@ -24,13 +24,13 @@ impl<'a> Watch<'a> {
     }
 
     /// The span in which it is polled.
-    pub(super) const fn span(&self) -> &tracing::Span {
+    pub(super) const fn span(&self) -> &telemetry::Span {
         &self.span
     }
 
     /// It begins.
     pub(super) fn begin(&mut self) {
-        self.class.waiting.increment(1.0);
+        self.class.waiting.change(1.0);
         self.outcome = Some(&self.class.cancelled);
     }
 
@@ -44,10 +44,10 @@ impl<'a> Watch<'a> {
         });
         self.span.record("waited_ms", telemetry::millis(waited));
         if let Ok(Some(granted)) = &result {
-            self.class.acquire_seconds.record(waited.as_secs_f64());
-            self.class.held.increment(1.0);
+            self.class.acquire_seconds.record(waited);
+            self.class.held.change(1.0);
             if granted.handed_on {
-                self.class.handed_on.increment(1);
+                self.class.handed_on.add(1);
             }
             telemetry::record_hold(&self.span, &granted.cell);
         }
@@ -58,7 +58,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            self.class.waiting.decrement(1.0);
+            self.class.waiting.change(-1.0);
             outcome.count();
             self.span.record("outcome", outcome.word);
         }

@@ -10,6 +10,7 @@ use crate::kind::{AllMembers, Fenced, LockKind, Read, Reentrant, Write};
 use crate::lock::Lock;
 use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
+use crate::telemetry::event;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
 use std::fmt;
@@ -168,7 +169,7 @@ impl MultiLock {
     async fn held(&self, guard: MultiGuard) -> Option<MultiGuard> {
         let Some(reason) = guard.ended() else { return Some(guard) };
         guard.release().await.ok();
-        tracing::debug!(?reason, "members of a multi lock were lost while the others were acquired");
+        event!(debug, ?reason, "members of a multi lock were lost while the others were acquired");
         None
     }
 

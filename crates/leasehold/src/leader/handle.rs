@@ -7,6 +7,7 @@ use crate::fence::FencingToken;
 use crate::inspect::Holder;
 use crate::kinds::{FencedGuard, FencedLock};
 use crate::sync::Mutex;
+use crate::telemetry::event;
 use leasehold_core::hold_cell::HoldCell;
 use std::fmt;
 use std::sync::Arc;
@@ -164,7 +165,7 @@ impl<'a> Campaign<'a> {
     pub(super) fn begin_term(&self, guard: FencedGuard) -> Term {
         *self.0.term.lock() = Some(guard.cell().clone());
         let token = guard.fencing_token();
-        tracing::info!(lock = guard.lock().name(), %token, "leads");
+        event!(info, lock = guard.lock().name(), %token, "leads");
         self.0.state.send_replace(LeaderState::Leading { token });
         Term::new(guard, self.0.clone())
     }
@@ -178,7 +179,7 @@ impl<'a> Campaign<'a> {
     pub(super) fn note_failure(&self, error: &Error, name: &str) {
         let was = self.0.state.send_replace(LeaderState::Failing { error: error.clone() });
         if !matches!(was, LeaderState::Failing { .. }) {
-            tracing::warn!(lock = name, %error, "cannot campaign, and tries again");
+            event!(warn, lock = name, %error, "cannot campaign, and tries again");
         }
     }
 }

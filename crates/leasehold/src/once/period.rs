@@ -123,7 +123,8 @@ impl Period {
     pub fn around(time: SystemTime, every: Duration) -> Self {
         let schedule = Schedule::Every { every: whole_millis(every).max(1), clock: since_1970(time) };
         let keep = every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE);
-        let unset = (time < UNIX_EPOCH).then(|| "the clock of this machine reads a time before 1970: set it".to_owned());
+        let unset =
+            (time < UNIX_EPOCH).then(|| "the clock of this machine reads a time before 1970: set it".to_owned());
         let period = Self { name: String::new(), keep, schedule, refused: unset };
         period.offset(Duration::ZERO)
     }
@@ -249,7 +250,8 @@ mod tests {
     fn clocks_that_fire_early_or_late_name_the_same_time() {
         let three = UNIX_EPOCH + 3 * HOUR;
         let near = HOUR * 3 / 8;
-        for (offset, tick) in [(Duration::ZERO, three), (HOUR / 2, three + HOUR / 2), (5 * HOUR / 4, three + HOUR / 4)] {
+        for (offset, tick) in [(Duration::ZERO, three), (HOUR / 2, three + HOUR / 2), (5 * HOUR / 4, three + HOUR / 4)]
+        {
             let period = |moment| Period::around(moment, HOUR).offset(offset);
             for moment in [tick - near, tick - Duration::from_millis(1), tick, tick + near] {
                 assert_eq!(period(moment).check("job"), Ok(()));
@@ -262,7 +264,8 @@ mod tests {
     #[test]
     fn clocks_near_the_middle_of_two_times_are_refused_under_one_name() {
         let middle = UNIX_EPOCH + 3 * HOUR + HOUR / 2;
-        let moments = [middle - HOUR / 8 + Duration::from_millis(1), middle, middle + HOUR / 8 - Duration::from_millis(1)];
+        let moments =
+            [middle - HOUR / 8 + Duration::from_millis(1), middle, middle + HOUR / 8 - Duration::from_millis(1)];
         let periods = moments.map(|moment| Period::around(moment, HOUR));
         for period in &periods {
             assert!(period.check("job").is_err(), "{period:?}");

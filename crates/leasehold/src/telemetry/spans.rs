@@ -1,9 +1,11 @@
 //! The spans of acquires, holds and releases.
 
 use super::names::{SPAN_ACQUIRE, SPAN_HOLD, SPAN_RELEASE};
+use crate::foreign::{self, Foreign};
 use crate::lock_spec::LockSpec;
 use leasehold_core::hold_cell::HoldCell;
-use tracing::Span;
+use std::pin::Pin;
+use std::task::{Context, Poll};
 
 /// The level of the spans of a client. See [`ClientBuilder::span_level`](crate::ClientBuilder::span_level).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -29,14 +31,74 @@ impl Default for Spans {
     }
 }
 
+/// A span of the subscriber, which is foreign code: its panics end here.
+pub(crate) struct Span(tracing::Span);
+
+impl Span {
+    fn new(make: impl FnOnce() -> tracing::Span) -> Self {
+        Self(foreign::value(Foreign::Telemetry, make).unwrap_or_else(tracing::Span::none))
+    }
+
+    pub(crate) fn record(&self, field: &'static str, value: impl tracing::Value) {
+        foreign::call(Foreign::Telemetry, || {
+            self.0.record(field, value);
+        });
+    }
+
+    /// Runs `work` in the span, also where the subscriber panics.
+    pub(crate) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
+        let _entered = Entered(foreign::value(Foreign::Telemetry, || self.0.enter()));
+        work()
+    }
+}
+
+impl Drop for Span {
+    fn drop(&mut self) {
+        foreign::call(Foreign::Telemetry, || self.0 = tracing::Span::none());
+    }
+}
+
+/// A span that was entered, and is left with this.
+struct Entered<'a>(Option<tracing::span::Entered<'a>>);
+
+impl Drop for Entered<'_> {
+    fn drop(&mut self) {
+        foreign::call(Foreign::Telemetry, || drop(self.0.take()));
+    }
+}
+
+/// Work that is polled, and dropped, in a span.
+pub(crate) struct InSpan<'a, F> {
+    work: Pin<&'a mut Option<F>>,
+    span: &'a Span,
+}
+
+impl<'a, F: Future> InSpan<'a, F> {
+    pub(crate) const fn new(work: Pin<&'a mut Option<F>>, span: &'a Span) -> Self {
+        Self { work, span }
+    }
+
+    /// Polls the work. It is not polled again once it has ended.
+    pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
+        let work = self.work.as_mut().as_pin_mut();
+        self.span.in_scope(|| work.map_or(Poll::Pending, |work| work.poll(cx)))
+    }
+}
+
+impl<F> Drop for InSpan<'_, F> {
+    fn drop(&mut self) {
+        self.span.in_scope(|| self.work.set(None));
+    }
+}
+
 /// A span of what is asked of a lock, or done under it, at the level that the client has for spans. A field that is not known yet is
 /// recorded later.
 macro_rules! span {
     ($name:expr, $spec:expr) => {
-        match $spec.handle().settings.spans.level {
+        Span::new(|| match $spec.handle().settings.spans.level {
             SpanLevel::Debug => span!(debug_span, $name, $spec),
             SpanLevel::Info => span!(info_span, $name, $spec),
-        }
+        })
     };
     ($at_level:ident, $name:expr, $spec:expr) => {
         tracing::$at_level!(
@@ -73,7 +135,7 @@ fn about(span: Span, hold: &HoldCell) -> Span {
 
 /// Records which hold a span is about.
 pub(crate) fn record_hold(span: &Span, hold: &HoldCell) {
-    if span.is_disabled() {
+    if span.0.is_disabled() {
         return;
     }
     span.record("holder", &*String::from_utf8_lossy(&hold.field()));

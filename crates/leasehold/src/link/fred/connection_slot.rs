@@ -7,6 +7,7 @@ use super::settings::Backoff;
 use super::shared::{LinkShared, Role};
 use super::target;
 use super::{frame, profile};
+use crate::telemetry::event;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, LinkEvent, Plane};
@@ -197,7 +198,7 @@ impl ConnectionSlot {
                     () = self.closed.cancelled() => return,
                     opened = self.open() => match opened {
                         Ok(opened) => {
-                            tracing::debug!(server = %self.label(), role = ?self.role, "connected");
+                            event!(debug, server = %self.label(), role = ?self.role, "connected");
                             outage.told.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
@@ -210,7 +211,7 @@ impl ConnectionSlot {
                             router = Some(opened);
                         }
                         Err(error) => {
-                            tracing::debug!(server = %self.label(), role = ?self.role, %error, "not connected");
+                            event!(debug, server = %self.label(), role = ?self.role, %error, "not connected");
                             if outage.is_news(&error) {
                                 self.tell(|server| LinkEvent::OutOfReach {
                                     server,
@@ -238,7 +239,7 @@ impl ConnectionSlot {
             connection.end();
             outage.lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
-            tracing::debug!(server = %self.label(), role = ?self.role, "the connection ended");
+            event!(debug, server = %self.label(), role = ?self.role, "the connection ended");
             backoff.stood(began.elapsed());
         }
     }
@@ -300,7 +301,7 @@ impl ConnectionSlot {
             let ping = connection.send("PING", vec![Value::from(payload.clone())], None);
             match tokio::time::timeout(self.patience(), ping).await {
                 Ok(Ok(answer)) if self.role == Role::Notices && !frame::is_echo(&answer, &payload) => {
-                    tracing::warn!(server = %self.label(), "a reply went astray on the notice connection: it is made anew");
+                    event!(warn, server = %self.label(), "a reply went astray on the notice connection: it is made anew");
                     return;
                 }
                 Ok(Ok(_)) => {}

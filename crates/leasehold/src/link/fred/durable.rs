@@ -20,6 +20,7 @@ use super::route;
 use super::settle;
 use super::shared::Role;
 use super::slots::{Node, Slots};
+use crate::telemetry::event;
 use fred::interfaces::Resp3Frame;
 use fred::types::Value;
 use leasehold_core::call::{Call, Replicas};
@@ -244,7 +245,7 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3
         // No single one is known. `WAIT` is refused by a primary that became a replica meanwhile, for one.
         (marked, _) => {
             let mark = marked.err();
-            tracing::debug!(server = %connection_slot.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
+            event!(debug, server = %connection_slot.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
             Ok(0)
         }
     }

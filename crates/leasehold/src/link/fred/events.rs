@@ -1,6 +1,7 @@
 //! Events for the driver, on their way from the connections.
 
 use super::connection::Connection;
+use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
@@ -82,7 +83,7 @@ impl Events {
                     self.notice(message.channel.into_inner(), text);
                 }
                 Err(RecvError::Lagged(missed)) => {
-                    tracing::debug!(missed, "notices came faster than they were taken");
+                    event!(debug, missed, "notices came faster than they were taken");
                     self.event(LinkEvent::NoticesLagged);
                 }
                 Err(RecvError::Closed) => return,

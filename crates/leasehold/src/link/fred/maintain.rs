@@ -10,6 +10,7 @@ use super::settings::Backoff;
 use super::shared::LinkShared;
 use super::slots::{self, Node, Slots};
 use super::{settle, target};
+use crate::telemetry::event;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
 use futures_util::FutureExt as _;
@@ -85,7 +86,7 @@ impl Search {
         let seeds = shared.target.seeds().into_iter().map(|seed| ask_seed(shared, slots, seed).boxed());
         match futures_util::future::select_ok(seeds).await {
             Ok((changed, _)) => {
-                tracing::debug!("the cluster was found again by the addresses of the URL");
+                event!(debug, "the cluster was found again by the addresses of the URL");
                 settle_in(pools, pool, slots, changed);
                 // No outcome depends on it: what owns no slot is not settled, and its connections have ended. It keeps the lists short.
                 slots.forget_strangers();
@@ -97,7 +98,7 @@ impl Search {
                 *self = Self::default();
             }
             Err(error) => {
-                tracing::debug!(%error, "no address of the URL leads to the cluster");
+                event!(debug, %error, "no address of the URL leads to the cluster");
                 self.next = Some(Instant::now() + self.backoff.after_failure());
             }
         }
@@ -142,9 +143,9 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
                 return true;
             }
             Ok(Err(reason)) => {
-                tracing::debug!(server = %connection_slot.label(), reason, "the slot map cannot be read")
+                event!(debug, server = %connection_slot.label(), reason, "the slot map cannot be read")
             }
-            Err(error) => tracing::debug!(server = %connection_slot.label(), %error, "the slot map was not answered"),
+            Err(error) => event!(debug, server = %connection_slot.label(), %error, "the slot map was not answered"),
         }
     }
     false

@@ -3,6 +3,7 @@
 //! A link is made after its server has been met, or before. A link whose server has not been met sends nothing: its calls have certainly
 //! not left, and say what keeps it.
 
+use crate::telemetry::event;
 use leasehold_core::link::{LinkError, ServerInfo};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
@@ -42,9 +43,9 @@ impl Met {
             return;
         }
         if for_good {
-            tracing::warn!(reason, "a client that connects in the background is kept back, and tries on");
+            event!(warn, reason, "a client that connects in the background is kept back, and tries on");
         } else {
-            tracing::debug!(reason, "not connected yet");
+            event!(debug, reason, "not connected yet");
         }
         *known = reason;
     }

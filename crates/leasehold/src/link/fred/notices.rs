@@ -13,6 +13,7 @@ use super::error::{self, Redirect};
 use super::frame;
 use super::pool::Pool;
 use super::slots::Node;
+use crate::telemetry::event;
 use bytes::Bytes;
 use fred::error::ErrorKind;
 use fred::interfaces::{ClientLike, PubsubInterface};
@@ -93,7 +94,7 @@ impl Notices {
             let listed = || self.pool.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
             let answer = self.ssubscribe(&connection_slot, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
-                tracing::debug!(%refusal, "a sharded subscription was lost");
+                event!(debug, %refusal, "a sharded subscription was lost");
                 self.follow(&connection_slot, slot, &refusal);
                 self.pool.shared.reset_notices();
                 return;

@@ -10,6 +10,7 @@
 use super::pool::Pool;
 use super::settle;
 use super::slots::Slots;
+use crate::telemetry::event;
 use leasehold_core::link::{Epoch, LinkError};
 
 /// Whether the calls for the slot of `key` have been answered. Those on a connection that ended are: their outcome is unknown. It takes at
@@ -18,7 +19,7 @@ pub(super) async fn probe(all: &[&Pool], epoch: Epoch, key: &[u8]) -> Result<(),
     let slot = fred::util::redis_keyslot(key);
     let Some(first) = all.first() else { return Ok(()) };
     let nodes = first.shared.slots.as_ref().map_or_else(|| vec![0], |slots: &Slots| slots.carriers(slot));
-    tracing::debug!(?epoch, slot, carriers = nodes.len(), "probing");
+    event!(debug, ?epoch, slot, carriers = nodes.len(), "probing");
     let patience = first.shared.settings.command_timeout;
     let pool = nodes.into_iter().flat_map(|node| all.iter().filter_map(move |pool| Some((*pool, pool.known(node)?))));
     let each = pool.map(|(pool, connection_slot)| async move {

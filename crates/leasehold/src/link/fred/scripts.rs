@@ -9,6 +9,7 @@
 
 use super::connection::Connection;
 use super::frame;
+use crate::telemetry::event;
 use fred::types::Value;
 use leasehold_core::script::Script;
 use parking_lot::RwLock;
@@ -52,7 +53,7 @@ impl Scripts {
                 Ok(answer) if frame::refusal(&answer).is_none() => {}
                 _ => return,
             }
-            tracing::debug!(server = %connection.server, script = script.name(), "the script was loaded");
+            event!(debug, server = %connection.server, script = script.name(), "the script was loaded");
         }
     }
 }

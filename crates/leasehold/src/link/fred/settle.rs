@@ -40,6 +40,7 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::frame;
 use super::pool::Pool;
+use crate::telemetry::event;
 use fred::types::Value;
 use leasehold_core::link::{Epoch, LinkError, Settled};
 use std::time::Duration;
@@ -65,7 +66,7 @@ pub(super) async fn settle_all(
         // A node that owns no slot any more cannot change the data that others see, see above.
         Some(slots) => slots.settled_carriers(slot),
     };
-    tracing::debug!(?epoch, slot, carriers = nodes.len(), "settling");
+    event!(debug, ?epoch, slot, carriers = nodes.len(), "settling");
     let each = nodes
         .into_iter()
         .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, background.to(node)?))));
@@ -165,7 +166,7 @@ async fn kill(
         return Ok(Settled::Proven);
     }
     connection.forbid_kill();
-    tracing::debug!(server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
+    event!(debug, server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
 }
 

@@ -1,0 +1,48 @@
+//! Handles of the metrics recorder. The recorder is foreign code: its panics end at the handle.
+
+use crate::foreign::{self, Foreign};
+use metrics::{Counter, Gauge, Histogram};
+use std::time::Duration;
+
+/// A counter.
+#[derive(Debug)]
+pub(crate) struct Count(Counter);
+
+impl Count {
+    pub(crate) fn of(register: impl FnOnce() -> Counter) -> Self {
+        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Counter::noop))
+    }
+
+    pub(crate) fn add(&self, number: u64) {
+        foreign::call(Foreign::Telemetry, || self.0.increment(number));
+    }
+}
+
+/// A gauge.
+#[derive(Debug)]
+pub(crate) struct Level(Gauge);
+
+impl Level {
+    pub(crate) fn of(register: impl FnOnce() -> Gauge) -> Self {
+        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Gauge::noop))
+    }
+
+    /// Raises the gauge, or lowers it by a negative change.
+    pub(crate) fn change(&self, change: f64) {
+        foreign::call(Foreign::Telemetry, || self.0.increment(change));
+    }
+}
+
+/// A histogram of seconds.
+#[derive(Debug)]
+pub(crate) struct Seconds(Histogram);
+
+impl Seconds {
+    pub(crate) fn of(register: impl FnOnce() -> Histogram) -> Self {
+        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Histogram::noop))
+    }
+
+    pub(crate) fn record(&self, time: Duration) {
+        foreign::call(Foreign::Telemetry, || self.0.record(time.as_secs_f64()));
+    }
+}
