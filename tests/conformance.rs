@@ -64,6 +64,7 @@ suite! {
             names_are_checked_before_anything_is_sent,
             durations_are_checked_before_anything_is_sent,
             settings_are_checked_before_anything_is_sent,
+            settings_that_a_server_ignores_are_refused,
             an_owner_of_another_client_is_refused,
             a_name_that_holds_something_else_is_a_conflict;
         conflicts:

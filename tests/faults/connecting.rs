@@ -242,6 +242,20 @@ fn malformed_urls_are_refused_before_anything_is_sent() {
 }
 
 #[test]
+fn database_of_a_cluster_is_selected_or_refused() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let url = cluster.url();
+        let (address, query) = url.split_once('?').map_or((url.as_str(), String::new()), |(a, q)| (a, format!("?{q}")));
+        runtime().block_on(async {
+            held(&connect(&format!("{address}/0{query}")).await, "stock").await.release().await.expect("a release");
+        });
+        let error = failure(settings(), &format!("{address}/2{query}"));
+        assert!(matches!(&error, ConnectError::Invalid { message, .. } if message.contains("database")), "{error:?}");
+    });
+}
+
+#[test]
 fn a_cluster_and_one_server_are_not_mixed_up() {
     let server = Server::start();
     let error = failure(settings(), &server.url().replace("redis://", "redis-cluster://"));

@@ -151,7 +151,9 @@ fn use_every_lock() {
     waiting.now_or_never().expect("an answer").expect("the latch is open");
     now(now(client.multi_lock(["a", "b"].map(|name| client.lock(name))).acquire()).expect("both").release())
         .expect("a release");
-    drop(now(client.striped_lock("stripes", 4).all_of(["a", "b", "c"]).try_acquire()).expect("an answer").expect("all"));
+    drop(
+        now(client.striped_lock("stripes", 4).all_of(["a", "b", "c"]).try_acquire()).expect("an answer").expect("all"),
+    );
     drop(now(QuorumLock::new([client.clone()], "quorum").acquire()).expect("the lock"));
     assert_eq!(now(client.leader("leader").run(async |_| 7)), Ok(Some(7)));
     now(client.once("once", Period::key("1")).run(async |_| 7)).expect("an answer");

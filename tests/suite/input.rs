@@ -1,7 +1,8 @@
 //! The input that is refused before anything is sent, and the data that the server refuses.
 
 use crate::support::{Engine, World, ms, secs};
-use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, NameError};
+use leasehold::embedded::{EmbeddedServer, ManualClock};
+use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, NameError, Period};
 use std::time::Duration;
 
 pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
@@ -19,6 +20,31 @@ pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
     assert_eq!(refused("").await, Error::Invalid(InvalidInput::Name(NameError::Empty)));
     let long = "x".repeat(1020);
     assert_eq!(refused(&long).await, Error::Invalid(InvalidInput::Name(NameError::TooLong { bytes: 1025 })));
+    for unseen in [" ", "stock\n", " stock", "stock\r\n", "\u{feff}stock", "stock\u{a0}"] {
+        let error = Error::Invalid(InvalidInput::Name(NameError::UnseenEnd { name: unseen.to_owned() }));
+        assert_eq!(refused(unseen).await, error);
+        let of_parts = [
+            client.striped_lock(unseen, 4).of("x").acquire().await.expect_err("a name that cannot be used"),
+            client.fair_lock(unseen).acquire().await.expect_err("a name that cannot be used"),
+            client.count_down_latch(unseen).count().await.expect_err("a name that cannot be used"),
+            client.read_write_lock(unseen).read().acquire().await.expect_err("a name that cannot be used"),
+            client
+                .once(unseen, Period::key("1"))
+                .run(async |_| ())
+                .await
+                .expect_err("a name that cannot be used")
+                .into(),
+            client
+                .once("job", Period::key(unseen))
+                .run(async |_| ())
+                .await
+                .expect_err("a name that cannot be used")
+                .into(),
+        ];
+        assert!(of_parts.iter().all(|part| *part == error), "{unseen:?}: {of_parts:?}");
+        let prefixed = Client::builder().prefix(unseen).embedded(&EmbeddedServer::new());
+        assert!(matches!(prefixed, Err(ConnectError::Invalid { .. })), "{unseen:?}");
+    }
     let unplaceable = "a{}b{c}";
     if world.engine == Engine::Cluster {
         let error = refused(unplaceable).await;
@@ -31,6 +57,22 @@ pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
     assert!(world.calls() - before <= sent * 2, "refused names are not sent");
     let longest = "x".repeat(1019);
     client.lock(&longest).acquire().await.expect("the longest name").release().await.expect("a release");
+}
+
+pub(crate) async fn settings_that_a_server_ignores_are_refused(_: World) {
+    let (clock, url) = (ManualClock::new(), "redis://127.0.0.1:1");
+    let now = tokio::time::Instant::now();
+    for builder in
+        [Client::builder().manual_clock(&clock), Client::builder().tokio_clock(now), Client::builder().seed(7)]
+    {
+        for refused in [builder.clone().connect_lazy(url), builder.connect(url).await] {
+            let error = refused.expect_err("a setting of embedded engines");
+            assert!(
+                matches!(&error, ConnectError::Invalid { message, .. } if message.contains("embedded")),
+                "{error:?}"
+            );
+        }
+    }
 }
 
 pub(crate) async fn durations_are_checked_before_anything_is_sent(world: World) {

@@ -207,10 +207,13 @@ fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     Ok(format!("{scheme}://{user}:{}@{host}", encoded(password)))
 }
 
-/// The URL with a setting that wins over the same one before it.
+/// The URL with a setting in place of the same one that it has.
 fn with_setting(url: &str, name: &str, value: &str) -> String {
-    let between = if url.contains('?') { '&' } else { '?' };
-    format!("{url}{between}{name}={}", encoded(value))
+    let url = url.trim_ascii();
+    let (address, query) = url.split_once('?').unwrap_or((url, ""));
+    let others = query.split('&').filter(|part| !part.is_empty() && part.split('=').next() != Some(name));
+    let all: Vec<_> = others.map(str::to_owned).chain([format!("{name}={}", encoded(value))]).collect();
+    format!("{address}?{}", all.join("&"))
 }
 
 /// A text with everything encoded that has a meaning in a URL.
@@ -272,8 +275,8 @@ mod tests {
     }
 
     #[test]
-    fn settings_follow_those_that_the_url_has() {
+    fn settings_replace_those_that_the_url_has() {
         assert_eq!(with_setting("redis://host", "prefix", "a&b:"), "redis://host?prefix=a%26b%3A");
-        assert_eq!(with_setting("redis://host?lease=2s", "lease", "9ms"), "redis://host?lease=2s&lease=9ms");
+        assert_eq!(with_setting("redis://host?lease=2s&node=b:1", "lease", "9ms"), "redis://host?node=b:1&lease=9ms");
     }
 }

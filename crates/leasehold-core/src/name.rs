@@ -126,6 +126,28 @@ impl fmt::Display for LockName {
     }
 }
 
+/// Checks what a caller gives as a name, or as a part of one: both its ends can be seen.
+///
+/// A name is compared byte by byte. White space that a configuration file leaves at its end makes it another name, and two
+/// programs that believe in one lock would use two.
+///
+/// # Errors
+///
+/// [`NameError::UnseenEnd`].
+pub fn check_ends(given: &str) -> Result<(), NameError> {
+    let mut ends = given.chars().next().into_iter().chain(given.chars().next_back());
+    if ends.any(is_unseen) { Err(NameError::UnseenEnd { name: given.to_owned() }) } else { Ok(()) }
+}
+
+/// White space, control characters, and characters without a width: the byte order mark, joiners, marks of direction.
+fn is_unseen(character: char) -> bool {
+    let without_width = matches!(
+        character,
+        '\u{ad}' | '\u{200b}'..='\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{206f}' | '\u{feff}'
+    );
+    without_width || character.is_whitespace() || character.is_control()
+}
+
 /// Why a name cannot be used. Nothing has been sent to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
@@ -133,6 +155,15 @@ pub enum NameError {
     /// The name has no character.
     #[error("a lock needs a name of at least one byte, and this one is empty")]
     Empty,
+    /// The name, or the prefix, begins or ends with a character that nobody sees.
+    #[error(
+        "the name {name:?} begins or ends with white space or with another character that cannot be seen: remove it, because a program \
+         that names the lock without it uses another lock"
+    )]
+    UnseenEnd {
+        /// The name, or the prefix, as the caller gave it.
+        name: String,
+    },
     /// Prefix and name together are longer than [`MAX_NAME_BYTES`].
     #[error(
         "the name of the lock has {bytes} bytes with its prefix, and at most {MAX_NAME_BYTES} are allowed: shorten it"
@@ -240,6 +271,18 @@ mod tests {
         assert!(LockName::new("app:", "leasehold:1:fence:{v}").is_ok(), "and keeps it apart from what is of others");
         let long = "x".repeat(MAX_NAME_BYTES + 1);
         assert_eq!(LockName::new("", &long), Err(NameError::TooLong { bytes: MAX_NAME_BYTES + 1 }));
+    }
+
+    #[test]
+    fn ends_that_nobody_sees_are_refused() {
+        for seen in ["", "a", "a b", "a\nb", "{a b}", "é", "e\u{301}", "a\u{200d}b"] {
+            assert_eq!(check_ends(seen), Ok(()), "{seen:?}");
+        }
+        for unseen in
+            [" ", "\n", "a ", " a", "a\n", "a\r\n", "\ta", "a\u{a0}", "a\0", "\u{feff}a", "a\u{200b}", "\u{202e}a"]
+        {
+            assert_eq!(check_ends(unseen), Err(NameError::UnseenEnd { name: unseen.to_owned() }), "{unseen:?}");
+        }
     }
 
     #[test]

@@ -76,6 +76,8 @@ impl ClientBuilder {
     }
 
     /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
+    ///
+    /// All programs that share a lock need the same prefix, byte by byte. A prefix that begins or ends with white space is refused.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
@@ -212,7 +214,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the command that announces a release. Default: [`Publish::Auto`].
+    /// Sets the command that announces a release. Default: [`Publish::Auto`]. Embedded engines know one command alone.
     pub const fn publish(mut self, publish: Publish) -> Self {
         self.publish = publish;
         self
@@ -239,7 +241,7 @@ impl ClientBuilder {
 
     /// Takes the time from a clock that a test moves by hand. The background then has no thread: it runs whenever the clock moves or the
     /// client is used. This is only for [`ClientBuilder::embedded`], which takes the clock of such an engine by itself; a client with another
-    /// clock than its engine's is a process that stands still while its clock does.
+    /// clock than its engine's is a process that stands still while its clock does. To connect to a server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));
@@ -248,7 +250,7 @@ impl ClientBuilder {
 
     /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The background is then a task of the runtime
     /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], which takes the clock of an
-    /// [engine on tokio's](crate::embedded::EmbeddedServer::paused) by itself.
+    /// [engine on tokio's](crate::embedded::EmbeddedServer::paused) by itself. To connect to a server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));
@@ -257,7 +259,7 @@ impl ClientBuilder {
 
     /// Derives the client's [id](crate::Client::id) and the lengths of its random pauses from a seed. With a clock that is moved by hand the
     /// client then does the same each time. Give each client of a server a seed of its own, because the seed determines its identity. This is
-    /// only for [`ClientBuilder::embedded`].
+    /// only for [`ClientBuilder::embedded`]. To connect to a server with this setting fails.
     ///
     /// # Examples
     ///

@@ -9,7 +9,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::operation::Done;
 use leasehold_core::link::{Link as _, LinkError, Plane};
-use leasehold_core::name::LockName;
+use leasehold_core::name::{LockName, check_ends};
 use leasehold_core::owner::OwnerId;
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::session::Fallback;
@@ -69,7 +69,17 @@ static NO_OPTIONS: LockOptions =
     LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None, linger: None };
 
 impl LockSpec {
+    /// A lock that the program names.
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
+        let spec = Self::found(handle, kind, given);
+        match check_ends(given) {
+            Ok(()) => spec,
+            Err(why) => spec.refused(why.into()),
+        }
+    }
+
+    /// A lock whose name stands on the server, as another program has written it.
+    pub(crate) fn found(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
                 let client = handle.with(|session, _| session.client());

@@ -5,11 +5,11 @@ mod period;
 pub use period::Period;
 
 use crate::client::Client;
-use crate::error::{Error, WithError};
+use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
 use crate::inspect::Holder;
 use crate::lock::Lock;
-use leasehold_core::name::NameError;
+use leasehold_core::name::{NameError, check_ends};
 use leasehold_core::session::Fallback;
 use std::fmt;
 use std::time::Duration;
@@ -65,8 +65,8 @@ impl Client {
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
         let job = name.as_ref();
         let mut lock = self.lock(period.lock_name(job));
-        let nameless = if job.is_empty() { Err(NameError::Empty.into()) } else { Ok(()) };
-        if let Err(why) = nameless.and_then(|()| period.check(job)) {
+        let named = if job.is_empty() { Err(NameError::Empty) } else { check_ends(job) };
+        if let Err(why) = named.map_err(InvalidInput::from).and_then(|()| period.check(job)) {
             lock = Lock::of(lock.spec().refused(why));
         }
         // A client that falls back would run the job in each process while the server is out of reach.

@@ -95,6 +95,7 @@ impl Settings {
         if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
             return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
         }
+        leasehold_core::name::check_ends(&self.prefix)?;
         Ok(())
     }
 

@@ -2,7 +2,8 @@
 
 use crate::builder::{ClientBuilder, Publish};
 use crate::error::ConnectError;
-use crate::link::fred::ServerTarget;
+use crate::link::fred::{ENCODE, ServerTarget};
+use std::collections::HashSet;
 use std::env::VarError;
 use std::time::Duration;
 
@@ -52,11 +53,25 @@ pub(crate) fn of_environment(
 ///
 /// The URL is malformed, or its query has what is no setting. The text repeats no value, because that may be a password.
 pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, ServerTarget), ConnectError> {
+    // A file or a variable may end with a line feed, which must not become a part of the last setting.
+    let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
+    if url.contains(|inner: char| inner.is_ascii_control()) {
+        return Err(invalid("the URL has a line feed or another control character in it: remove it".to_owned()));
+    }
+    if url.contains('#') {
+        return Err(invalid(format!("the URL has a #, and what follows it would be ignored; {ENCODE}")));
+    }
     let Some((address, query)) = url.split_once('?') else { return Ok((builder, parse(url)?)) };
     let of_link = ServerTarget::parameters(url);
-    let mut others = Vec::new();
+    let (mut others, mut said) = (Vec::new(), HashSet::new());
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (name, _) = part.split_once('=').unwrap_or((part, ""));
+        let is_known = SETTINGS.contains(&name) || of_link.contains(&name);
+        if is_known && name != "node" && !said.insert(name) {
+            return Err(invalid(format!(
+                "{name} is in the URL twice, and one of the two would be ignored: remove one"
+            )));
+        }
         if SETTINGS.contains(&name) {
             // Encoded characters are decoded, as in any URL.
             let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
@@ -126,8 +141,7 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
     invalid(match part.split_once('=') {
         // A password with a question mark in it ends up here.
         _ if query.contains('@') => {
-            "the query of the URL has what is no setting; a password with / : ? # or @ must be percent-encoded"
-                .to_owned()
+            format!("the query of the URL has what is no setting; {ENCODE}")
         }
         Some((name, _)) => format!("{name:?} in the query of the URL is no setting here; there are {}", known()),
         None => format!("the query of the URL has what is no name=value; there are {}", known()),
@@ -205,6 +219,27 @@ mod tests {
         assert!(refusal("redis://host?publish=loud").contains("auto, classic or sharded"));
         assert!(refusal("redis://host?require_noeviction=yes").contains("true or false"));
         assert!(refusal("redis://host?hand_over=on").contains("true or false"));
+    }
+
+    #[test]
+    fn what_would_be_ignored_is_refused() {
+        for url in ["redis://host?lease=20s&lease=30s", "redis://host?prefix=a:&lease=20s&prefix=a:"] {
+            assert!(refusal(url).contains("twice"), "{url}");
+        }
+        for url in ["redis://host?protocol=2&protocol=3", "redis+unix:///run/redis.sock?db=1&db=2"] {
+            assert!(refusal(url).contains("twice"), "{url}");
+        }
+        for url in ["redis://host#2", "redis://host/1#2", "redis-cluster://host#", "redis://host?prefix=a#b"] {
+            assert!(refusal(url).contains('#'), "{url}");
+        }
+        for url in ["redis://ho\nst", "redis://host/1\t0", "redis://host?prefix=shop\r\n:"] {
+            assert!(refusal(url).contains("control character"), "{url:?}");
+        }
+        for end in ["\n", "\r\n", " ", "\t\n"] {
+            let url = "redis://host/2?prefix=shop:";
+            assert_eq!(settings(&format!("{url}{end}")), settings(url), "{end:?} ends no prefix");
+            assert_eq!(settings(&format!("{end}{url}")), settings(url), "{end:?} begins no scheme");
+        }
     }
 
     #[test]

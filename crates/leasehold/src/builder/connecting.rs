@@ -46,8 +46,8 @@ impl ClientBuilder {
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/db]` | one server |
     /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names; `sentinelUsername` and `sentinelPassword` are for the Sentinels themselves |
-    /// | `redis-cluster://…@host[:port]?node=host:port` | a cluster, by any of its nodes |
-    /// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
+    /// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster, by any of its nodes |
+    /// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
     /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`, which need the feature `tls`. `valkey` may stand for `redis`,
     /// and `valkeys` for `rediss`, everywhere. The default port is 6379. `node` may occur several times. An IPv6 address is
@@ -57,7 +57,10 @@ impl ClientBuilder {
     /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
-    /// A parameter with another name is refused.
+    /// A parameter with another name, a parameter that occurs twice, and a `#` are refused. White space around the URL is not a part of it.
+    ///
+    /// `db` is a number from 0 to 255. Every connection selects it, also those to a cluster: most clusters refuse all but 0, and
+    /// the refusal is the error. Two databases have two locks of one name.
     ///
     /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
     /// use the background's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
@@ -266,6 +269,11 @@ impl ClientBuilder {
     /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
     fn prepare(&self, mut target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
         self.check()?;
+        #[cfg(feature = "embedded")]
+        if self.clock.is_some() || self.seed.is_some() {
+            let message = "manual_clock, tokio_clock and seed are for an embedded engine, and a server would ignore them: leave them out";
+            return Err(ConnectError::invalid(message));
+        }
         let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
         if on_runtime {
             runtime::check()?;

@@ -45,7 +45,7 @@ impl Client {
 
 /// The name, if the server can be asked for it.
 fn spec(client: &Client, name: &str) -> Result<LockSpec, InvalidInput> {
-    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, name);
+    let spec = LockSpec::found(client.handle().clone(), Kind::Lock, name);
     spec.checked_name()?;
     Ok(spec)
 }

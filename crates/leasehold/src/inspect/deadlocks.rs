@@ -221,7 +221,7 @@ async fn looks_at(
 
 /// A lock by its key; `None` where nothing stands there.
 async fn look_at(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
-    let spec = LockSpec::new(client.handle().clone(), Kind::Lock, key);
+    let spec = LockSpec::found(client.handle().clone(), Kind::Lock, key);
     let Ok(name) = LockName::new("", key) else { return Ok(None) };
     any::look_at(&spec, &name, AT_MOST).await
 }

@@ -326,7 +326,7 @@ impl Locks {
     }
 
     fn spec(&self, name: &str) -> LockSpec {
-        LockSpec::new(self.handle.clone(), Kind::Lock, name)
+        LockSpec::found(self.handle.clone(), Kind::Lock, name)
     }
 }
 

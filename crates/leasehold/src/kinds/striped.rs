@@ -4,6 +4,7 @@ use crate::client::Client;
 use crate::error::InvalidInput;
 use crate::kinds::multi::MultiLock;
 use crate::lock::Lock;
+use leasehold_core::name::check_ends;
 
 /// A fixed number of locks that stand for any number of small things.
 ///
@@ -71,10 +72,12 @@ impl StripedLock {
 
     fn stripe(&self, stripe: u32) -> Lock {
         let lock = self.client.lock(format!("{}:{stripe}", self.name));
-        if self.stripes > 0 {
-            return lock;
-        }
-        Lock::of(lock.spec().refused(InvalidInput::NoStripes { name: self.name.clone() }))
+        let why = match check_ends(&self.name) {
+            Err(why) => why.into(),
+            Ok(()) if self.stripes == 0 => InvalidInput::NoStripes { name: self.name.clone() },
+            Ok(()) => return lock,
+        };
+        Lock::of(lock.spec().refused(why))
     }
 }
 

@@ -52,7 +52,7 @@ pub(crate) use certificates::Certificates;
 pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
 pub(crate) use error::ConnectError;
 pub(crate) use settings::{Batching, LinkSettings, Publish};
-pub(crate) use target::ServerTarget;
+pub(crate) use target::{ENCODE, ServerTarget};
 
 use crate::error::Cause;
 use bytes::Bytes;

@@ -1,6 +1,7 @@
 //! The times of a schedule.
 
 use crate::error::InvalidInput;
+use leasehold_core::name::check_ends;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 /// For how long a period of a name is kept, unless [`Period::keep`] says otherwise.
@@ -203,6 +204,7 @@ impl Period {
 
     /// Why no process can run `job` in this period.
     pub(super) fn check(&self, job: &str) -> Result<(), InvalidInput> {
+        check_ends(&self.name)?;
         let nameless = self.name.is_empty().then_some("it has an empty name");
         match self.refused.as_deref().or(nameless) {
             None => Ok(()),
@@ -293,6 +295,7 @@ mod tests {
             Period::at(UNIX_EPOCH).offset(HOUR),
             Period::key("2026-11-23").offset(HOUR),
             Period::key(""),
+            Period::key("2026-11-23\n"),
         ];
         for period in refused {
             assert!(period.check("job").is_err(), "{period:?}");

@@ -194,6 +194,10 @@ impl ConnectError {
             _ if text.contains("DB index is out of range") => {
                 Some(Self::Address(format!("{server} does not have this database: {reason}")))
             }
+            _ if text.contains("SELECT is not allowed in cluster mode") => {
+                let why = "has no database but 0, as clusters have; leave out the number in the address";
+                Some(Self::Address(format!("{server} {why}: {reason}")))
+            }
             // Redis 6 quotes the command with backticks, later ones with apostrophes.
             _ if text.contains("unknown command")
                 && text.replace('`', "'").to_ascii_uppercase().contains("'SENTINEL'") =>

@@ -14,10 +14,13 @@ use std::fmt;
 /// |---|---|
 /// | `redis://[user:password@]host[:port][/db]` | one server, behind TLS with `rediss` and the feature `tls` |
 /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
-/// | `redis-cluster://…@host[:port]?node=host:port` | a cluster |
-/// | `redis+unix:///path/to/socket[?db=n]` | one server, by a Unix socket |
+/// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster |
+/// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
 ///
 /// `protocol=2` or `protocol=resp2` in the query chooses RESP2, for what stands between and does not know `HELLO`; 3 is the default.
+///
+/// The database is a number from 0 to 255. Every connection selects it, also those to a cluster: the server's refusal is the error. A blank or
+/// another special character in the path of a socket may be percent-encoded.
 ///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
 #[derive(Clone)]
@@ -55,23 +58,28 @@ impl ServerTarget {
         if secure {
             tls::available(base)?;
         }
+        if rest.contains('#') {
+            return Err(ConnectError::Address(format!(
+                "the URL has a #, and what follows it would be ignored; {ENCODE}"
+            )));
+        }
         let (rest, own) = own_parameters(rest, kind)?;
-        let rest = rest.as_str();
-        // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
-        let plain = format!("redis{kind}://{rest}");
-        let parsed = match kind {
-            "" => Config::from_url_centralized(&plain),
-            "-cluster" => Config::from_url_clustered(&plain),
-            "-sentinel" => Config::from_url_sentinel(&plain),
-            "+unix" => Config::from_url_unix(&plain),
+        let (place, query) = rest.split_once('?').unwrap_or((&rest, ""));
+        let mut config = match kind {
+            "+unix" => socket(place, query)?,
+            "" | "-cluster" | "-sentinel" => at_host(kind, place, query)?,
             _ => return Err(bad(SCHEMES)),
         };
-        let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
         if let ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } = &mut config.server {
             hosts.splice(0..0, own.nodes);
         }
-        if kind == "+unix" {
-            config.database = socket_database(rest)?;
+        if let ServerConfig::Sentinel { service_name, username, password, .. } = &config.server {
+            if service_name.is_empty() {
+                return Err(bad(SERVICE));
+            }
+            if username.is_some() && password.is_none() {
+                return Err(bad("sentinelUsername needs sentinelPassword beside it"));
+            }
         }
         // Only the command HELLO of RESP3 tells a wrong password from a missing one on every server.
         config.version = own.version;
@@ -138,9 +146,6 @@ impl ServerTarget {
         let mut config = self.config.clone();
         config.server = server;
         config.fail_fast = true;
-        if self.is_cluster() {
-            config.database = None;
-        }
         config
     }
 
@@ -272,16 +277,79 @@ fn node(parameter: &str) -> Result<Server, ConnectError> {
     }
 }
 
-fn socket_database(rest: &str) -> Result<Option<u8>, ConnectError> {
-    let Some((_, query)) = rest.split_once('?') else { return Ok(None) };
-    match query.strip_prefix("db=").map(str::parse) {
-        Some(Ok(database)) => Ok(Some(database)),
-        _ => Err(ConnectError::Address("after the path of the socket comes nothing, or ?db= and a number".to_owned())),
+/// Reads `[user:password@]host[:port][/db]` and what fred reads of the query.
+fn at_host(kind: &str, place: &str, query: &str) -> Result<Config, ConnectError> {
+    let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+    if path.contains('@') {
+        return Err(ConnectError::Address(format!("after the host comes nothing, or {DATABASE}; {ENCODE}")));
     }
+    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
+    // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
+    let plain = format!("redis{kind}://{authority}{query}");
+    let parsed = match kind {
+        "-cluster" => Config::from_url_clustered(&plain),
+        "-sentinel" => Config::from_url_sentinel(&plain),
+        _ => Config::from_url_centralized(&plain),
+    };
+    let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
+    if !path.is_empty() {
+        config.database = Some(database(path, &format!("after the host comes nothing, or {DATABASE}"))?);
+    }
+    Ok(config)
 }
 
+/// Reads `[user:password@]/path[?db=n]`. fred neither decodes the path nor takes a password without a host.
+fn socket(place: &str, query: &str) -> Result<Config, ConnectError> {
+    let bad = |text: &str| ConnectError::Address(text.to_owned());
+    let (authority, path) = place.split_once('/').ok_or_else(|| bad("it names no socket: redis+unix:///path"))?;
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
+        return Err(ConnectError::Address(format!("a socket has no host: redis+unix:///path; {ENCODE}")));
+    }
+    let (user, password) = user.split_once(':').unwrap_or((user, ""));
+    let some = |text: &str| Some(decoded(text)).filter(|text| !text.is_empty());
+    let config = Config {
+        server: ServerConfig::Unix {
+            path: format!("/{}", some(path).ok_or_else(|| bad("it names no socket"))?).into(),
+        },
+        username: some(user),
+        password: some(password),
+        ..Config::default()
+    };
+    let form = "after the path of the socket comes nothing, or ?db= and the number of a database";
+    let database = match query.strip_prefix("db=") {
+        Some(number) => Some(database(number, form)?),
+        None if query.is_empty() => None,
+        None => return Err(bad(form)),
+    };
+    Ok(Config { database, ..config })
+}
+
+fn decoded(text: &str) -> String {
+    // A form has blanks and separators of its own, which are none here.
+    let form = format!("={}", text.replace('+', "%2B").replace('&', "%26"));
+    form_urlencoded::parse(form.as_bytes()).next().map(|(_, text)| text.into_owned()).unwrap_or_default()
+}
+
+/// # Errors
+///
+/// It is no number, which `form` says; or it is one that fred cannot select.
+fn database(text: &str, form: &str) -> Result<u8, ConnectError> {
+    if text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit()) {
+        return Err(ConnectError::Address(form.to_owned()));
+    }
+    text.parse()
+        .map_err(|_| ConnectError::Address("the number of the database is at most 255 with this client".to_owned()))
+}
+
+/// What may follow a host.
+const DATABASE: &str = "/ and the number of a database";
+
+/// What a Sentinel must be asked for.
+const SERVICE: &str = "Sentinel needs the name of the service: ?sentinelServiceName=name";
+
 /// The advice for a password that ends the part of the URL in which it stands.
-const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
+pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 /// fred's words for a malformed URL, which never repeat more of it than a node's address.
 fn explain(error: &fred::error::Error) -> String {
@@ -289,11 +357,8 @@ fn explain(error: &fred::error::Error) -> String {
         "EmptyHost" | "Invalid or missing host." => format!("it names no host; {ENCODE}"),
         "InvalidPort" => format!("the port is no number from 1 to 65535; {ENCODE}"),
         "InvalidDomainCharacter" => format!("the host is no name and no address; {ENCODE}"),
-        "Invalid integer string." => "the database, or a port, is no number".to_owned(),
-        "Invalid database path." => "after the host comes nothing, or / and the number of a database".to_owned(),
-        details if details.starts_with("Invalid or missing sentinel") => {
-            "Sentinel needs the name of the service: ?sentinelServiceName=name".to_owned()
-        }
+        "Invalid integer string." => "a port is no number".to_owned(),
+        details if details.starts_with("Invalid or missing sentinel") => SERVICE.to_owned(),
         details => details.to_owned(),
     }
 }
@@ -301,6 +366,55 @@ fn explain(error: &fred::error::Error) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn refusal(url: &str) -> String {
+        ServerTarget::parse(url).expect_err(url).to_string()
+    }
+
+    #[test]
+    fn database_of_every_sort_of_server_is_selected() {
+        for url in [
+            "redis://host/7",
+            "redis-cluster://a:1/7?node=b:2",
+            "redis-sentinel://a:1/7?sentinelServiceName=main",
+            "redis+unix:///run/redis.sock?db=7",
+        ] {
+            let target = ServerTarget::parse(url).expect(url);
+            for seed in target.seeds() {
+                assert_eq!(target.config(seed).database, Some(7), "{url}");
+            }
+        }
+        for url in ["redis://host", "redis://host/", "redis-cluster://a:1/"] {
+            assert_eq!(ServerTarget::parse(url).expect(url).config.database, None, "{url}");
+        }
+        for url in ["redis://host/300", "redis-cluster://host/256", "redis+unix:///run/redis.sock?db=1000"] {
+            assert!(refusal(url).contains("at most 255"), "{url}");
+        }
+        for url in ["redis://host/x", "redis://host/1/", "redis://host//1", "redis-cluster://host/x", "redis://host/+1"]
+        {
+            assert!(refusal(url).contains("number of a database"), "{url}");
+        }
+    }
+
+    #[test]
+    fn parts_of_an_address_that_would_be_ignored_are_refused() {
+        assert!(refusal("redis://host#1").contains('#'));
+        assert!(
+            refusal("redis+unix://run/redis.sock").contains("redis+unix:///path"),
+            "the host is a part of the path"
+        );
+        assert!(refusal("redis-sentinel://a?sentinelServiceName=main&sentinelUsername=u").contains("sentinelPassword"));
+        assert!(refusal("redis-sentinel://a?sentinelServiceName=").contains("name of the service"));
+    }
+
+    #[test]
+    fn socket_with_a_blank_and_a_password_is_read() {
+        for url in ["redis+unix://u:p%40@/run/a%20b+c.sock", "redis+unix://u:p%40@localhost/run/a b+c.sock"] {
+            let config = ServerTarget::parse(url).expect(url).config;
+            assert_eq!(config.server, ServerConfig::Unix { path: "/run/a b+c.sock".into() });
+            assert_eq!((config.username.as_deref(), config.password.as_deref()), (Some("u"), Some("p@")));
+        }
+    }
 
     #[test]
     fn password_that_is_not_encoded_is_told_how_to_be() {
