@@ -1,5 +1,5 @@
 -- Ends the hold of a named holder, whoever asks, and tells whoever is next. The holder is named so that a late copy of this
--- command cannot end the hold of a later one.
+-- command cannot end the hold of a later one. A damaged lock with two fields keeps the other one.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  queue      [list]     the holds that wait, the next one first
@@ -49,5 +49,5 @@ wake(fair)
 if present == 0 then
   return 0
 end
-redis.call('DEL', fair.lock)
+redis.call('HDEL', fair.lock, holder)
 return 1

@@ -1,5 +1,5 @@
 -- Ends the hold of a named holder, whoever asks, and tells the waiters. The holder is named so that a late copy of this
--- command cannot end the hold of a later one.
+-- command cannot end the hold of a later one. A damaged lock with two fields keeps the other one.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
 -- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ where it may linger, or a JVM's uuid:thread
@@ -40,5 +40,5 @@ if publish ~= 'SILENT' then
   end
   redis.call(publish, channel, '0')
 end
-redis.call('DEL', lock_key)
+redis.call('HDEL', lock_key, holder)
 return 1

@@ -113,6 +113,20 @@ fn an_operator_sees_the_holder_and_frees_it_by_name() {
     });
 }
 
+/// No program writes two fields. A person may, and so may a server that lost its data and got an old copy of them back.
+#[test]
+fn a_force_release_of_one_field_leaves_the_other_one() {
+    each("lock-force-two", |world| {
+        world.check("HSET {} me:1 1 you:1 1 => 2\nPEXPIRE {} 60000 => 1");
+        assert_eq!(forced(world, "me:1"), ForceReleased::Ended);
+        world.check("HKEYS {} => [\"you:1\"]");
+        assert!(left(world) > 0);
+        assert_eq!(forced(world, "me:1"), ForceReleased::Other);
+        assert_eq!(forced(world, "you:1"), ForceReleased::Ended);
+        world.check("EXISTS {} => 0");
+    });
+}
+
 #[test]
 fn other_data_is_told_and_left_alone() {
     each("lock-conflict", |world| {

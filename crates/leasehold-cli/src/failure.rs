@@ -7,10 +7,12 @@ use std::fmt;
 
 /// An exit code of the command itself. A command that it runs has its own codes.
 ///
-/// The numbers are those of `sysexits.h` where it has one that fits. They leave alone 1 and 2, which commands use most, and all from
-/// 126 on, which belong to shells.
+/// The numbers are those of `sysexits.h` where it has one that fits. `run`, whose command has codes of its own, leaves alone 1 and 2, which
+/// commands use most, and all from 126 on, which belong to shells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
+    /// A question was not answered with yes.
+    Declined = 1,
     Usage = 64,
     Unreachable = 69,
     Other = 70,
@@ -27,6 +29,7 @@ impl Exit {
     /// The word in the output of `--json`.
     const fn word(self) -> &'static str {
         match self {
+            Self::Declined => "declined",
             Self::Usage => "usage",
             Self::Unreachable => "unreachable",
             Self::Other => "other",
@@ -44,7 +47,7 @@ impl Exit {
 pub(crate) const TABLE: &str = "\
 Exit codes (`run` exits with the code of its command, or dies by the signal by which its command died):
   0    done
-  1    doctor has found a fault, or deadlocks a deadlock
+  1    doctor has found a fault, or deadlocks a deadlock, or the question of unlock was not answered with yes
   64   usage: an option, the URL or a setting cannot be used; nothing was sent
   69   unreachable: no server answers, or it went away
   70   another failure, such as an outcome that is not known
@@ -260,6 +263,7 @@ mod tests {
     #[test]
     fn every_code_stands_in_the_table() {
         for exit in [
+            Exit::Declined,
             Exit::Usage,
             Exit::Unreachable,
             Exit::Other,

@@ -1,6 +1,6 @@
 //! The processes behind holders and waiters, as far as they have announced themselves.
 
-use leasehold::{AnnouncedClient, AnnouncedLock, Client, ClientRecord, PermitId};
+use leasehold::{AnnouncedClient, AnnouncedLock, Client, ClientRecord, HolderId, PermitId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -32,6 +32,25 @@ impl Person {
             lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
         };
         self.locks.iter().find(of_hold).map(|lock| lock.lasted + self.asked.elapsed())
+    }
+
+    /// Whether it says to hold this permit.
+    pub(crate) fn has_permit(&self, permit: PermitId) -> bool {
+        self.holders().any(|holder| holder.has_permit(permit))
+    }
+
+    /// Whether it says to hold the lock with this key.
+    pub(crate) fn holds(&self, key: &str) -> bool {
+        self.locks.iter().any(|lock| lock.key == key && lock.holder.is_some())
+    }
+
+    /// Whether it says to hold no lock at all.
+    pub(crate) fn holds_nothing(&self) -> bool {
+        self.holders().next().is_none()
+    }
+
+    fn holders(&self) -> impl Iterator<Item = &HolderId> {
+        self.locks.iter().filter_map(|lock| lock.holder.as_ref())
     }
 }
 
@@ -93,11 +112,12 @@ impl<'a> People<'a> {
 }
 
 /// The client in the id of a hold.
-fn client_of(id: &str) -> &str {
+pub(crate) fn client_of(id: &str) -> &str {
     id.split(':').next().unwrap_or(id)
 }
 
-async fn ask(client: &Client, id: &str) -> Option<Person> {
+/// Asks what a client says of itself.
+pub(crate) async fn ask(client: &Client, id: &str) -> Option<Person> {
     let asked = Instant::now();
     let record = client.who_is(id).await.ok().flatten()?;
     let locks = client.locks_of(id).await.unwrap_or_default();

@@ -3,7 +3,7 @@
 use crate::duration::show;
 use crate::people::{People, Person};
 use crate::shown::shown;
-use leasehold::{ClientRecord, FoundKind, Holder, HolderId, LockState, Waiter};
+use leasehold::{ClientRecord, FoundKind, HeldPermit, Holder, HolderId, LockState, Waiter};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -66,6 +66,24 @@ impl Hold {
             "process": self.who.as_ref().map(|who| process_as_json(&who.record)),
         })
     }
+}
+
+/// A line for a permit: its id, for how long it has been held, the lease, and the process.
+pub(crate) fn permit_as_text(permit: &HeldPermit, who: Option<&Person>) -> String {
+    let id = permit.id.to_string();
+    let age = who.and_then(|who| who.held(&id)).map(|age| format!(", held for {}", show(age)));
+    let left = permit.remaining.map(|left| format!(", lease left {}", show(left)));
+    with_process(&format!("permit {id}{}{}", age.unwrap_or_default(), left.unwrap_or_default()), who)
+}
+
+pub(crate) fn permit_as_json(permit: &HeldPermit, who: Option<&Person>) -> Value {
+    let id = permit.id.to_string();
+    json!({
+        "id": id,
+        "lease_left_ms": permit.remaining.map(millis),
+        "held_ms": who.and_then(|who| who.held(&id)).map(millis),
+        "process": who.map(|who| process_as_json(&who.record)),
+    })
 }
 
 /// A hold of which only its process tells: the server has a number.

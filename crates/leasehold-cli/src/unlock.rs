@@ -1,59 +1,164 @@
-//! `leasehold unlock`: ends the hold of another process, after a look at whom it hits.
+//! `leasehold unlock`: ends holds of other processes, after a look at whom it hits.
+
+mod process;
 
 use crate::args::{ServerOptions, UnlockOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::look::{Kind, Seen, look};
 use crate::output;
-use crate::seen::Hold;
-use crate::shown::shown;
-use leasehold::{Client, Error, HolderId};
+use crate::people::Person;
+use crate::seen::{Hold, permit_as_json, permit_as_text};
+use crate::shown::{counted, shown};
+use leasehold::{Client, Error, HeldPermit, HolderId, PermitId};
 use rustix::termios::isatty;
-use serde_json::json;
+use serde_json::{Value, json};
 use std::io::stdin;
 use std::time::Duration;
 
-/// Frees a lock.
+/// Frees a lock, or all locks of a process.
 ///
 /// # Errors
 ///
 /// Another process holds it than the one that was named, the question was not answered with yes, or the server gives no answer.
 pub(crate) async fn unlock(options: &UnlockOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold unlock").await?;
-    let result = with_client(&client, options, server.json).await;
+    let result = match (&options.process, &options.name) {
+        (Some(process), _) => free_process(&client, process, options.yes, server).await,
+        (None, name) => free_lock(&client, name.as_deref().unwrap_or_default(), options, server.json).await,
+    };
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
 
-async fn with_client(client: &Client, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
-    let name = &options.name;
-    let Some(seen) = look(client, name).await? else { return free(name, json) };
-    if matches!(seen.kind, Kind::Permits | Kind::Counter) {
-        let text = format!("{name:?} is a {}, which has permits and no holder to free it from", seen.kind.word());
-        return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+/// A hold that is to be ended.
+struct Hit {
+    name: String,
+    id: HolderId,
+    way: Way,
+    text: String,
+    json: Value,
+}
+
+impl Hit {
+    fn of_hold(name: &str, seen: &Seen, hold: &Hold) -> Self {
+        let (name, id) = (name.to_owned(), hold.holder.id.clone());
+        Self { name, id, way: Way::of(seen, hold), text: hold.as_text(), json: hold.as_json() }
     }
-    let hit: Vec<&Hold> = seen.holds.iter().filter(|hold| is_meant(hold, options)).collect();
-    if hit.is_empty() && seen.holds.is_empty() && options.holder.is_none() {
+
+    fn of_permit(name: &str, permit: &HeldPermit, who: Option<&Person>) -> Self {
+        let (name, id) = (name.to_owned(), HolderId::from(permit.id.to_string()));
+        let (text, json) = (permit_as_text(permit, who), permit_as_json(permit, who));
+        Self { name, id, way: Way::Permit(permit.id), text, json }
+    }
+}
+
+/// How a hold is ended, by the kind of its lock.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Way {
+    Simple,
+    Read,
+    Write,
+    /// A lock whose queue, if it has one, was empty. Its script needs no right to the keys of a queue.
+    Plain,
+    Queued,
+    Permit(PermitId),
+}
+
+impl Way {
+    pub(crate) fn of(seen: &Seen, hold: &Hold) -> Self {
+        match (seen.kind, hold.half) {
+            (Kind::Simple, _) => Self::Simple,
+            (_, Some("read")) => Self::Read,
+            (_, Some(_)) => Self::Write,
+            _ if seen.has_queue => Self::Queued,
+            _ => Self::Plain,
+        }
+    }
+}
+
+async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
+    let Some(seen) = look(client, name).await? else { return free(name, json) };
+    let hits = match (seen.kind, &options.holder) {
+        (Kind::Permits, Some(id)) => permits(client, name, id).await?,
+        (Kind::Permits, None) => {
+            let text = format!(
+                "{name:?} is a {}; name one of its permits by --holder, as `leasehold inspect` shows it",
+                seen.kind.word()
+            );
+            return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+        }
+        (Kind::Counter, _) => {
+            let text = format!("{name:?} is a {}, which names no holder to free it from", seen.kind.word());
+            return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+        }
+        (_, holder) => {
+            let is_meant = |hold: &&Hold| holder.as_ref().is_none_or(|holder| hold.holder.id == *holder);
+            seen.holds.iter().filter(is_meant).map(|hold| Hit::of_hold(name, &seen, hold)).collect()
+        }
+    };
+    if hits.is_empty() && seen.holds.is_empty() && seen.kind != Kind::Permits && options.holder.is_none() {
         return free(name, json);
     }
-    if hit.is_empty() {
+    if hits.is_empty() {
         let holders = seen.holds.iter().map(Hold::as_text).collect::<Vec<_>>().join(" and ");
-        let holders =
-            if holders.is_empty() { "nothing is held".to_owned() } else { format!("the holder is {holders}") };
+        let holders = match (seen.kind, holders.is_empty()) {
+            (Kind::Permits, _) => "look at its permits with `leasehold inspect`".to_owned(),
+            (_, true) => "nothing is held".to_owned(),
+            (_, false) => format!("the holder is {holders}"),
+        };
         return Err(Failure::new(Exit::Conflict, format!("the lock {name:?} is not held so: {holders}")).of_lock(name));
     }
     if !options.yes {
-        ask(name, &hit).await?;
+        ask(&hits, None).await?;
     }
-    for hold in hit {
-        free_from(client, name, &seen, hold, json).await?;
+    for hit in &hits {
+        if !free_from(client, hit, json).await? {
+            let Hit { id, name, .. } = hit;
+            let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
+            return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+        }
     }
     Ok(0)
 }
 
-fn is_meant(hold: &Hold, options: &UnlockOptions) -> bool {
-    options.holder.as_ref().is_none_or(|holder| hold.holder.id == *holder)
+/// The held permits of a semaphore that an id names: a permit, or a hold of several.
+async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Failure> {
+    let semaphore = client.leased_semaphore(name);
+    let found = match id.parse::<PermitId>() {
+        Ok(permit) => semaphore.lease_of(permit).await.map_err(Failure::of_a_look)?.into_iter().collect(),
+        Err(_) => {
+            let (hold, counts) = (HolderId::from(id), semaphore.inspect().await.map_err(Failure::of_a_look)?);
+            let all = counts.map(|counts| counts.permits).unwrap_or_default();
+            all.into_iter().filter(|permit| hold.has_permit(permit.id)).collect::<Vec<_>>()
+        }
+    };
+    Ok(found.iter().map(|permit| Hit::of_permit(name, permit, None)).collect())
+}
+
+async fn free_process(client: &Client, process: &str, yes: bool, server: &ServerOptions) -> Result<u8, Failure> {
+    let process::Found { hits, notes } = process::find(client, process, &connection::prefix(server)).await?;
+    for note in notes {
+        output::note(&note, server.json);
+    }
+    if hits.is_empty() {
+        output::print(&if server.json {
+            format!("{}\n", json!({ "process": process, "freed": null }))
+        } else {
+            format!("{} holds nothing, so there is nothing to do\n", shown(process))
+        })?;
+        return Ok(0);
+    }
+    if !yes {
+        ask(&hits, Some(process)).await?;
+    }
+    for hit in &hits {
+        if !free_from(client, hit, server.json).await? {
+            output::note(&format!("{}: {} did not hold it any more", shown(&hit.name), hit.id), server.json);
+        }
+    }
+    Ok(0)
 }
 
 fn free(name: &str, json: bool) -> Result<u8, Failure> {
@@ -65,15 +170,26 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Asks whether the lock is to be freed.
-async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
+/// Asks whether these holds are to be ended.
+async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
+    let (what, left) = match (process, hits) {
+        (Some(process), _) => {
+            (format!("these {}", counted(hits.len() as u64, "hold")), format!("the locks of {process} were left alone"))
+        }
+        (None, [hit, ..]) => ("the lock".to_owned(), format!("the lock {:?} was left alone", hit.name)),
+        (None, []) => return Ok(()),
+    };
+    let named = |failure: Failure| match (process, hits) {
+        (None, [hit, ..]) => failure.of_lock(&hit.name),
+        _ => failure,
+    };
     if !isatty(stdin()) {
-        return Err(Failure::new(Exit::Usage, "unlock asks first, and stdin is no terminal; use --yes").of_lock(name));
+        return Err(named(Failure::new(Exit::Usage, "unlock asks first, and stdin is no terminal; use --yes")));
     }
-    for hold in hit {
-        output::complain(&format!("{}: held by {}", shown(name), hold.as_text()));
+    for Hit { name, text, .. } in hits {
+        output::complain(&format!("{}: held by {text}", shown(name)));
     }
-    output::complain("It is not asked, and may go on with its work beside the next holder. Free the lock? [y/N]");
+    output::complain(&format!("The holder is not told, and may work on beside the next holder. Free {what}? [y/N]"));
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         stdin().read_line(&mut answer).map(|_| answer)
@@ -82,22 +198,21 @@ async fn ask(name: &str, hit: &[&Hold]) -> Result<(), Failure> {
     if ["y", "yes"].iter().any(|yes| answer.trim().eq_ignore_ascii_case(yes)) {
         return Ok(());
     }
-    Err(Failure::new(Exit::Usage, format!("the lock {name:?} was left alone")).of_lock(name))
+    Err(named(Failure::new(Exit::Declined, left)))
 }
 
-/// Ends a hold, and says so.
-async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: bool) -> Result<(), Failure> {
-    let id = &hold.holder.id;
-    let ended = end(client, name, seen, hold).await?;
-    if !ended {
-        let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
-        return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+/// Ends a hold, and says so; `false` if it was over by then.
+async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failure> {
+    let Hit { name, id, way, text, json: hold } = hit;
+    if !end(client, name, id, *way).await? {
+        return Ok(false);
     }
-    if json {
-        output::print(&format!("{}\n", json!({ "name": name, "freed": hold.as_json() })))
+    output::print(&if json {
+        format!("{}\n", json!({ "name": name, "freed": hold }))
     } else {
-        output::print(&format!("{}: freed; it was held by {}\n", shown(name), hold.as_text()))
-    }
+        format!("{}: freed; it was held by {text}\n", shown(name))
+    })?;
+    Ok(true)
 }
 
 /// Ends the hold that was seen, and no later one; `false` if it was over by then.
@@ -105,21 +220,20 @@ async fn free_from(client: &Client, name: &str, seen: &Seen, hold: &Hold, json: 
 /// # Errors
 ///
 /// The server refuses, or gives no answer.
-pub(crate) async fn end(client: &Client, name: &str, seen: &Seen, hold: &Hold) -> Result<bool, Error> {
-    let id = &hold.holder.id;
-    match (seen.kind, hold.half) {
-        (Kind::Simple, _) => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await,
-        (_, Some("read")) => client.read_write_lock(name).read().force_release_holder(id).await,
-        (_, Some(_)) => client.read_write_lock(name).write().force_release_holder(id).await,
-        // The script of the plain lock needs no right to the keys of a queue.
-        _ if !seen.has_queue => {
+pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) -> Result<bool, Error> {
+    match way {
+        Way::Simple => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await,
+        Way::Read => client.read_write_lock(name).read().force_release_holder(id).await,
+        Way::Write => client.read_write_lock(name).write().force_release_holder(id).await,
+        Way::Plain => {
             let ended = client.lock(name).force_release_holder(id).await?;
             if ended {
                 wake_a_queue(client, name, id).await;
             }
             Ok(ended)
         }
-        _ => client.fair_lock(name).force_release_holder(id).await,
+        Way::Queued => client.fair_lock(name).force_release_holder(id).await,
+        Way::Permit(permit) => Ok(client.leased_semaphore(name).release_ids(&[permit]).await? == [true]),
     }
 }
 

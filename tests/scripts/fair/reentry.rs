@@ -184,6 +184,20 @@ fn place_is_given_up_although_the_lock_changed_its_kind() {
 }
 
 #[test]
+fn a_force_release_of_one_field_leaves_the_other_one() {
+    let world = World::embedded();
+    let (p, q) = (world.process(), world.process());
+    world.acquire(&p.hold(1));
+    world.acquire(&q.hold(1));
+    world.command(&["HSET", "stock", "you:1", "1"]);
+    assert_eq!(world.force_release(&p.hold(1)), ForceReleased::Ended);
+    assert_eq!(world.command(&["EXISTS", "stock"]), Reply::Int(1));
+    assert!(!is_held(&world.acquire(&q.hold(1))), "the other field still has the lock");
+    assert_eq!(world.force_release("you:1"), ForceReleased::Ended);
+    assert!(is_held(&world.acquire(&q.hold(1))));
+}
+
+#[test]
 fn a_force_release_ends_the_named_hold_and_no_other() {
     let world = World::embedded();
     let (p, q) = (world.process(), world.process());

@@ -4,19 +4,28 @@ use clap::Args;
 
 /// Free a lock that another process holds
 ///
-/// The holder is not asked: it learns of it at its next renewal, and may go on with its work until then. If you can, stop the holder instead. A
-/// holder that has died loses the lock by itself when its lease has run out. A semaphore has permits and no holder, so
-/// this does not free it.
+/// The holder is not told: it learns of the loss at its next renewal, and may work on until then. If you can, stop the holder instead. A
+/// holder that has died loses the lock without this when its lease has run out.
+///
+/// Of a semaphore, --holder frees one permit, or all permits of one hold.
 #[derive(Args, Debug)]
 #[command(
-    after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes"
+    after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes\n  \
+                  leasehold unlock --process 4711@web-3\n  leasehold unlock --process 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55"
 )]
 pub(crate) struct UnlockOptions {
     /// The name of the lock
-    pub(crate) name: String,
-    /// Free it only from this holder, as `inspect` shows it
+    #[arg(required_unless_present = "process")]
+    pub(crate) name: Option<String>,
+    /// Free it only from this holder, or free only this permit, as `inspect` shows it
     #[arg(long, value_name = "ID")]
     pub(crate) holder: Option<String>,
+    /// Free every lock and permit of this process, as `inspect` shows it
+    ///
+    /// It is named by its number and host, as long as its record is on the server, which is a minute after its death; or by the part of a
+    /// holder before the colon. Waiters of the process are passed over without this.
+    #[arg(long, value_name = "PID@HOST or ID", conflicts_with_all = ["name", "holder"])]
+    pub(crate) process: Option<String>,
     /// Do not ask
     #[arg(long, short)]
     pub(crate) yes: bool,

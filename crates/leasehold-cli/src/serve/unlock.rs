@@ -11,7 +11,7 @@ use crate::failure::{Exit, Failure};
 use crate::look::{Kind, look};
 use crate::output;
 use crate::seen::Hold;
-use crate::unlock::end;
+use crate::unlock::{Way, end};
 use axum::body::to_bytes;
 use axum::extract::{Request, State};
 use axum::http::header::{CONTENT_TYPE, HOST, ORIGIN};
@@ -116,7 +116,7 @@ async fn free(app: &App, name: &str, holder: &str) -> Result<String, Refused> {
     }
     let mut freed = Vec::new();
     for hold in hit {
-        match end(&app.client, name, &seen, hold).await {
+        match end(&app.client, name, &hold.holder.id, Way::of(&seen, hold)).await {
             Ok(true) => freed.push(hold.as_text()),
             Ok(false) => {}
             Err(error) => return Err(failed(&Failure::from(error))),

@@ -1,9 +1,14 @@
 //! `leasehold unlock` ends the hold of another process, and only the one that is meant.
 
 use crate::support::{
-    Running, SERVER, Start as _, exists, held_by_a_jvm, leasehold, name, patient, run_script, until_announced,
+    Running, SERVER, Start as _, exists, held_by_a_jvm, leasehold, name, objects, patient, run_script, texts,
+    until_announced,
 };
+use leasehold::{Client, HolderId};
+use leasehold_test_support::{Server, until};
+use rustix::process::Signal;
 use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
 
@@ -86,7 +91,7 @@ fn without_a_terminal_and_without_yes_nothing_is_freed() {
 fn answer_at_the_terminal_decides() {
     let name = name();
     held_by_a_jvm(&SERVER, &name, "60000");
-    for (answer, code, left) in [("n\n", 64, true), ("\n", 64, true), ("y\n", 0, false)] {
+    for (answer, code, left) in [("n\n", 1, true), ("\n", 1, true), ("y\n", 0, false)] {
         let mut running = at_a_terminal(&name).start();
         running.shows("Free the lock? [y/N]");
         running.shows(JVM);
@@ -116,11 +121,117 @@ fn queue_that_came_while_it_asked_is_woken() {
     assert_eq!(told.elements().first().and_then(|word| word.as_str()), Some("message"), "{told:?}");
 }
 
+/// No program writes two fields; a person may.
 #[test]
-fn permits_are_not_freed_by_it() {
+fn damaged_lock_with_two_holders_is_freed_from_one_or_from_both() {
+    let other = "6f0c0000-0000-4000-8000-000000000000:2";
+    for queue in [false, true] {
+        let name = name();
+        let damage = || {
+            held_by_a_jvm(&SERVER, &name, "60000");
+            SERVER.command(&["HSET", &name, other, "1"]);
+        };
+        if queue {
+            SERVER.command(&["RPUSH", &format!("redisson_lock_queue:{{{name}}}"), &format!("{other}1")]);
+        }
+        damage();
+        let done = unlock(&[&name, "--yes", "--holder", JVM]).finish();
+        assert_eq!(done.code(), 0, "{done:?}");
+        assert_eq!(texts(&SERVER.command(&["HKEYS", &name])), [other]);
+        damage();
+        let done = unlock(&[&name, "--yes"]).finish();
+        assert_eq!((done.code(), done.stdout.matches(": freed; ").count()), (0, 2), "{done:?}");
+        assert!(!exists(&SERVER, &name));
+    }
+}
+
+#[test]
+fn permit_is_freed_by_its_id_or_by_its_holder() {
     let name = name();
-    let _holder = held(&[&name, "--permits", "2"]);
-    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a leased semaphore, which has permits"]);
+    let holders = [(), ()].map(|()| {
+        let holder =
+            run_script(&SERVER, &[&name, "--permits", "2"], "echo holder $LEASEHOLD_HOLDER; sleep 100").start();
+        let id = holder.says("holder ");
+        (holder, id)
+    });
+
+    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a leased semaphore; name one of its permits by --holder"]);
+    unlock(&[&name, "--yes", "--holder", JVM]).finish().fails_with(73, &["is not held so"]);
+    let seen = leasehold(&SERVER).args(["inspect", "--json", &name]).finish();
+    let permit = objects(&seen.stdout)[0]["holders"][0]["id"].as_str().expect("an id").to_owned();
+    let of_permit =
+        holders.iter().position(|(_, id)| HolderId::from(id.as_str()).has_permit(permit.parse().expect("an id")));
+    let (_, other) = &holders[1 - of_permit.expect("a holder")];
+    for (left, id) in [(1, permit.as_str()), (0, other.as_str())] {
+        let done = unlock(&[&name, "--yes", "--holder", id]).finish();
+        assert!(done.code() == 0 && done.stdout.contains(": freed; it was held by permit "), "{done:?}");
+        assert_eq!(SERVER.command(&["ZCARD", &format!("{{{name}}}:timeout")]).as_int(), Some(left));
+        unlock(&[&name, "--yes", "--holder", id]).finish().fails_with(73, &["is not held so"]);
+    }
+    assert_eq!(SERVER.command(&["GET", &name]).as_str(), Some("2"));
+}
+
+#[test]
+fn process_loses_everything_that_it_holds_and_no_other_does() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (client, guards) = runtime.block_on(async {
+        let client = Client::builder().announce("orders").connect(&server.url()).await.expect("a server");
+        client.leased_semaphore("supplier").try_set_permits(3).await.expect("a number");
+        client.semaphore("seats").try_set_permits(3).await.expect("a number");
+        let guards = (
+            client.lock("plain").acquire().await.expect("a lock"),
+            client.fair_lock("fair").acquire().await.expect("a lock"),
+            client.simple_lock("simple", Duration::from_secs(30)).acquire().await.expect("a lock"),
+            client.read_write_lock("catalogue").read().acquire().await.expect("a lock"),
+            client.leased_semaphore("supplier").acquire().await.expect("a permit"),
+            client.semaphore("seats").acquire().await.expect("a permit"),
+        );
+        (client, guards)
+    });
+    held_by_a_jvm(&server, "other", "60000");
+    let inspected =
+        |name: &str| objects(&leasehold(&server).args(["inspect", "--json", name]).finish().stdout).remove(0);
+    until("it says what it holds", || !inspected("seats")["announced_holders"].is_null());
+    let reader = inspected("catalogue")["holders"][0]["process"].clone();
+    let process = format!("{}@{}", reader["pid"], reader["host"].as_str().expect("a host"));
+    let free = |process: &str| leasehold(&server).args(["unlock", "--yes", "--process", process]).finish();
+    let done = free(&process);
+    assert_eq!(done.code(), 0, "{done:?}");
+    assert!(done.line().contains("permits of the semaphore \"seats\""), "{done:?}");
+    for name in ["plain", "fair", "simple", "catalogue", "supplier"] {
+        assert!(done.stdout.contains(&format!("{name}: freed; ")), "{name}: {done:?}");
+        assert!(name == "supplier" || !exists(&server, name), "{name}");
+    }
+    assert_eq!(server.command(&["ZCARD", "{supplier}:timeout"]).as_int(), Some(0));
+    assert!(exists(&server, "other"));
+    assert!(free(client.id().as_str()).stdout.contains("holds nothing"));
+    assert!(free(JVM).stdout.starts_with("other: freed; "));
+    drop((guards, client));
+}
+
+#[test]
+fn process_that_was_killed_is_named_by_its_number_and_host() {
+    let name = name();
+    let holder = held(&[&name]);
+    until_announced(&SERVER, &name);
+    let seen = leasehold(&SERVER).args(["inspect", "--json", &name]).finish();
+    let host = objects(&seen.stdout)[0]["holders"][0]["process"]["host"].as_str().expect("a host").to_owned();
+    let process = format!("{}@{host}", holder.pid());
+    holder.signal(Signal::KILL);
+    let done = unlock(&["--process", &process, "--yes"]).finish();
+    assert!(done.code() == 0 && done.stdout.starts_with(&format!("{name}: freed; ")), "{done:?}");
+    assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn process_that_is_unknown_or_no_process_is_one_line() {
+    unlock(&["--process", "1@nowhere", "--yes"]).finish().fails_with(70, &["no process 1 of the host \"nowhere\""]);
+    for process in ["x@nowhere", "nowhere", "4711", ""] {
+        unlock(&["--process", process, "--yes"]).finish().fails_with(64, &["4711@web-3"]);
+    }
+    unlock(&["--yes"]).finish().fails_with(64, &["NAME"]);
+    unlock(&["x", "--process", JVM]).finish().fails_with(64, &["--process"]);
 }
 
 #[test]

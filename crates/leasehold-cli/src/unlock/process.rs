@@ -1,0 +1,117 @@
+//! The holds of one process, searched for among all locks.
+
+use super::Hit;
+use crate::connection::unseen;
+use crate::failure::{Exit, Failure};
+use crate::look::{is_of_a_client, look};
+use crate::people::{Person, client_of};
+use crate::seen::Hold;
+use leasehold::{Client, FoundKind, HeldPermit, LockState};
+
+/// What a process holds.
+pub(super) struct Found {
+    pub(super) hits: Vec<Hit>,
+    /// What could not be found, or cannot be freed.
+    pub(super) notes: Vec<String>,
+}
+
+/// A client of the process, by its id, and what it says of itself.
+struct Member {
+    id: String,
+    person: Option<Person>,
+}
+
+/// Searches for everything that a process holds.
+///
+/// # Errors
+///
+/// No such process is known, or the server gives no answer.
+pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result<Found, Failure> {
+    let members = members(client, process).await?;
+    let (mut hits, mut notes) = (Vec::new(), Vec::new());
+    let mut search = client.locks("*");
+    while let Some(state) = search.next().await {
+        let state = state.map_err(Failure::of_a_look)?;
+        match state.kind {
+            FoundKind::LeasedSemaphore => hits.extend(permits(client, &state, &members).await?),
+            FoundKind::Counter => notes.extend(counted(&state, &members, prefix)),
+            _ => hits.extend(holds(client, &state, &members).await?),
+        }
+    }
+    if let Some(refusal) = search.refusal() {
+        notes.push(unseen(search.unseen(), refusal));
+    }
+    Ok(Found { hits, notes })
+}
+
+/// The clients of the process that a text names.
+async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure> {
+    if let Some((pid, host)) = process.split_once('@') {
+        let pid: u32 = pid.parse().map_err(|_| usage(process))?;
+        let (mut members, mut search) = (Vec::new(), client.announced_clients());
+        while let Some(found) = search.next().await {
+            let found = found.map_err(Failure::of_a_look)?;
+            if (found.record.pid, found.record.host.as_str()) == (pid, host) {
+                members.push(Member { id: found.id.to_string(), person: Some(found.into()) });
+            }
+        }
+        if members.is_empty() {
+            let text = format!(
+                "no process {pid} of the host {host:?} has a record, which stays for a minute after its death; --process also takes \
+                 the part of a holder before the colon"
+            );
+            return Err(Failure::new(Exit::Other, text));
+        }
+        return Ok(members);
+    }
+    let id = client_of(process);
+    if !is_of_a_client(&format!("{id}:0")) {
+        return Err(usage(process));
+    }
+    let person = crate::people::ask(client, id).await;
+    Ok(vec![Member { id: id.to_owned(), person }])
+}
+
+fn usage(process: &str) -> Failure {
+    let text =
+        format!("--process is a number and a host, such as 4711@web-3, or the id of a client, and not {process:?}");
+    Failure::new(Exit::Usage, text)
+}
+
+async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
+    let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
+    let listed = state.holders.iter().chain(&state.readers);
+    // Of a long list of readers the search has the first ones.
+    let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);
+    if all && !listed.clone().any(|holder| is_theirs(holder.id.as_str())) {
+        return Ok(Vec::new());
+    }
+    let Some(seen) = look(client, &state.name).await? else { return Ok(Vec::new()) };
+    let theirs = |hold: &&Hold| is_theirs(hold.holder.id.as_str());
+    Ok(seen.holds.iter().filter(theirs).map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect())
+}
+
+/// Permits have ids that name no client, so only what the process says of itself tells its permits.
+async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
+    let people = || members.iter().filter_map(|member| member.person.as_ref());
+    if people().all(Person::holds_nothing) {
+        return Ok(Vec::new());
+    }
+    let counts = client.leased_semaphore(&state.name).inspect().await.map_err(Failure::of_a_look)?;
+    let holder_of = |permit: &HeldPermit| people().find(|person| person.has_permit(permit.id));
+    let all = counts.map(|counts| counts.permits).unwrap_or_default();
+    let theirs = all.iter().filter_map(|permit| Some(Hit::of_permit(&state.name, permit, Some(holder_of(permit)?))));
+    Ok(theirs.collect())
+}
+
+/// A bare semaphore of which the process says to hold permits. The server has their number alone.
+fn counted(state: &LockState, members: &[Member], prefix: &str) -> Option<String> {
+    let key = format!("{prefix}{}", state.name);
+    let is_held = members.iter().filter_map(|member| member.person.as_ref()).any(|person| person.holds(&key));
+    is_held.then(|| {
+        format!(
+            "the process holds permits of the semaphore {:?}, of which the server has a number alone: they stay taken",
+            state.name
+        )
+    })
+}
