@@ -96,10 +96,11 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
         "id" => Reply::Bulk("0123456789abcdef".into()),
         "host" | "application" | "value" => Reply::Bulk("orders".into()),
         "pid" | "since" => Reply::Bulk("4711".into()),
-        "left" | "stored" | "time" | "in_all" | "age" | "0" | "available" | "capacity" | "drained" | "given"
+        "left" | "stored" | "time" | "in_all" | "age" | "up" | "0" | "available" | "capacity" | "drained" | "given"
         | "held" | "registered" => Reply::Int(70),
+        "within" => Reply::Bulk("6f0c:7 6f0c:8".into()),
         "moved" | "head" | "foreign" | "alive" | "queued" | "listeners" | "listed" => Reply::Int(1),
-        "locks" => Reply::Bulk("lw1500;7;0:5:stock".into()),
+        "locks" => Reply::Bulk("lw1500;0;7;0:5:stock".into()),
         "mode" => Reply::Bulk("read".into()),
         other => panic!("{other:?} in a reply is no word that tests/contract/replies.rs knows: add it"),
     }));

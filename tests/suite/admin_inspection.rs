@@ -129,7 +129,9 @@ pub(crate) async fn a_client_that_announces_itself_can_be_found(world: World) {
     assert_eq!((who.application.as_str(), who.pid), ("orders", std::process::id()));
     assert!(!who.host.is_empty());
     assert!(who.since.elapsed().is_ok_and(|age| age < secs(60)), "{who:?}");
-    assert_eq!(quiet.who_is(&named.id()).await.expect("an answer"), Some(who));
+    let again = quiet.who_is(&named.id()).await.expect("an answer").expect("the same record");
+    assert_eq!((&again.host, again.pid, again.since), (&who.host, who.pid, who.since));
+    assert!(again.up >= who.up && again.written_ago <= again.up && again.within.is_empty(), "{again:?}");
     assert_eq!(quiet.who_is(&quiet.id()).await.expect("an answer"), None, "it announced nothing");
     assert_eq!(quiet.who_is("worker-7").await.expect("an answer"), None, "that is none of this library");
     let key = format!("leasehold:1:client:{}", named.id());

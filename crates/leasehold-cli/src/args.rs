@@ -63,7 +63,7 @@ pub(crate) enum Task {
     /// Find processes that wait for each other in a circle
     ///
     /// Each line is one circle: every process waits for a lock that the next one holds. This rests on what programs that announce themselves say
-    /// of the locks of their owner scopes, a second after they began to hold or to wait. The exit code is 1 if there is a deadlock, and 77 if none
+    /// of the locks of their owner scopes, and `leasehold run` of the runs around it, a second after they began to hold or to wait. The exit code is 1 if there is a deadlock, and 77 if none
     /// was found and there are locks at which this user may not look, which are named.
     #[command(
         after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"

@@ -5,6 +5,7 @@ use crate::certificates::Certificates;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files::{one_line, read};
+use crate::run;
 use leasehold::{Client, ConnectError};
 use std::env::VarError;
 use std::fmt::Write as _;
@@ -91,7 +92,7 @@ async fn attempt(
     limit: Option<Duration>,
 ) -> Result<Result<Client, ConnectError>, Failure> {
     let mut url = url(options)?;
-    let mut builder = Client::builder().announce(as_whom);
+    let mut builder = Client::builder().announce(as_whom).announce_within(run::around());
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
     }

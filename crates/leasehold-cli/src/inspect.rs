@@ -110,5 +110,5 @@ pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
 fn waiter_as_text(waiter: &Waiter, who: Option<&Person>) -> String {
     let waited = waiter.waited.map(|waited| format!(", for {}", show(waited))).unwrap_or_default();
     let silent = if waiter.is_alive { "" } else { ", SILENT" };
-    with_process(&format!("{}{waited}{silent}", shown(waiter.id.as_str())), who)
+    with_process(&format!("{}{waited}{silent}", shown(waiter.id.as_str())), who, None)
 }

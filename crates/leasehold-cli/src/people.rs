@@ -13,6 +13,9 @@ const REMEMBERED: usize = 1_000;
 /// wait.
 const AT_ONCE: usize = 32;
 
+/// After this time without a word a process counts as silent. A living one writes its record every 20 s.
+const SILENT: Duration = Duration::from_secs(25);
+
 /// A client that has announced itself.
 #[derive(Debug)]
 pub(crate) struct Person {
@@ -23,15 +26,35 @@ pub(crate) struct Person {
 }
 
 impl Person {
+    /// For how long it has been up.
+    pub(crate) fn up(&self) -> Duration {
+        self.record.up + self.asked.elapsed()
+    }
+
+    /// How long ago it was heard of, if a living process would have written its record since.
+    pub(crate) fn silent(&self) -> Option<Duration> {
+        let ago = self.record.written_ago + self.asked.elapsed();
+        (ago > SILENT).then_some(ago)
+    }
+
     /// How long it says that it has held a lock under this id, or the permit with it; it says so after a second.
     pub(crate) fn held(&self, id: &str) -> Option<Duration> {
+        self.lock_of(id).map(|lock| lock.lasted + self.asked.elapsed())
+    }
+
+    /// The lease to which it says that it renews such a hold.
+    pub(crate) fn lease(&self, id: &str) -> Option<Duration> {
+        self.lock_of(id)?.lease
+    }
+
+    fn lock_of(&self, id: &str) -> Option<&AnnouncedLock> {
         let permit = id.parse::<PermitId>().ok();
         // An id belongs to one hold, whose lock may have another name here than its key, because of the prefix.
         let of_hold = |lock: &&AnnouncedLock| {
             let is_of = |permit| lock.holder.as_ref().is_some_and(|holder| holder.has_permit(permit));
             lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
         };
-        self.locks.iter().find(of_hold).map(|lock| lock.lasted + self.asked.elapsed())
+        self.locks.iter().find(of_hold)
     }
 
     /// Whether it says to hold this permit.

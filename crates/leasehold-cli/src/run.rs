@@ -21,6 +21,7 @@ use crate::signals::Signals;
 use child::{Child, Ended};
 use hold::{Held, Released};
 use leasehold::Client;
+pub(crate) use nested::around;
 use std::path::Path;
 use supervise::{End, Limits, Supervised, Why};
 use terminal::Terminal;

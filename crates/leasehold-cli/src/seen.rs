@@ -19,9 +19,15 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// How long it has been held, where its client says so.
+    /// How long it has been held, where its client says so; of a holder that has fallen silent, how long until then.
     pub(crate) fn age(&self) -> Option<Duration> {
-        self.who.as_ref().and_then(|who| who.held(self.holder.id.as_str()))
+        let age = self.who.as_ref()?.held(self.holder.id.as_str())?;
+        Some(age.saturating_sub(self.unrenewed().unwrap_or_default()))
+    }
+
+    /// How long the lease has not been renewed, where a living holder would have renewed it since.
+    pub(crate) fn unrenewed(&self) -> Option<Duration> {
+        unrenewed(self.holder.id.as_str(), self.holder.remaining, self.who.as_deref())
     }
 
     /// A line: the id, the lease, for how long it has been held, and the process.
@@ -37,8 +43,9 @@ impl Hold {
         if let Some(age) = self.age() {
             add(format!("held for {}", show(age)));
         }
+        let unrenewed = self.unrenewed();
         if let Some(left) = self.holder.remaining {
-            add(format!("lease left {}", show(left)));
+            add(lease_as_text(left, unrenewed));
         }
         if self.holder.hold_count > 1 {
             add(format!("held {} times", self.holder.hold_count));
@@ -46,7 +53,7 @@ impl Hold {
         if self.holder.is_kept() {
             add("released, and busy for the rest of its least time".to_owned());
         }
-        with_process(&text, self.who.as_deref())
+        with_process(&text, self.who.as_deref(), unrenewed)
     }
 
     /// The process of the hold, or else its id.
@@ -63,17 +70,35 @@ impl Hold {
             "hold_count": self.holder.hold_count,
             "lease_left_ms": self.holder.remaining.map(millis),
             "held_ms": self.age().map(millis),
+            "unrenewed_ms": self.unrenewed().map(millis),
             "process": self.who.as_ref().map(|who| process_as_json(&who.record)),
         })
+    }
+}
+
+/// How long the lease of a hold has not been renewed, where a living holder would have renewed it since: after a third of the lease, and a
+/// little later on a busy machine.
+pub(crate) fn unrenewed(id: &str, left: Option<Duration>, who: Option<&Person>) -> Option<Duration> {
+    let lease = who?.lease(id)?;
+    let since = lease.saturating_sub(left?);
+    (since > lease / 3 + (lease / 10).max(Duration::from_millis(500))).then_some(since)
+}
+
+fn lease_as_text(left: Duration, unrenewed: Option<Duration>) -> String {
+    match unrenewed {
+        Some(since) => format!("no renewal for {}: probably dead, free in {}", show(since), show(left)),
+        None => format!("lease left {}", show(left)),
     }
 }
 
 /// A line for a permit: its id, for how long it has been held, the lease, and the process.
 pub(crate) fn permit_as_text(permit: &HeldPermit, who: Option<&Person>) -> String {
     let id = permit.id.to_string();
-    let age = who.and_then(|who| who.held(&id)).map(|age| format!(", held for {}", show(age)));
-    let left = permit.remaining.map(|left| format!(", lease left {}", show(left)));
-    with_process(&format!("permit {id}{}{}", age.unwrap_or_default(), left.unwrap_or_default()), who)
+    let unrenewed = unrenewed(&id, permit.remaining, who);
+    let age = who.and_then(|who| who.held(&id)).map(|age| age.saturating_sub(unrenewed.unwrap_or_default()));
+    let age = age.map(|age| format!(", held for {}", show(age))).unwrap_or_default();
+    let left = permit.remaining.map(|left| format!(", {}", lease_as_text(left, unrenewed))).unwrap_or_default();
+    with_process(&format!("permit {id}{age}{left}"), who, unrenewed)
 }
 
 pub(crate) fn permit_as_json(permit: &HeldPermit, who: Option<&Person>) -> Value {
@@ -82,6 +107,7 @@ pub(crate) fn permit_as_json(permit: &HeldPermit, who: Option<&Person>) -> Value
         "id": id,
         "lease_left_ms": permit.remaining.map(millis),
         "held_ms": who.and_then(|who| who.held(&id)).map(millis),
+        "unrenewed_ms": unrenewed(&id, permit.remaining, who).map(millis),
         "process": who.map(|who| process_as_json(&who.record)),
     })
 }
@@ -98,7 +124,7 @@ impl Said {
     /// A line: the id, for how long it has been held, and the process.
     pub(crate) fn as_text(&self) -> String {
         let text = format!("{}, held for {}, as its process says", shown(self.id.as_str()), show(self.lasted));
-        with_process(&text, Some(&self.who))
+        with_process(&text, Some(&self.who), None)
     }
 
     fn as_json(&self) -> Value {
@@ -170,7 +196,11 @@ impl Seen {
     }
 
     pub(crate) fn problems(&self) -> Vec<String> {
-        self.state.problems.iter().map(ToString::to_string).collect()
+        let silent = self.holds.iter().filter_map(|hold| Some((hold, hold.unrenewed()?)));
+        let silent = silent.map(|(Hold { holder, .. }, since)| {
+            format!("the holder {} is probably dead: no renewal for {}", holder.id, show(since))
+        });
+        self.state.problems.iter().map(ToString::to_string).chain(silent).collect()
     }
 
     pub(crate) fn as_json(&self) -> Value {
@@ -203,7 +233,14 @@ impl Seen {
 
 pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
     let since = who.since.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    json!({ "application": who.application, "host": who.host, "pid": who.pid, "since_unix_ms": millis(since) })
+    json!({
+        "application": who.application,
+        "host": who.host,
+        "pid": who.pid,
+        "since_unix_ms": millis(since),
+        "up_ms": millis(who.up),
+        "seen_ms_ago": millis(who.written_ago),
+    })
 }
 
 /// The process in a few words; these come from the process itself.
@@ -211,11 +248,14 @@ pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
 }
 
-/// A text with the process behind it, and for how long that lives.
-pub(crate) fn with_process(text: &str, who: Option<&Person>) -> String {
+/// A text with the process behind it, and for how long that has been up, or how long ago it was last heard of.
+pub(crate) fn with_process(text: &str, who: Option<&Person>, unrenewed: Option<Duration>) -> String {
     let Some(who) = who else { return text.to_owned() };
-    let lives = SystemTime::now().duration_since(who.record.since).unwrap_or_default();
-    format!("{text}; {}, up for {}", process_as_text(&who.record), show(lives))
+    let lives = match unrenewed.or_else(|| who.silent()) {
+        Some(ago) => format!("last seen {} ago", show(ago)),
+        None => format!("up for {}", show(who.up())),
+    };
+    format!("{text}; {}, {lives}", process_as_text(&who.record))
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

@@ -8,7 +8,7 @@ use crate::failure::{Exit, Failure};
 use crate::look::{Kind, Seen, look};
 use crate::output;
 use crate::people::Person;
-use crate::seen::{Hold, permit_as_json, permit_as_text};
+use crate::seen::{Hold, permit_as_json, permit_as_text, unrenewed};
 use crate::shown::{counted, shown};
 use leasehold::{Client, Error, HeldPermit, HolderId, PermitId};
 use rustix::termios::isatty;
@@ -39,18 +39,22 @@ struct Hit {
     way: Way,
     text: String,
     json: Value,
+    /// Its process has renewed it lately, or cannot be told dead.
+    may_live: bool,
 }
 
 impl Hit {
     fn of_hold(name: &str, seen: &Seen, hold: &Hold) -> Self {
         let (name, id) = (name.to_owned(), hold.holder.id.clone());
-        Self { name, id, way: Way::of(seen, hold), text: hold.as_text(), json: hold.as_json() }
+        let may_live = hold.unrenewed().is_none();
+        Self { name, id, way: Way::of(seen, hold), text: hold.as_text(), json: hold.as_json(), may_live }
     }
 
     fn of_permit(name: &str, permit: &HeldPermit, who: Option<&Person>) -> Self {
         let (name, id) = (name.to_owned(), HolderId::from(permit.id.to_string()));
         let (text, json) = (permit_as_text(permit, who), permit_as_json(permit, who));
-        Self { name, id, way: Way::Permit(permit.id), text, json }
+        let may_live = unrenewed(id.as_str(), permit.remaining, who).is_none();
+        Self { name, id, way: Way::Permit(permit.id), text, json, may_live }
     }
 }
 
@@ -189,7 +193,9 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     for Hit { name, text, .. } in hits {
         output::complain(&format!("{}: held by {text}", shown(name)));
     }
-    output::complain(&format!("The holder is not told, and may work on beside the next holder. Free {what}? [y/N]"));
+    let living = hits.iter().filter(|hit| hit.may_live).count();
+    let told = if living == 0 { "" } else { "The holder is not told, and may work on beside the next holder. " };
+    output::complain(&format!("{told}Free {what}? [y/N]"));
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
         stdin().read_line(&mut answer).map(|_| answer)

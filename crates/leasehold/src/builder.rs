@@ -6,6 +6,7 @@ mod connecting;
 
 use crate::error::ConnectError;
 use crate::fair_settings::FairSettings;
+use crate::ids::HolderId;
 use crate::link::fred::Certificates;
 use crate::settings::Settings;
 use crate::telemetry;
@@ -183,7 +184,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Leaves a record of this client on the server while the client lives: host, process, application, and start time. So
+    /// Leaves a record of this client on the server while the client lives: host, process, application, and for how long it has been up. So
     /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. The key of the record is
     /// `leasehold:1:client:` and the [id](crate::Client::id) of the client. The client writes it three times a minute and removes it at the
     /// end; after a crash it goes away within a minute. It also says which locks the client holds and waits for, as far as that has lasted for a
@@ -191,6 +192,14 @@ impl ClientBuilder {
     /// that changes, once a second at the most. Every user with the right to read that key can read it. Default: no record.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
+        self
+    }
+
+    /// Adds to the record of [`announce`](Self::announce) the holds of other clients under which this process runs: those holds end only when
+    /// the process has ended. So [`Client::deadlocks`](crate::Client::deadlocks) sees that a wait of this client keeps them. `leasehold run` hands
+    /// the names of its holds down in the environment variable `LEASEHOLD_HOLDERS`. Default: none.
+    pub fn announce_within(mut self, holds: impl IntoIterator<Item = HolderId>) -> Self {
+        self.settings.within = holds.into_iter().collect();
         self
     }
 

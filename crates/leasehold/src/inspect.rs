@@ -233,15 +233,17 @@ mod tests {
         survives(&PermitCounts { available: -1, held: 1, permits: vec![HeldPermit { id, remaining: None }] });
         assert_eq!(serde_json::to_string(&id).expect("a text"), format!("\"{id}\""));
         let (host, application) = ("vm".to_owned(), "orders".to_owned());
-        let record = ClientRecord { host, pid: 7, application, since: SystemTime::UNIX_EPOCH };
+        let (up, written_ago, within) = (Duration::from_secs(7), Duration::from_secs(3), vec!["a:1".into()]);
+        let since = SystemTime::UNIX_EPOCH;
+        let record = ClientRecord { host, pid: 7, application, since, up, written_ago, within };
         survives(&record);
         let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
         survives(&state);
         let unseen = vec![UnseenLock { key: "stock".to_owned(), refusal: "NOPERM".to_owned() }];
         survives(&Deadlocks { found: vec![Deadlock { waits: Vec::new() }], unseen });
-        let lock =
-            AnnouncedLock { key: "stock".to_owned(), holder: Some("a:1".into()), lasted: Duration::from_secs(2) };
+        let (key, lasted, lease) = ("stock".to_owned(), Duration::from_secs(2), Some(Duration::from_secs(30)));
+        let lock = AnnouncedLock { key, holder: Some("a:1".into()), lasted, lease };
         survives(&lock);
         survives(&AnnouncedClient { id: "a".into(), record, locks: vec![lock] });
         survives(&ClientStats::default());

@@ -21,15 +21,26 @@ pub struct ClientRecord {
     pub application: String,
     /// When the client was built, by the clock of its machine, to the millisecond.
     pub since: SystemTime,
+    /// How long the client has been up, whatever its clock says of the time of day.
+    pub up: Duration,
+    /// How long ago the client wrote this record. A living client writes it at least three times a minute.
+    pub written_ago: Duration,
+    /// The holds of other clients under which the process runs: see [`announce_within`](crate::ClientBuilder::announce_within).
+    pub within: Vec<HolderId>,
 }
 
 impl ClientRecord {
-    pub(crate) fn from_server(record: command::ClientRecord) -> Self {
+    /// The content of a record that was written a while ago, when the client had been up for a time.
+    pub(crate) fn from_server(record: command::ClientRecord, up: Option<Duration>, age: Option<Duration>) -> Self {
+        let written_ago = age.unwrap_or_default();
         Self {
             host: record.host,
             pid: record.pid,
             application: record.application,
             since: UNIX_EPOCH + Duration::from_millis(record.since),
+            up: up.unwrap_or_default() + written_ago,
+            written_ago,
+            within: record.within.into_iter().map(HolderId::from).collect(),
         }
     }
 }
@@ -45,11 +56,14 @@ pub struct AnnouncedLock {
     pub holder: Option<HolderId>,
     /// How long the client has held the lock, or waited for it.
     pub lasted: Duration,
+    /// The lease to which the client renews the hold, three times in this time; `None` of a wait, and of a hold that is not renewed.
+    pub lease: Option<Duration>,
 }
 
 impl AnnouncedLock {
     pub(crate) fn from_server(lock: LockUse) -> Self {
-        Self { key: lock.key, holder: lock.hold.map(HolderId::from), lasted: lock.lasted }
+        let LockUse { key, hold, lasted, lease, .. } = lock;
+        Self { key, holder: hold.map(HolderId::from), lasted, lease }
     }
 }
 
@@ -66,13 +80,14 @@ pub struct AnnouncedClient {
     pub locks: Vec<AnnouncedLock>,
 }
 
-/// The record of this process.
-pub(crate) fn own(application: String) -> command::ClientRecord {
+/// The record of this process, which runs under these holds.
+pub(crate) fn own(application: String, within: &[HolderId]) -> command::ClientRecord {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     command::ClientRecord {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
         pid: std::process::id(),
         application,
         since: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
+        within: within.iter().map(HolderId::to_string).collect(),
     }
 }

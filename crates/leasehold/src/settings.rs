@@ -1,6 +1,7 @@
 //! The settings of a client, checked before anything is sent.
 
 use crate::error::InvalidInput;
+use crate::ids::HolderId;
 use crate::telemetry::Spans;
 use bytes::Bytes;
 use leasehold_core::call::Replicas;
@@ -38,6 +39,7 @@ pub(crate) struct Settings {
     pub(crate) require_noeviction: bool,
     pub(crate) not_after: bool,
     pub(crate) announce: Option<String>,
+    pub(crate) within: Vec<HolderId>,
     pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
     pub(crate) jvm_watchdog: Duration,
@@ -58,6 +60,7 @@ impl Default for Settings {
             require_noeviction: false,
             not_after: false,
             announce: None,
+            within: Vec::new(),
             fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
             jvm_watchdog: Duration::from_secs(30),

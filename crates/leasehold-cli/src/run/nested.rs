@@ -31,7 +31,7 @@ fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
 }
 
 /// The holders of the commands around this process.
-fn around() -> Vec<HolderId> {
+pub(crate) fn around() -> Vec<HolderId> {
     read(&std::env::var(VARIABLE).unwrap_or_default())
 }
 

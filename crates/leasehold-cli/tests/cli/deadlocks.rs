@@ -1,8 +1,10 @@
 //! `leasehold deadlocks` finds programs that wait for each other.
 
-use crate::support::{Start as _, bare, held, leasehold, objects};
+use crate::support::{Running, Start as _, bare, held, leasehold, objects, run_script};
 use leasehold::{Client, Guard, Owner};
 use leasehold_test_support::{Server, until};
+use rustix::process::Signal;
+use std::process::Stdio;
 use std::time::Duration;
 use tokio::runtime::Runtime;
 
@@ -45,6 +47,59 @@ fn circle_of_two_programs_is_found() {
     let found = objects(&done.stdout);
     assert_eq!((done.code(), found.len(), found[0]["waits"].as_array().map(Vec::len)), (1, 1, Some(2)), "{done:?}");
     assert!(found[0]["waits"][0]["waited_ms"].as_u64().is_some_and(|waited| waited >= 1_000), "{done:?}");
+}
+
+/// `leasehold run` of one lock, and within it of another one, which it asks for when its stdin is closed.
+fn nested(server: &Server, outer: &str, inner: &str) -> Running {
+    let run = format!("{} run --wait 60s {inner} -- true", env!("CARGO_BIN_EXE_leasehold"));
+    let running = run_script(server, &[outer], &format!("echo in; read end; {run}")).stdin(Stdio::piped()).start();
+    running.says("in");
+    running
+}
+
+#[test]
+fn circle_of_two_nested_runs_is_found() {
+    let server = Server::start();
+    let mut both = [nested(&server, "stock", "till"), nested(&server, "till", "stock")];
+    both.iter_mut().for_each(Running::close_stdin);
+    until("the circle is found", || leasehold(&server).arg("deadlocks").finish().code() == 1);
+    let done = leasehold(&server).arg("deadlocks").finish();
+    assert_eq!((done.code(), done.stdout.lines().count(), done.stderr.as_str()), (1, 1, ""), "{done:?}");
+    for word in ["leasehold run true", "for till, which", "for stock, which", "; "] {
+        assert!(done.stdout.contains(word), "{done:?} has {word:?}");
+    }
+    let [one, other] = both;
+    one.signal(Signal::TERM);
+    one.finish();
+    assert_eq!(other.finish().code(), 0);
+    assert_eq!(leasehold(&server).arg("deadlocks").finish().code(), 0);
+}
+
+#[test]
+fn run_that_waits_for_a_run_around_it_is_a_circle_of_one() {
+    let server = Server::start();
+    let mut running = nested(&server, "stock", "stock");
+    running.close_stdin();
+    until("the circle is found", || leasehold(&server).arg("deadlocks").finish().code() == 1);
+    let done = leasehold(&server).args(["deadlocks", "--json"]).finish();
+    assert_eq!(objects(&done.stdout)[0]["waits"].as_array().map(Vec::len), Some(1), "{done:?}");
+    running.signal(Signal::TERM);
+    running.finish();
+}
+
+#[test]
+fn nested_run_that_waits_for_a_command_without_a_wait_is_no_circle() {
+    let server = Server::start();
+    let mut till = held(&server, &["till"]);
+    let mut waiting = nested(&server, "stock", "till");
+    waiting.close_stdin();
+    let record = || leasehold(&server).args(["inspect", "--json", "till"]).finish().stdout;
+    until("it waits", || objects(&record())[0]["waiting"] == 1);
+    let done = leasehold(&server).arg("deadlocks").finish();
+    assert_eq!(done.code(), 0, "{done:?}");
+    till.close_stdin();
+    till.finish();
+    assert_eq!(waiting.finish().code(), 0);
 }
 
 #[test]

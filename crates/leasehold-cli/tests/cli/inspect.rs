@@ -6,6 +6,7 @@ use crate::support::{
 };
 use leasehold::{Client, HolderId};
 use leasehold_test_support::{Server, until};
+use rustix::process::Signal;
 use std::process::Stdio;
 
 fn held(options: &[&str]) -> Running {
@@ -213,6 +214,53 @@ fn age_of_a_hold_is_told_where_its_process_says_it() {
     let _holder = held(&[&name]);
     until("it says so", || inspected(&name).contains("held for "));
     assert!(inspected_as_json(&name)["holders"][0]["held_ms"].as_u64().is_some_and(|age| age >= 1_000));
+}
+
+/// What is told of a holder that was killed when it had held the lock for a moment, by the seconds since.
+#[test]
+fn killed_holder_is_told_with_the_time_since_its_last_renewal() {
+    let name = name();
+    let holder = held(&[&name, "--lease", "20s"]);
+    until("it says since when", || !inspected_as_json(&name)["holders"][0]["held_ms"].is_null());
+    assert!(inspected_as_json(&name)["holders"][0]["unrenewed_ms"].is_null());
+    holder.signal(Signal::KILL);
+    // The server goes on as if eleven seconds had passed since the last renewal.
+    SERVER.command(&["PEXPIRE", &name, "9000"]);
+    let text = inspected(&name);
+    for word in [
+        "no renewal for 11.",
+        ": probably dead, free in 8.",
+        "WARNING  the holder ",
+        &format!("process {} on ", holder.pid()),
+        ", last seen 11.",
+    ] {
+        assert!(text.contains(word), "{text:?} has {word:?}");
+    }
+    assert!(!text.contains("up for") && !text.contains("lease left"), "{text}");
+    let seen = &inspected_as_json(&name)["holders"][0];
+    assert!(seen["unrenewed_ms"].as_u64().is_some_and(|since| since >= 11_000), "{seen}");
+}
+
+#[test]
+fn clock_of_a_host_that_is_wrong_does_not_change_for_how_long_it_is_up() {
+    let name = name();
+    let _holder = held(&[&name]);
+    until_announced(&SERVER, &name);
+    let client = inspected_as_json(&name)["holders"][0]["id"].as_str().expect("an id")[..36].to_owned();
+    for since in ["1", "99999999999999"] {
+        SERVER.command(&["HSET", &format!("leasehold:1:client:{client}"), "since", since, "up", "7000"]);
+        assert!(inspected(&name).contains(", up for 7."), "{}", inspected(&name));
+    }
+}
+
+#[test]
+fn process_whose_record_is_old_is_told_with_its_age() {
+    let name = name();
+    let _holder = held(&[&name]);
+    until_announced(&SERVER, &name);
+    let client = inspected_as_json(&name)["holders"][0]["id"].as_str().expect("an id")[..36].to_owned();
+    SERVER.command(&["HSET", &format!("leasehold:1:client:{client}"), "written", "1"]);
+    assert!(inspected(&name).contains(", last seen "), "{}", inspected(&name));
 }
 
 #[test]

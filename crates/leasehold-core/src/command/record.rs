@@ -24,6 +24,8 @@ pub struct ClientRecord {
     pub application: String,
     /// When the client was built, in milliseconds since the epoch.
     pub since: u64,
+    /// The holds of other clients that end only after this client: those under which its process runs.
+    pub within: Vec<String>,
 }
 
 /// The record that was found of a client.
@@ -38,6 +40,10 @@ pub enum Found {
         record: ClientRecord,
         /// How long the record stays unless it is written again; `None` where it stays for ever.
         left: Option<Duration>,
+        /// How long the client had been up when it wrote the record; `None` where that is not known.
+        up: Option<Duration>,
+        /// How long ago the record was written; `None` where that is not known.
+        age: Option<Duration>,
         /// The locks that the client holds or waits for, as they are now: those that have lasted for a while, and not more than a bounded number.
         uses: Vec<LockUse>,
     },
@@ -50,14 +56,17 @@ pub fn key(client: &ClientId) -> Bytes {
     Bytes::from(format!("leasehold:1:client:{client}"))
 }
 
-/// Writes the record, or writes it again so that it stays for `lifetime`, which is at least a millisecond.
-pub fn put(client: &ClientId, record: &ClientRecord, uses: &[LockUse], lifetime: Duration) -> Call {
+/// Writes the record of a client that has been `up` for a time, or writes it again, so that it stays for `lifetime`, which is at least a
+/// millisecond.
+pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockUse], lifetime: Duration) -> Call {
     let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());
     let args = vec![
         text(&record.host),
         decimal(record.pid.into()),
         text(&record.application),
         decimal(record.since),
+        millis(up),
+        text(&record.within.join(" ")),
         uses::encode(uses),
         millis(lifetime),
     ];
@@ -88,17 +97,18 @@ pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
         (0, []) => Ok(Found::Absent),
         (-4, [kind]) => Ok(Found::Kind(kind.text()?.to_owned())),
-        (1, [remaining, host, pid, application, since, age, locks]) => {
+        (1, [remaining, host, pid, application, since, up, within, age, locks]) => {
             let record = ClientRecord {
                 host: host.text()?.to_owned(),
                 pid: u32::try_from(pid.int()?).map_err(|_| DecodeError::new("the number of a process", pid))?,
                 application: application.text()?.to_owned(),
                 since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
+                within: within.text()?.split_ascii_whitespace().map(str::to_owned).collect(),
             };
-            let age = age.left()?.unwrap_or_default();
+            let (up, age) = (up.left()?, age.left()?);
             let mut uses = locks.text().map(uses::decode).unwrap_or_default();
-            uses.iter_mut().for_each(|lock| lock.lasted += age);
-            Ok(Found::Record { record, left: remaining.left()?, uses })
+            uses.iter_mut().for_each(|lock| lock.lasted += age.unwrap_or_default());
+            Ok(Found::Record { record, left: remaining.left()?, up, age, uses })
         }
         _ => Err(DecodeError::new(EXPECTED, reply)),
     }

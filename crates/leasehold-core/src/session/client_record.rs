@@ -25,6 +25,8 @@ pub(super) struct ClientRecord(Option<Kept>);
 struct Kept {
     record: record::ClientRecord,
     lifetime: Duration,
+    /// When the client began to keep it.
+    since: Instant,
     state: State,
     /// The locks that the server was told of last.
     told: Vec<LockUse>,
@@ -58,7 +60,8 @@ impl ClientRecord {
 
     /// Keeps this record from now on.
     pub(super) fn keep(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        self.0 = Some(Kept { record, lifetime, state: State::Due(now), told: Vec::new(), look_at: now + LOOK });
+        let (since, state, look_at) = (now, State::Due(now), now + LOOK);
+        self.0 = Some(Kept { record, lifetime, since, state, told: Vec::new(), look_at });
     }
 
     /// Keeps no record any more. Says whether there was one.
@@ -79,7 +82,7 @@ impl ClientRecord {
         }
         kept.state = State::Writing;
         kept.told = uses;
-        Some(record::put(client, &kept.record, &kept.told, kept.lifetime))
+        Some(record::put(client, &kept.record, now.since(kept.since), &kept.told, kept.lifetime))
     }
 
     /// Takes the answer to a writing of the record. A record that was replaced meanwhile is about to be written.
@@ -101,13 +104,13 @@ mod tests {
     fn kept() -> (ClientRecord, ClientId) {
         let (host, application) = ("host".to_owned(), "orders".to_owned());
         let mut record = ClientRecord::default();
-        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0 }, LIFETIME);
+        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new() }, LIFETIME);
         (record, ClientId::new(uuid::Uuid::nil()))
     }
 
     fn holds(key: &str) -> Vec<LockUse> {
         let hold = Some("a:1".to_owned());
-        vec![LockUse { key: key.to_owned(), kind: Kind::Lock, hold, owners: Vec::new(), lasted: LOOK }]
+        vec![LockUse { key: key.to_owned(), kind: Kind::Lock, hold, owners: Vec::new(), lasted: LOOK, lease: None }]
     }
 
     #[test]
@@ -158,7 +161,7 @@ mod tests {
         assert!(record.write(NOW, &client, Vec::new()).is_some());
         assert!(record.give_up() && !record.give_up());
         let (host, application) = ("host".to_owned(), "other".to_owned());
-        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0 }, LIFETIME);
+        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new() }, LIFETIME);
         record.written(NOW, true);
         assert_eq!(record.next(true), Some(NOW));
     }

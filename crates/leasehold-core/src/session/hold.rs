@@ -156,6 +156,11 @@ impl Hold {
         self.lease
     }
 
+    /// The lease to which it is renewed; `None` where no guard wants that.
+    pub(super) fn renewed_lease(&self) -> Option<Duration> {
+        self.count.is_renewed().then_some(self.lease)
+    }
+
     /// This lease, or what is left of the longest time for which the lock is to be held.
     pub(super) fn limit_lease(&self, now: Instant, lease: Duration) -> Duration {
         lease.min(self.deadline.latest().since(now)).max(Duration::from_millis(1))

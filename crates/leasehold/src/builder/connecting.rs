@@ -333,7 +333,7 @@ impl ClientBuilder {
         let identity = ClientId::new(chance.identity);
         let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
         if let Some(application) = self.settings.announce.clone() {
-            session.announce(clock.now(), record::own(application), record::LIFETIME);
+            session.announce(clock.now(), record::own(application, &self.settings.within), record::LIFETIME);
         }
         Ok(Arc::new(ClientInner::new(session, link, clock, self.settings, background)))
     }

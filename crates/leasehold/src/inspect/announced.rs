@@ -100,7 +100,7 @@ impl fmt::Debug for AnnouncedClients {
 /// A client that said which locks it holds and waits for.
 pub(super) struct Announced {
     pub(super) client: ClientId,
-    pub(super) record: command::ClientRecord,
+    pub(super) record: ClientRecord,
     pub(super) uses: Vec<LockUse>,
 }
 
@@ -108,7 +108,7 @@ impl From<Announced> for AnnouncedClient {
     fn from(found: Announced) -> Self {
         Self {
             id: found.client,
-            record: ClientRecord::from_server(found.record),
+            record: found.record,
             locks: found.uses.into_iter().map(AnnouncedLock::from_server).collect(),
         }
     }
@@ -158,7 +158,10 @@ async fn record_of(handle: &Arc<Handle>, uuid: Uuid) -> Result<Option<Announced>
     let id = owner::ClientId::new(uuid);
     let spec = LockSpec::new(handle.clone(), Kind::Lock, &id.to_string());
     Ok(match spec.call_once(command::get(&id), command::found).await? {
-        Found::Record { record, uses, .. } => Some(Announced { client: id.to_string().into(), record, uses }),
+        Found::Record { record, up, age, uses, .. } => {
+            let record = ClientRecord::from_server(record, up, age);
+            Some(Announced { client: id.to_string().into(), record, uses })
+        }
         Found::Absent | Found::Kind(_) => None,
     })
 }

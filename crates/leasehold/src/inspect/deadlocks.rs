@@ -48,7 +48,7 @@ pub struct UnseenLock {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The waits in their order: each is for a lock that the client of the next one holds, and the last one for a lock of the first. A single wait
+    /// The waits in their order: each is for a lock that the client of the next one holds, or a process around it, and the last one for a lock of the first. A single wait
     /// is for a lock that an outer owner scope of the same task holds.
     pub waits: Vec<DeadlockedWait>,
 }
@@ -88,8 +88,14 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// An owner of a client, by the place of the client and its number there.
-type OwnerOf = (usize, u64);
+/// What goes on only when a wait is over, and what must end before it is.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+enum Node<'a> {
+    /// An owner of a client, by the place of the client and its number there.
+    Owner(usize, u64),
+    /// A hold, whoever owns it.
+    Hold(&'a str),
+}
 
 impl Client {
     /// The deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
@@ -97,7 +103,8 @@ impl Client {
     /// A client says in its record what its owners have held and waited for, for a second and longer; the record is written again within a
     /// second after that has changed. So a deadlock is found within a few seconds. Each wait is compared with the holder that the server has, so
     /// a deadlock that is told was there when the clients wrote last. An owner scope ([`Owner::scope`](crate::Owner::scope)) says what belongs together: a
-    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds.
+    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds. A process that runs
+    /// under a lock of another one says so by [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does.
     /// Semaphores and latches have no holder that could be waited for, and are left out.
     ///
     /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md),
@@ -133,7 +140,10 @@ impl Client {
             .iter()
             .enumerate()
             .flat_map(|(at, client)| client.uses.iter().map(move |lock| (at, lock)))
-            .filter(|(_, lock)| lock.hold.is_none() && !lock.owners.is_empty() && has_holder(lock.kind))
+            .filter(|(at, lock)| {
+                let blocks = !lock.owners.is_empty() || !clients[*at].record.within.is_empty();
+                lock.hold.is_none() && blocks && has_holder(lock.kind)
+            })
             .collect();
         let (states, unseen) = looks_at(self, &waits).await?;
         let holders: Vec<Vec<&HolderId>> = waits
@@ -144,16 +154,15 @@ impl Client {
             .iter()
             .zip(&holders)
             .map(|((at, lock), holders)| graph::Wait {
-                owners: lock.owners.iter().map(|owner| (*at, *owner)).collect(),
-                holders: holders.iter().filter_map(|holder| owners.get(holder.as_str()).copied()).collect(),
+                owners: lock.owners.iter().map(|owner| Node::Owner(*at, *owner)).chain(around(&clients[*at])).collect(),
+                holders: holders.iter().flat_map(|holder| nodes_of(holder, &owners)).collect(),
             })
             .collect();
         let told = |cycle: Vec<usize>| {
             let wait = |at: usize| {
                 let (place, next) = (cycle[at], cycle[(at + 1) % cycle.len()]);
-                let blocking = |holder: &&&HolderId| {
-                    owners.get(holder.as_str()).is_some_and(|owner| graph[next].owners.contains(owner))
-                };
+                let blocking =
+                    |holder: &&&HolderId| nodes_of(holder, &owners).any(|node| graph[next].owners.contains(&node));
                 let (client, lock) = (&clients[waits[place].0], waits[place].1);
                 let holder = holders[place].iter().find(blocking)?;
                 Some(DeadlockedWait {
@@ -178,16 +187,26 @@ const fn has_holder(kind: Kind) -> bool {
 }
 
 /// The owner of each announced hold, by the name of the hold.
-fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, OwnerOf> {
+fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, Node<'_>> {
     let mut owners = HashMap::new();
     for (at, client) in clients.iter().enumerate() {
         for lock in &client.uses {
             if let (Some(hold), [owner]) = (&lock.hold, &lock.owners[..]) {
-                owners.insert(hold.as_str(), (at, *owner));
+                owners.insert(hold.as_str(), Node::Owner(at, *owner));
             }
         }
     }
     owners
+}
+
+/// The holds under which the process of a client runs. They end only when its waits are over.
+fn around(client: &Announced) -> impl Iterator<Item = Node<'_>> {
+    client.record.within.iter().map(|hold| Node::Hold(hold.as_str()))
+}
+
+/// A holder, as a hold and by its owner.
+fn nodes_of<'a>(holder: &'a HolderId, owners: &HashMap<&'a str, Node<'a>>) -> impl Iterator<Item = Node<'a>> {
+    owners.get(holder.as_str()).cloned().into_iter().chain([Node::Hold(holder.as_str())])
 }
 
 /// The holders that must go before the lock is granted as this kind.

@@ -39,7 +39,7 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
-        Ok(found(self, id.as_ref()).await?.map(|(record, _)| ClientRecord::from_server(record)))
+        Ok(found(self, id.as_ref()).await?.map(|(record, _)| record))
     }
 
     /// The locks that the client behind an id holds and waits for, as it says in its record: what has lasted for a second, waits first,
@@ -76,12 +76,12 @@ impl Client {
 }
 
 /// The record of the client that an id names.
-async fn found(client: &Client, id: &str) -> Result<Option<(command::ClientRecord, Vec<LockUse>)>, Error> {
+async fn found(client: &Client, id: &str) -> Result<Option<(ClientRecord, Vec<LockUse>)>, Error> {
     let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
     let spec = LockSpec::new(client.handle().clone(), Kind::Lock, id);
     match spec.call_once(command::get(&ClientId::new(uuid)), command::found).await? {
         Found::Absent => Ok(None),
-        Found::Record { record, uses, .. } => Ok(Some((record, uses))),
+        Found::Record { record, up, age, uses, .. } => Ok(Some((ClientRecord::from_server(record, up, age), uses))),
         Found::Kind(kind) => Err(spec.conflict(kind)),
     }
 }

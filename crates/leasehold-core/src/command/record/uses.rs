@@ -1,7 +1,8 @@
 //! The locks that a client says in its record to hold, or to wait for.
 //!
-//! They are one text, of bounded length: each entry has a letter for the kind, `h` or `w`, how long it has lasted in milliseconds, the owners, and
-//! the names of the hold and of the lock, each behind its length. `lh65000;7;38:6f0c…:35:stock` is a hold of a reentrant lock.
+//! They are one text, of bounded length: each entry has a letter for the kind, `h` or `w`, how long it has lasted and the lease that is renewed, both
+//! in milliseconds, the owners, and the names of the hold and of the lock, each behind its length. `lh65000;30000;7;38:6f0c…:35:stock` is a hold of
+//! a reentrant lock.
 
 use crate::command::Kind;
 use bytes::Bytes;
@@ -28,6 +29,8 @@ pub struct LockUse {
     pub owners: Vec<u64>,
     /// How long it has lasted.
     pub lasted: Duration,
+    /// The lease to which the client renews the hold; `None` of a request, and of a hold that is not renewed.
+    pub lease: Option<Duration>,
 }
 
 impl LockUse {
@@ -69,7 +72,8 @@ fn entry(lock: &LockUse) -> String {
     let letter = LETTERS.iter().find(|(kind, _)| *kind == lock.kind).map_or('?', |(_, letter)| *letter);
     let state = if lock.hold.is_some() { 'h' } else { 'w' };
     let owners: Vec<String> = lock.owners.iter().map(u64::to_string).collect();
-    let mut entry = format!("{letter}{state}{};{};", lock.lasted.as_millis(), owners.join(","));
+    let lease = lock.lease.unwrap_or_default();
+    let mut entry = format!("{letter}{state}{};{};{};", lock.lasted.as_millis(), lease.as_millis(), owners.join(","));
     for name in [lock.hold.as_deref().unwrap_or_default(), &lock.key] {
         entry.push_str(&format!("{}:{name}", name.len()));
     }
@@ -91,6 +95,7 @@ fn read(text: &str) -> Option<(LockUse, &str)> {
     let (letter, state) = (letters.next()?, letters.next()?);
     let kind = LETTERS.iter().find(|(_, known)| *known == letter)?.0;
     let (lasted, rest) = letters.as_str().split_once(';')?;
+    let (lease, rest) = rest.split_once(';')?;
     let (owners, rest) = rest.split_once(';')?;
     let owners = owners.split(',').filter(|owner| !owner.is_empty());
     let owners = owners.map(|owner| owner.parse().ok()).collect::<Option<Vec<u64>>>()?;
@@ -102,7 +107,8 @@ fn read(text: &str) -> Option<(LockUse, &str)> {
         _ => return None,
     };
     let lasted = Duration::from_millis(lasted.parse().ok()?);
-    Some((LockUse { key: key.to_owned(), kind, hold, owners, lasted }, rest))
+    let lease = Some(Duration::from_millis(lease.parse().ok()?)).filter(|lease| !lease.is_zero());
+    Some((LockUse { key: key.to_owned(), kind, hold, owners, lasted, lease }, rest))
 }
 
 /// A name behind its length, and what follows it.
@@ -117,7 +123,8 @@ mod tests {
 
     fn lock(key: &str, hold: Option<&str>) -> LockUse {
         let (key, hold) = (key.to_owned(), hold.map(str::to_owned));
-        LockUse { key, kind: Kind::Lock, hold, owners: vec![7, 8], lasted: Duration::from_millis(1_500) }
+        let lease = hold.is_some().then_some(Duration::from_secs(30));
+        LockUse { key, kind: Kind::Lock, hold, owners: vec![7, 8], lasted: Duration::from_millis(1_500), lease }
     }
 
     #[test]
@@ -152,12 +159,14 @@ mod tests {
             "lw",
             "lw1",
             "lw1;;",
-            "lw1;;0:",
-            "lw1;;0:9:abc",
-            "?w1;;0:1:a",
-            "lx1;;0:1:a",
-            "lw1;a;0:1:a",
-            "lw1;;0:1:é",
+            "lw1;0;",
+            "lw1;0;;0:",
+            "lw1;0;;0:9:abc",
+            "?w1;0;;0:1:a",
+            "lx1;0;;0:1:a",
+            "lw1;a;;0:1:a",
+            "lw1;0;a;0:1:a",
+            "lw1;0;;0:1:é",
         ] {
             assert_eq!(decode(&format!("{good}{garbage}")).len(), 1, "{garbage}");
         }

@@ -93,20 +93,27 @@ impl Parts {
         let holds = first(MOST - requests.len(), holds);
         let of_request = |acquire: &Acquire| {
             let owners = blocked(acquire.wish()).map(OwnerId::number).collect();
-            self.lock_use(acquire.lock(), None, owners, now.since(acquire.started()))
+            self.lock_use(acquire.lock(), None, owners, now.since(acquire.started()), None)
         };
         let of_hold = |hold: &Hold| {
             let field = String::from_utf8_lossy(&hold.field()).into_owned();
             let owners = hold.owner().into_iter().map(OwnerId::number).collect();
-            self.lock_use(hold.lock(), Some(field), owners, now.since(hold.cell().acquired_at()))
+            self.lock_use(hold.lock(), Some(field), owners, now.since(hold.cell().acquired_at()), hold.renewed_lease())
         };
         requests.into_iter().map(of_request).chain(holds.into_iter().map(of_hold)).collect()
     }
 
-    fn lock_use(&self, lock: LockId, hold: Option<String>, owners: Vec<u64>, lasted: Duration) -> LockUse {
+    fn lock_use(
+        &self,
+        lock: LockId,
+        hold: Option<String>,
+        owners: Vec<u64>,
+        lasted: Duration,
+        lease: Option<Duration>,
+    ) -> LockUse {
         let state = &self.locks[lock];
         let key = String::from_utf8_lossy(state.name().key()).into_owned();
-        LockUse { key, kind: state.kind(), hold, owners, lasted }
+        LockUse { key, kind: state.kind(), hold, owners, lasted, lease }
     }
 
     /// Takes the answer to a writing of the record.
