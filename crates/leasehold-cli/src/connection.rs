@@ -5,8 +5,9 @@ use crate::certificates::Certificates;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::files::{one_line, read};
+use crate::output;
 use crate::run;
-use leasehold::{Client, ConnectError};
+use leasehold::{Client, ClientBuilder, ConnectError};
 use std::env::VarError;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -91,6 +92,33 @@ async fn attempt(
     as_whom: &str,
     limit: Option<Duration>,
 ) -> Result<Result<Client, ConnectError>, Failure> {
+    let (builder, url) = prepare(options, lease, as_whom, limit)?;
+    Ok(builder.connect(&url).await)
+}
+
+/// Connects, for a command that tells of outages: where no server answers, the client goes on trying.
+///
+/// # Errors
+///
+/// As [`connect`], but for a server that does not answer.
+pub(crate) async fn connect_or_wait(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
+    match connect(options, as_whom).await {
+        Err(failure) if failure.exit() == Exit::Unreachable => {
+            output::note(&format!("{failure}; waiting for it"), options.json);
+            let (builder, url) = prepare(options, None, as_whom, None)?;
+            Ok(builder.connect_lazy(&url)?)
+        }
+        other => other,
+    }
+}
+
+/// The settings of a client, and the URL of its server.
+fn prepare(
+    options: &ServerOptions,
+    lease: Option<Duration>,
+    as_whom: &str,
+    limit: Option<Duration>,
+) -> Result<(ClientBuilder, String), Failure> {
     let mut url = url(options)?;
     let mut builder = Client::builder().announce(as_whom).announce_within(run::around());
     if let Some(lease) = lease {
@@ -108,7 +136,7 @@ async fn attempt(
     if let Some((chain, key)) = certificates.identity {
         builder = builder.tls_identity(chain, key);
     }
-    Ok(builder.connect(&url).await)
+    Ok((builder, url))
 }
 
 /// The URL with the password and the prefix.
@@ -130,6 +158,12 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
             .map_or_else(|| variable("REDIS_URL"), |url| Ok(Some(url)))?
             .ok_or_else(|| usage("no server is named; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
     };
+    if let Some(odd) = url.chars().next().filter(|first| !first.is_ascii_alphanumeric()) {
+        let text = format!(
+            "the URL begins with {odd:?}, and not with its scheme, such as redis://; files for docker --env-file have no quotes and no blanks"
+        );
+        return Err(usage(&text));
+    }
     let password = match &options.password_file {
         Some(path) => Some(one_line(read(path)?, path)?),
         None => variable("LEASEHOLD_PASSWORD")?,
@@ -184,18 +218,27 @@ pub(crate) fn unseen(count: u64, refusal: &str) -> String {
 }
 
 fn without_secrets(url: &str) -> String {
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    // A setting may have an @ as well, in a password of Sentinel's.
-    let rest = rest.split('?').next().unwrap_or_default();
-    let address = rest.rsplit_once('@').map_or(rest, |(_, address)| address);
+    let (scheme, _, address, _) = parts(url);
     format!("{scheme}://{address}")
+}
+
+/// The parts of a URL: its scheme, the user before the address, the address, and the settings with their question mark.
+fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
+    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
+    let (rest, settings) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
+    // The path of a socket may have an @, and the user stands before the path.
+    let end = if scheme.ends_with("unix") { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
+    match rest[..end].rfind('@') {
+        Some(at) => (scheme, Some(&rest[..at]), &rest[at + 1..], settings),
+        None => (scheme, None, rest, settings),
+    }
 }
 
 /// Whether a URL carries a password, of the server or of its Sentinels.
 fn has_password(url: &str) -> bool {
-    let rest = url.split_once("://").map_or(url, |(_, rest)| rest);
-    let user = rest.rsplit_once('@').map(|(user, _)| user);
-    user.is_some_and(|user| user.contains(':')) || rest.contains("sentinelPassword=")
+    let (_, user, _, settings) = parts(url);
+    let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());
+    user.is_some_and(|user| user.contains(':')) || settings.any(|(name, _)| name == "sentinelPassword")
 }
 
 /// The URL with a password behind the user that it names, or behind none.
@@ -203,9 +246,8 @@ fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     if has_password(url) {
         return Err(usage("the URL has a password, and another one is given beside it; remove one of them"));
     }
-    let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
-    let (user, host) = rest.rsplit_once('@').unwrap_or(("", rest));
-    Ok(format!("{scheme}://{user}:{}@{host}", encoded(password)))
+    let (scheme, user, address, settings) = parts(url);
+    Ok(format!("{scheme}://{}:{}@{address}{settings}", user.unwrap_or_default(), encoded(password)))
 }
 
 /// The URL with a setting in place of the same one that it has.
@@ -245,6 +287,9 @@ mod tests {
             ("redis://app@host", "redis://app:a%40b%3A@host"),
             ("rediss-cluster://host?node=b:2", "rediss-cluster://:a%40b%3A@host?node=b:2"),
             ("redis+unix:///run/redis.sock", "redis+unix://:a%40b%3A@/run/redis.sock"),
+            ("redis+unix:///run/a@b.sock", "redis+unix://:a%40b%3A@/run/a@b.sock"),
+            ("redis://host?prefix=me@host:", "redis://:a%40b%3A@host?prefix=me@host:"),
+            ("redis://app@host/2?announce=me@host", "redis://app:a%40b%3A@host/2?announce=me@host"),
         ] {
             assert_eq!(with_password(url, "a@b:").expect(url), expected);
         }
@@ -258,6 +303,7 @@ mod tests {
             ("redis-sentinel://:x@a:1/m?sentinelPassword=y&node=b:1", "redis-sentinel://a:1/m"),
             ("redis-sentinel://:x@a:1/m?sentinelPassword=y@z", "redis-sentinel://a:1/m"),
             ("redis+unix:///run/redis.sock", "redis+unix:///run/redis.sock"),
+            ("redis+unix://app:x@/run/a@b.sock?prefix=a@b", "redis+unix:///run/a@b.sock"),
         ] {
             assert_eq!(without_secrets(url), place);
         }
@@ -268,9 +314,16 @@ mod tests {
         for url in ["redis://:x@host", "redis://app:x@host", "redis-sentinel://host?sentinelPassword=x"] {
             assert!(has_password(url), "{url}");
         }
-        for url in
-            ["redis://host:6379", "redis://app@host:6379", "redis+unix:///run/redis.sock", "redis-cluster://a?node=b:1"]
-        {
+        for url in [
+            "redis://host:6379",
+            "redis://app@host:6379",
+            "redis+unix:///run/redis.sock",
+            "redis+unix:///run/a:b@c.sock",
+            "redis-cluster://a?node=b:1",
+            "redis://host?prefix=me@host:",
+            "redis://host?announce=me:you@host",
+            "redis://host?prefix=sentinelPassword=",
+        ] {
             assert!(!has_password(url), "{url}");
         }
     }

@@ -54,7 +54,7 @@ use viewers::Viewers;
 ///
 /// # Errors
 ///
-/// The address cannot be listened on, the token cannot be read, no server answers at the beginning, or it refuses to be looked at.
+/// The address cannot be listened on, the token cannot be read, or the server refuses to be looked at.
 pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let mut signals = Signals::listen()?;
     let token = if options.allow_unlock { Some(Token::find(options.token_file.as_deref())?) } else { None };
@@ -64,7 +64,7 @@ pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Res
             format!("nothing can listen on {}: {error}; --listen names another address", options.listen),
         )
     })?;
-    let client = match signals.unless_ended(connection::connect(server, "leasehold serve")).await {
+    let client = match signals.unless_ended(connection::connect_or_wait(server, "leasehold serve")).await {
         Ok(client) => client?,
         Err(signal) => return Ok(ending(signal)),
     };
@@ -94,7 +94,7 @@ async fn with_client(
         details: Arc::default(),
         on_view: Arc::default(),
         views: Views::default(),
-        hosts: Hosts::new(&options.host),
+        hosts: Hosts::of_this_machine(&options.host),
         token: token.map(|(token, _)| token),
         penalty: Mutex::new(()),
         unlocks: Unlocks::default(),

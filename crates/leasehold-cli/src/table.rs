@@ -1,6 +1,6 @@
 //! A table whose rows are printed as they come.
 
-use std::fmt::Write as _;
+use unicode_width::UnicodeWidthStr as _;
 
 /// How wide a column becomes at the most. A longer cell moves the rest of its own row alone.
 const WIDEST: usize = 60;
@@ -16,14 +16,21 @@ impl<const N: usize> Table<N> {
         Self { widths }
     }
 
+    /// Makes the columns wide enough for a row that comes later.
+    pub(crate) fn fit<T: AsRef<str>>(&mut self, cells: &[T; N]) {
+        for (cell, width) in cells.iter().zip(&mut self.widths) {
+            *width = cell.as_ref().width().min(WIDEST).max(*width);
+        }
+    }
+
     /// A row, with its line break.
     pub(crate) fn row<T: AsRef<str>>(&mut self, cells: [T; N]) -> String {
+        self.fit(&cells);
         let mut row = String::new();
-        for (cell, width) in cells.iter().zip(&mut self.widths) {
+        for (cell, width) in cells.iter().zip(&self.widths) {
             let cell = cell.as_ref();
-            *width = cell.chars().count().min(WIDEST).max(*width);
-            // A string takes every text.
-            let _ = write!(row, "{cell:width$}  ", width = *width);
+            row.push_str(cell);
+            row.extend(std::iter::repeat_n(' ', width.saturating_sub(cell.width()) + 2));
         }
         row.truncate(row.trim_end().len());
         row.push('\n');
@@ -40,6 +47,8 @@ mod tests {
         let mut table = Table::new([4, 2]);
         assert_eq!(table.row(["a", "b"]), "a     b\n");
         assert_eq!(table.row(["stöck", "b"]), "stöck  b\n");
+        assert_eq!(table.row(["倉庫a", "b"]), "倉庫a  b\n", "each of the first two takes two places");
+        assert_eq!(table.row(["e\u{301}", "b"]), "e\u{301}      b\n", "an accent takes none");
         assert_eq!(table.row(["a", ""]), "a\n");
         assert_eq!(table.row(["a", "b"]), "a      b\n");
         let long = "x".repeat(WIDEST + 9);

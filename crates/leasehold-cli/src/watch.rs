@@ -27,14 +27,14 @@ type Locks = BTreeMap<String, Looked>;
 ///
 /// # Errors
 ///
-/// No server answers at the beginning, or a server refuses to be looked at.
+/// A server refuses to be looked at.
 pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let interrupt = signal(SignalKind::interrupt());
     let mut interrupt =
         interrupt.map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
     let client = tokio::select! {
         _ = interrupt.recv() => return Ok(0),
-        client = connection::connect(server, "leasehold watch") => client?,
+        client = connection::connect_or_wait(server, "leasehold watch") => client?,
     };
     let result = tokio::select! {
         _ = interrupt.recv() => Ok(0),

@@ -111,6 +111,16 @@ impl Page {
         panic!("{css} says {part:?}, but {text:?}");
     }
 
+    /// Waits until an element has no text.
+    pub(crate) async fn says_nothing(&self, css: &str) -> Duration {
+        let begun = Instant::now();
+        while !self.text(css).await.is_empty() {
+            assert!(begun.elapsed() < PATIENCE, "{css} says nothing, but {:?}", self.text(css).await);
+            sleep(Duration::from_millis(10)).await;
+        }
+        begun.elapsed()
+    }
+
     /// Waits until a row shows this, whenever it began to.
     pub(crate) async fn shows(&self, name: &str, what: Shows) {
         let begun = Instant::now();

@@ -2,6 +2,7 @@
 
 use crate::programs;
 use leasehold_test_support::Server;
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -11,7 +12,7 @@ pub(crate) const TOKEN: &str = "a token of 24 letters or so";
 
 /// `leasehold serve`, until it is dropped.
 pub(crate) struct Site {
-    _process: Process,
+    process: Process,
     /// The address and the port, such as `127.0.0.1:40001`.
     pub(crate) address: String,
 }
@@ -40,7 +41,14 @@ impl Site {
         let mut command = leasehold(server);
         command.arg("serve").args(words).env("LEASEHOLD_SERVE_TOKEN", TOKEN);
         let (process, line) = started(command, "the locks are on http://");
-        Self { _process: process, address: line.trim_end_matches('/').to_owned() }
+        Self { process, address: line.trim_end_matches('/').to_owned() }
+    }
+
+    /// Stops the process, as a machine that stands still does, or has it go on.
+    pub(crate) fn freeze(&self, is_frozen: bool) {
+        let signal = if is_frozen { Signal::STOP } else { Signal::CONT };
+        let pid = Pid::from_child(&self.process.0);
+        kill_process(pid, signal).expect("the process is there");
     }
 
     pub(crate) fn url(&self, path: &str) -> String {

@@ -2,7 +2,7 @@
 
 use super::every::at_least_100ms;
 use clap::Args;
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -24,8 +24,8 @@ Otherwise a page elsewhere could read this one, by a name that it lets point her
 ///
 /// The page has the table of `leasehold top`, with a filter, an order and pages, and a page for each lock with its holders and its queue. It is
 /// kept up to date by server-sent events; without JavaScript it is read anew every five seconds. /metrics has figures for
-/// Prometheus. Nothing is asked of the server while no page is open. If the server goes away, the page says so and since when, and
-/// goes on when it is back. The interrupt key or SIGTERM ends it with the exit code 0.
+/// Prometheus. Nothing is asked of the server while no page is open. If the server is away, also at the start, the page says so and since
+/// when, and goes on when it is back. The interrupt key or SIGTERM ends it with the exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
@@ -33,7 +33,7 @@ pub(crate) struct ServeOptions {
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
     /// The address and port of the page; port 0 takes a free one
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8090")]
+    #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, default_value = "127.0.0.1:8090")]
     pub(crate) listen: SocketAddr,
     /// Answer also requests for this name or address; may be given several times
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
@@ -52,4 +52,35 @@ pub(crate) struct ServeOptions {
     /// The file that has the token, of 16 characters at the least
     #[arg(long, value_name = "FILE", requires = "allow_unlock")]
     pub(crate) token_file: Option<PathBuf>,
+}
+
+/// An address with a port; a port alone, and that of localhost, is one of this machine alone.
+fn address(text: &str) -> Result<SocketAddr, String> {
+    let port = text.strip_prefix("localhost:").unwrap_or(text);
+    if let Ok(port) = port.parse::<u16>() {
+        return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
+    }
+    text.parse().map_err(|_| {
+        "an address has numbers and a port: 127.0.0.1:8090 is for this machine alone, 0.0.0.0:8090 for every network".to_owned()
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn port_alone_is_one_of_this_machine() {
+        for (text, expected) in [
+            ("8090", "127.0.0.1:8090"),
+            ("localhost:8090", "127.0.0.1:8090"),
+            ("0.0.0.0:0", "0.0.0.0:0"),
+            ("[::1]:8090", "[::1]:8090"),
+        ] {
+            assert_eq!(address(text).map(|address| address.to_string()), Ok(expected.to_owned()), "{text}");
+        }
+        for text in [":8090", "", "localhost", "localhost:", "65536", "example.org:8090", "127.0.0.1"] {
+            assert!(address(text).is_err_and(|why| why.contains("127.0.0.1:8090")), "{text}");
+        }
+    }
 }

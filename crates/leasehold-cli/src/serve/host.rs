@@ -8,13 +8,19 @@ use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// The further names of the option `--host`.
+/// The name of this machine, and the further names of the option `--host`.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<String>);
 
 impl Hosts {
-    pub(super) fn new(more: &[String]) -> Self {
-        Self(more.iter().map(|name| name.trim().to_ascii_lowercase()).collect())
+    pub(super) fn of_this_machine(more: &[String]) -> Self {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        Self::new([&[name], more].concat().as_slice())
+    }
+
+    fn new(names: &[String]) -> Self {
+        let names = names.iter().map(|name| name.trim().to_ascii_lowercase());
+        Self(names.filter(|name| !name.is_empty()).collect())
     }
 
     /// Whether a request that came to an address of this machine is meant for this program.

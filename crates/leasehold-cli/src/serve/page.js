@@ -9,9 +9,13 @@
   const isNumber = Array.from(document.querySelectorAll("thead th"), (cell) => cell.className === "number");
   const connection = document.getElementById("connection");
   const texts = ["summary", "status", "counts"];
+  // The program sends something every three seconds.
+  const silence = 10000;
+  let heard = Date.now();
   let rows = new Map();
   let source = null;
   let later = null;
+  let opened = 0;
 
   function makeRow(key, name, cells) {
     const row = document.createElement("tr");
@@ -96,17 +100,39 @@
     source = null;
   }
 
+  // How old the page is, on the clock of this machine.
+  function say(what) {
+    const seconds = Math.round((Date.now() - heard) / 1000);
+    connection.textContent = `${what} for ${seconds} s: this page is not up to date.`;
+  }
+
+  function hear() {
+    heard = Date.now();
+    connection.textContent = "";
+  }
+
   function open() {
     close();
     source = new EventSource(events);
-    source.onopen = () => { connection.textContent = ""; };
-    source.onmessage = (event) => take(JSON.parse(event.data));
+    opened = Date.now();
+    source.onmessage = (event) => {
+      hear();
+      take(JSON.parse(event.data));
+    };
+    source.addEventListener("alive", hear);
     source.onerror = () => {
-      connection.textContent = "No answer from leasehold serve: this page is not up to date.";
+      say("No answer from leasehold serve");
       close();
       later = setTimeout(open, 2000);
     };
   }
+
+  // A connection that stands still ends in no error.
+  setInterval(() => {
+    if (!source) return;
+    if (Date.now() - heard > silence) say("Nothing was heard from leasehold serve");
+    if (Date.now() - Math.max(opened, heard) > silence) open();
+  }, 1000);
 
   // A page that is not seen costs nothing.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));

@@ -1,4 +1,4 @@
-//! The pages as HTML. They work without JavaScript.
+//! The pages as HTML. They work without JavaScript. All links are relative, so that the pages work below a path of a proxy.
 
 use super::details::Detail;
 use super::html::Html;
@@ -11,7 +11,7 @@ use clap::ValueEnum as _;
 /// The table of all locks.
 pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     let mut html = Html::default();
-    head(&mut html, &format!("locks: {place}"), &query.address("/events"));
+    head(&mut html, &format!("locks: {place}"), &query.address("events"));
     status(&mut html, view);
     filter(&mut html, query);
     pages(&mut html, view, query);
@@ -24,17 +24,17 @@ pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
             (true, false) => " aria-sort=\"other\"",
             (true, true) => " aria-sort=\"other\" data-reversed=\"\"",
         });
-        html.raw("><a href=\"").text(&query.sorted_by(column).address("/")).raw("\">").text(column.title());
+        html.raw("><a href=\"").text(&query.sorted_by(column).address("./")).raw("\">").text(column.title());
         html.raw("</a></th>");
     }
-    html.raw("</tr></thead><tbody data-lock=\"/lock?name=\">");
+    html.raw("</tr></thead><tbody data-lock=\"lock?name=\">");
     for line in &view.lines.lines {
-        row(&mut html, line, Some(&address_of("/lock", &[("name", &line.key)])));
+        row(&mut html, line, Some(&address_of("lock", &[("name", &line.key)])));
     }
     html.raw("</tbody></table></div>");
     html.raw(
         "<p>HELD FOR is what holders say of themselves, and with a &gt; in front how long the lock was seen held. GRANTS/S counts new holders \
-         between two looks. A lock that is free stays in the table for ten seconds. <a href=\"/metrics\">Figures for Prometheus</a></p>",
+         between two looks. A lock that is free stays in the table for ten seconds. <a href=\"metrics\">Figures for Prometheus</a></p>",
     );
     foot(html)
 }
@@ -42,8 +42,8 @@ pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
 /// The page of one lock.
 pub(super) fn of_lock(view: &View, name: &str, detail: &Detail, can_unlock: bool) -> String {
     let mut html = Html::default();
-    head(&mut html, name, &address_of("/events", &[("name", name)]));
-    html.raw("<p><a href=\"/\">all locks</a></p>");
+    head(&mut html, name, &address_of("events", &[("name", name)]));
+    html.raw("<p><a href=\"./\">all locks</a></p>");
     status(&mut html, view);
     html.raw("<div class=\"table\"><table><thead class=\"hidden\"><tr><th>what</th><th>value</th></tr></thead><tbody>");
     for line in &view.lines.lines {
@@ -64,9 +64,9 @@ pub(super) fn of_sentence(title: &str, sentence: &str, name: Option<&str>) -> St
     head(&mut html, title, "");
     html.element("<p id=\"summary\">", sentence, "</p>");
     if let Some(name) = name {
-        html.raw("<p><a href=\"").text(&address_of("/lock", &[("name", name)])).raw("\">the lock</a></p>");
+        html.raw("<p><a href=\"").text(&address_of("lock", &[("name", name)])).raw("\">the lock</a></p>");
     }
-    html.raw("<p><a href=\"/\">all locks</a></p>");
+    html.raw("<p><a href=\"./\">all locks</a></p>");
     foot(html)
 }
 
@@ -75,10 +75,10 @@ fn head(html: &mut Html, title: &str, events: &str) {
     html.raw("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
     html.element("<title>leasehold: ", title, "</title>");
-    html.raw("<link rel=\"icon\" href=\"data:,\"><link rel=\"stylesheet\" href=\"/page.css\">");
+    html.raw("<link rel=\"icon\" href=\"data:,\"><link rel=\"stylesheet\" href=\"page.css\">");
     if !events.is_empty() {
         html.raw(
-            "<script src=\"/page.js\" defer></script><noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>",
+            "<script src=\"page.js\" defer></script><noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>",
         );
     }
     html.raw("</head><body data-events=\"").text(events).raw("\">");
@@ -101,7 +101,7 @@ fn status(html: &mut Html, view: &View) {
 }
 
 fn filter(html: &mut Html, query: &Query) {
-    html.raw("<form action=\"/\" method=\"get\"><label>Filter <input name=\"filter\" maxlength=\"200\" value=\"");
+    html.raw("<form action=\"./\" method=\"get\"><label>Filter <input name=\"filter\" maxlength=\"200\" value=\"");
     html.text(&query.filter).raw("\"></label> <label>Kind <select name=\"kind\"><option value=\"\">all</option>");
     for kind in KindWord::value_variants().iter().filter(|kind| **kind != KindWord::Foreign) {
         html.raw("<option value=\"").text(&word(*kind)).raw("\"");
@@ -121,7 +121,7 @@ fn pages(html: &mut Html, view: &View, query: &Query) {
     html.element("<nav aria-label=\"pages\"><span id=\"counts\">", &view.lines.counts, "</span>");
     for (is_there, to, name) in [(page > 1, page.saturating_sub(1), "previous"), (page < last, page + 1, "next")] {
         if is_there {
-            html.raw(" <a href=\"").text(&query.at_page(to).address("/")).raw("\">").text(name).raw("</a>");
+            html.raw(" <a href=\"").text(&query.at_page(to).address("./")).raw("\">").text(name).raw("</a>");
         }
     }
     html.raw("</nav>");
@@ -151,10 +151,10 @@ fn row(html: &mut Html, line: &Line, link: Option<&str>) {
 /// The form that frees a lock from one holder, and from no other.
 fn unlock(html: &mut Html, name: &str, id: &str, text: &str) {
     html.raw("<form class=\"unlock\" method=\"post\" autocomplete=\"off\" action=\"");
-    html.text(&address_of("/unlock", &[("name", name), ("holder", id)])).raw("\" data-holder=\"").text(id);
+    html.text(&address_of("unlock", &[("name", name), ("holder", id)])).raw("\" data-holder=\"").text(id);
     html.element("\"><fieldset><legend>Free the lock from ", text, "</legend>");
     html.raw(
-        "<p>The holder is not asked, and may go on with its work beside the next holder.</p>\
+        "<p>The holder is not told, and may work on beside the next holder.</p>\
          <label>Token <input type=\"password\" name=\"token\" required autocomplete=\"off\"></label> <button>Free the lock</button></fieldset></form>",
     );
 }
@@ -193,7 +193,7 @@ mod tests {
         for page in [of_table(&view, &query, evil), of_lock, of_sentence(evil, evil, Some(evil))] {
             assert_eq!(
                 page.matches("<script").count(),
-                page.matches("<script src=\"/page.js\" defer>").count(),
+                page.matches("<script src=\"page.js\" defer>").count(),
                 "{page}"
             );
             assert!(page.contains("&lt;script&gt;") && !page.contains(evil), "{page}");

@@ -41,6 +41,9 @@ const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store"),
 ];
 
+/// The headers of live changes, which a proxy must neither collect nor compress.
+const OF_EVENTS: [(&str, &str); 2] = [("x-accel-buffering", "no"), ("cache-control", "no-store, no-transform")];
+
 /// All addresses.
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
@@ -74,7 +77,7 @@ async fn guard(
         sentence(StatusCode::MISDIRECTED_REQUEST, text)
     };
     for (name, value) in HEADERS {
-        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+        response.headers_mut().entry(HeaderName::from_static(name)).or_insert(HeaderValue::from_static(value));
     }
     response
 }
@@ -112,16 +115,19 @@ async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         return response;
     };
-    let body = match value(uri.query(), "name") {
-        Some(name) => events::body(OneLock { followed: app.details.follow(&name), _place: place }, app.ended.clone()),
+    let mut response = match value(uri.query(), "name") {
+        Some(name) => events::stream(OneLock { followed: app.details.follow(&name), _place: place }, app.ended.clone()),
         None => {
             let (query, samples, viewer) = (Query::of(uri.query()), app.samples.clone(), app.viewers.join());
             let shown = app.on_view.open();
             let source = AllLocks { app: app.clone(), samples, query, shown, _viewer: viewer, _place: place };
-            events::body(source, app.ended.clone())
+            events::stream(source, app.ended.clone())
         }
     };
-    answer(StatusCode::OK, "text/event-stream", body)
+    for (name, value) in OF_EVENTS {
+        response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    }
+    response
 }
 
 /// The table as one browser has it.

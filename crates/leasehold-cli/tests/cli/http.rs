@@ -76,7 +76,11 @@ impl Site {
         let mut stream = self.connect();
         let request = format!("GET {path} HTTP/1.1\r\nHost: {}\r\n\r\n", self.address);
         stream.write_all(request.as_bytes()).expect("it reads");
-        Events { lines: BufReader::new(stream), page: Page::default() }
+        let (mut lines, mut head) = (BufReader::new(stream), String::new());
+        while !head.ends_with("\r\n\r\n") {
+            assert!(lines.read_line(&mut head).expect("a head in time") > 0, "{head}");
+        }
+        Events { lines, page: Page::default(), head: head.to_ascii_lowercase(), last: String::new() }
     }
 }
 
@@ -153,6 +157,8 @@ impl Page {
 pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) page: Page,
+    pub(crate) head: String,
+    last: String,
 }
 
 impl Events {
@@ -163,6 +169,16 @@ impl Events {
         while !is_so(&self.page) {
             assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", self.page);
             assert!(self.read(), "the changes have ended before: {what}: {:?}", self.page);
+        }
+        begun.elapsed()
+    }
+
+    /// Reads until a line is there, and says how long that took.
+    #[track_caller]
+    pub(crate) fn hears(&mut self, line: &str) -> Duration {
+        let begun = Instant::now();
+        while self.last.trim_end() != line {
+            assert!(begun.elapsed() < PATIENCE && self.read(), "{line}");
         }
         begun.elapsed()
     }
@@ -178,7 +194,9 @@ impl Events {
         if self.lines.read_line(&mut line).expect("a line, or the end, in time") == 0 {
             return false;
         }
-        if let Some(message) = line.strip_prefix("data: ") {
+        let is_alive = self.last.starts_with("event: alive");
+        self.last.clone_from(&line);
+        if let Some(message) = line.strip_prefix("data: ").filter(|_| !is_alive) {
             self.page.longest = self.page.longest.max(message.len());
             self.page.take(&serde_json::from_str(message).expect("an object"));
         }

@@ -99,6 +99,52 @@ fn outage_is_shown_with_its_begin_and_ends() {
 }
 
 #[test]
+fn page_is_there_while_its_server_is_down_and_finds_it_later() {
+    let server = Server::start();
+    server.kill();
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let mut table = site.events("/events");
+    table.until("the outage is told", |page| page.is_warning && page.status.starts_with("NO ANSWER for "));
+    assert!(site.get("/metrics").body.contains("leasehold_serve_up 0\n"));
+    assert!(site.running.stderr().contains("; waiting for it"), "{}", site.running.stderr());
+    server.restart();
+    held_by_a_jvm(&server, "stock", "3600000");
+    table.until("it is held", |page| !page.is_warning && page.row("stock").contains(JVM));
+}
+
+/// The page says so where it hears nothing for ten seconds.
+#[test]
+fn quiet_page_hears_that_the_program_lives() {
+    let server = Server::start();
+    let site = Site::of(&server, &[]);
+    // The table says anew how long each look takes, so it is the page of a lock that is quiet.
+    let mut events = site.events("/events?name=stock");
+    for _ in 0..2 {
+        assert!(events.hears("event: alive") < Duration::from_secs(10));
+        assert!(events.hears("") < Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn links_work_below_a_path_of_a_proxy_and_changes_pass_through_it() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    let site = Site::of(&server, &["--allow-unlock"]);
+    for path in ["/", "/?sort=name", "/lock?name=stock", "/nothing"] {
+        let page = site.get(path).body;
+        for link in ["href=\"/", "src=\"/", "action=\"/", "data-lock=\"/", "data-events=\"/"] {
+            assert!(!page.contains(link), "{path} has no {link}: {page}");
+        }
+    }
+    let mut events = site.events("/events");
+    events.until("it has looked", |page| !page.rows.is_empty());
+    for header in ["x-accel-buffering: no", "cache-control: no-store, no-transform", "content-type: text/event-stream"]
+    {
+        assert!(events.head.contains(header), "{header}: {}", events.head);
+    }
+}
+
+#[test]
 fn signals_end_it_while_browsers_listen() {
     let server = Server::start();
     for signal in [Signal::INT, Signal::TERM] {
@@ -182,7 +228,6 @@ fn input_that_cannot_be_used_is_one_line() {
     serve(&["--listen", &site.address]).fails_with(64, &[&site.address, "in use", "--listen"]);
     let free = ["--listen", "127.0.0.1:0"];
     let at = |url: &str| bare().env("LEASEHOLD_URL", url).arg("serve").args(free).finish();
-    at("redis://127.0.0.1:1").fails_with(69, &["127.0.0.1:1"]);
     let closed = Server::builder().password("right-one").start();
     at(&format!("redis://:wrong-one@127.0.0.1:{}", closed.port())).fails_with(77, &["password"]);
     let tls = Server::builder().tls().start();

@@ -106,3 +106,17 @@ fn watching_does_not_keep_the_processor_busy() {
     watch.signal(Signal::INT);
     assert_eq!(watch.finish().code(), 0);
 }
+
+#[test]
+fn watch_begins_while_the_server_is_down() {
+    let server = Server::start();
+    server.kill();
+    let running = leasehold(&server).args(["watch", "*", "--every", "50ms"]).start();
+    until("the outage is told", || running.stdout().contains("the server does not answer"));
+    assert!(running.stderr().contains("; waiting for it"), "{}", running.stderr());
+    server.restart();
+    held_by_a_jvm(&server, "stock", "3600000");
+    until("it goes on", || running.stdout().contains("stock"));
+    running.signal(Signal::INT);
+    assert_eq!(running.finish().code(), 0);
+}
