@@ -6,6 +6,7 @@ mod doctor;
 mod every;
 mod inspect;
 mod ls;
+mod permits;
 mod run;
 mod serve;
 mod server;
@@ -16,9 +17,10 @@ mod words;
 
 pub(crate) use bench::BenchOptions;
 pub(crate) use dashes::parse;
-pub(crate) use doctor::DoctorOptions;
+pub(crate) use doctor::{CHECKS, DoctorOptions};
 pub(crate) use inspect::InspectOptions;
 pub(crate) use ls::LsOptions;
+pub(crate) use permits::PermitsOptions;
 pub(crate) use run::RunOptions;
 pub(crate) use serve::ServeOptions;
 pub(crate) use server::ServerOptions;
@@ -44,7 +46,7 @@ Examples:
 /// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, about, after_help = EXAMPLES)]
-#[command(after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE), disable_help_subcommand = true)]
+#[command(after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct Cli {
     #[command(flatten)]
     pub(crate) server: ServerOptions,
@@ -71,6 +73,7 @@ pub(crate) enum Task {
     Deadlocks,
     Inspect(InspectOptions),
     Unlock(UnlockOptions),
+    Permits(PermitsOptions),
     Doctor(DoctorOptions),
     Bench(BenchOptions),
     /// Print completions for a shell

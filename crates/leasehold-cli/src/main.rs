@@ -5,6 +5,7 @@
 
 mod args;
 mod bench;
+mod capacity;
 mod certificates;
 mod connection;
 mod deadlocks;
@@ -78,6 +79,7 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
         Task::Serve(options) => in_runtime(serve::serve(options, &cli.server)),
         Task::Inspect(options) => in_runtime(inspect::inspect(options, &cli.server)),
         Task::Unlock(options) => in_runtime(unlock::unlock(options, &cli.server)),
+        Task::Permits(options) => in_runtime(capacity::permits(options, &cli.server)),
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),
         Task::Doctor(options) => in_runtime(doctor::doctor(options, &cli.server)),
         Task::Run(options) => in_runtime(run::run(options, &cli.server)),

@@ -42,7 +42,7 @@ pub(crate) struct RunOptions {
     /// Take the write half of a read-write lock
     #[arg(long, conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "Kind of lock")]
     pub(crate) write: bool,
-    /// Let up to this many run at once; everyone must name the same number
+    /// Let up to this many run at once; everyone must name the same number, which `leasehold permits` changes
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
     pub(crate) permits: Option<u32>,
     /// Wait for the server and then for the lock for at most this long in all, such as 500ms, 30s or 1h30m; 1s is the least for the server [default: as long as it takes]

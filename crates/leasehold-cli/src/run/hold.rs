@@ -132,7 +132,7 @@ async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Resul
     }
     let name = semaphore.name();
     let text = format!(
-        "the semaphore {name:?} has {} in all, and --permits says {permits}; name the same number everywhere",
+        "the semaphore {name:?} has {} in all, and --permits says {permits}; name the same number everywhere, or change it: leasehold permits NAME {permits}",
         counted(capacity, "permit")
     );
     Err(Failure::new(Exit::Conflict, text).of_lock(name))

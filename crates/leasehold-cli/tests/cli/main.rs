@@ -16,6 +16,7 @@ mod kinds;
 mod loss;
 mod ls;
 mod pace;
+mod permits;
 mod screen;
 mod serve;
 mod serve_security;

@@ -1,0 +1,63 @@
+//! `leasehold permits`: how many permits a semaphore has, and another number of them.
+
+use crate::args::{PermitsOptions, ServerOptions};
+use crate::connection::{self, FAREWELL};
+use crate::failure::{Exit, Failure};
+use crate::output;
+use crate::shown::{counted, shown};
+use leasehold::{Client, PermitCounts};
+use serde_json::json;
+
+/// Shows the number of permits, or changes it.
+///
+/// # Errors
+///
+/// There is no such semaphore to show, the name is in use by something else, or the server gives no answer.
+pub(crate) async fn permits(options: &PermitsOptions, server: &ServerOptions) -> Result<u8, Failure> {
+    let client = connection::connect(server, None, "leasehold permits").await?;
+    let result = with_client(&client, options, server.json).await;
+    // Nothing is held, so nothing is left behind.
+    let _ = client.shutdown(FAREWELL).await;
+    result
+}
+
+async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> Result<u8, Failure> {
+    let (name, semaphore) = (&options.name, client.leased_semaphore(&options.name));
+    let before = semaphore.inspect().await.map_err(Failure::of_a_look)?;
+    let Some(permits) = options.permits else {
+        let Some(counts) = before else {
+            let text = format!("there is no semaphore {name:?}; leasehold permits NAME N makes one");
+            return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+        };
+        return told(name, &counts, None, json);
+    };
+    semaphore.resize(permits).await?;
+    let Some(counts) = semaphore.inspect().await.map_err(Failure::of_a_look)? else {
+        return Err(Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted meanwhile")).of_lock(name));
+    };
+    told(name, &counts, Some(before.as_ref()), json)
+}
+
+/// Permits that are available, and those that are held.
+pub(crate) fn capacity(counts: &PermitCounts) -> i64 {
+    counts.available.saturating_add_unsigned(counts.held)
+}
+
+/// Says how many permits there are, and how many there were before a change.
+fn told(name: &str, counts: &PermitCounts, before: Option<Option<&PermitCounts>>, json: bool) -> Result<u8, Failure> {
+    let (permits, available, held) = (capacity(counts), counts.available, counts.held);
+    let before = before.map(|before| before.map(capacity));
+    let text = if json {
+        let object = json!({ "name": name, "permits": permits, "available": available, "held": held, "before": before.flatten() });
+        format!("{object}\n")
+    } else {
+        let before = match before {
+            Some(Some(before)) => format!(", before {before}"),
+            Some(None) => ", before none".to_owned(),
+            None => String::new(),
+        };
+        format!("{}: {}{before}; {available} available, {held} held\n", shown(name), counted(permits, "permit"))
+    };
+    output::print(&text)?;
+    Ok(0)
+}
