@@ -10,7 +10,7 @@ mod server;
 mod settings;
 mod trial;
 
-use crate::args::{DoctorOptions, ServerOptions};
+use crate::args::{CHECKS, DoctorOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
@@ -65,7 +65,17 @@ impl Finding {
     }
 
     fn fault(check: &'static str, text: impl Into<String>, advice: &'static str) -> Self {
+        debug_assert!(CHECKS.contains(&check), "{check} can be accepted");
         Self { check, server: None, verdict: Verdict::Fault, text: text.into(), advice }
+    }
+
+    /// A fault that the user accepts is a note.
+    fn accepted(mut self, accepted: &[String]) -> Self {
+        if self.verdict == Verdict::Fault && accepted.iter().any(|check| check == self.check) {
+            self.verdict = Verdict::Note;
+            self.text.push_str(" (accepted)");
+        }
+        self
     }
 
     fn tell(&self, as_json: bool) -> Result<(), Failure> {
@@ -111,7 +121,7 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     let raw = Raw::connect(server).await;
     // A signal must not leave the register of fencing tokens behind, which has no end of its own.
     let mut signals = Signals::listen()?;
-    let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, server)).await;
+    let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, options, server)).await;
     // What was under way gives its lock back before the keys are removed.
     let tidying = async {
         let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
@@ -130,10 +140,12 @@ async fn examine(
     [client, waiter]: [&Client; 2],
     raw: Result<&Raw, &String>,
     name: &str,
+    options: &DoctorOptions,
     server: &ServerOptions,
 ) -> Result<Ending, Failure> {
     let mut faults = 0;
     let mut tell = |finding: Finding| {
+        let finding = finding.accepted(&options.accept);
         faults += usize::from(finding.verdict == Verdict::Fault);
         finding.tell(server.json)
     };

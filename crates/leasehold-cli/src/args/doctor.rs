@@ -1,6 +1,32 @@
 //! `leasehold doctor`.
 
 use clap::Args;
+use clap::builder::PossibleValuesParser;
+
+/// The checks that can find a fault.
+pub(crate) const CHECKS: [&str; 21] = [
+    "appendfsync",
+    "buffers",
+    "busy",
+    "clock",
+    "cluster",
+    "connections",
+    "eviction",
+    "forks",
+    "latency",
+    "memory",
+    "min-replicas",
+    "notices",
+    "pace",
+    "persistence",
+    "replicas",
+    "rights",
+    "role",
+    "scripts",
+    "sentinel",
+    "timeout",
+    "version",
+];
 
 /// Find out whether the server can be trusted with locks
 ///
@@ -9,9 +35,14 @@ use clap::Args;
 /// be as it is wanted; or `FAULT`, by which locks can be lost or cannot be had. The exit code is 1 if there is a fault. It changes no lock of
 /// others, and takes some seconds.
 #[derive(Args, Debug)]
-#[command(after_help = "Examples:\n  leasehold doctor\n  leasehold doctor --json | jq 'select(.verdict == \"fault\")'")]
+#[command(
+    after_help = "Examples:\n  leasehold doctor\n  leasehold doctor --accept persistence,min-replicas\n  leasehold doctor --json | jq 'select(.verdict == \"fault\")'"
+)]
 pub(crate) struct DoctorOptions {
     /// How the names of the tried locks begin, for a user who may not use every key; a number of their own follows [default: leasehold:doctor]
     #[arg(long, value_name = "NAME")]
     pub(crate) name: Option<String>,
+    /// Take a fault of this check for a note, which does not change the exit code; several with commas between
+    #[arg(long, value_name = "CHECK", value_delimiter = ',', value_parser = PossibleValuesParser::new(CHECKS))]
+    pub(crate) accept: Vec<String>,
 }

@@ -43,8 +43,7 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     for (kind, lock) in locks {
         if let Err(error) = pair(&lock).await {
             if kind == PLAIN {
-                let is_refused = matches!(error, Error::Refused { .. });
-                let advice = if is_refused { "docs/security.md has the rights that locks need" } else { "" };
+                let advice = advice(&error, "docs/security.md has the rights that locks need");
                 return vec![Finding::fault("rights", format!("no lock is to be had: {error}"), advice)];
             }
             refused.push((kind, error));
@@ -61,7 +60,7 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     }
     let finding = |(kind, error): (&str, Error)| {
         let text = format!("a lock of the kind {kind} was not to be had: {error}");
-        Finding::note("rights", text, "allow it if this kind is used")
+        Finding::note("rights", text, advice(&error, "allow it if this kind is used"))
     };
     refused.into_iter().map(finding).collect()
 }
@@ -108,7 +107,25 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
             let text = format!("a waiter was not woken by the release, and asked by itself after {took:.1?}");
             Finding::fault("notices", text, advice)
         }
-        Err(error) => Finding::fault("notices", format!("a waiter was not woken: {error}"), advice),
+        Err(error) => {
+            let advice = self::advice(&error, advice);
+            Finding::fault("notices", format!("a waiter was not woken: {error}"), advice)
+        }
+    }
+}
+
+/// What helps where the server has refused a command: more rights, if it speaks of these.
+fn advice(error: &Error, rights: &'static str) -> &'static str {
+    let text = error.to_string();
+    let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
+    if says(&["NOPERM", "unknown command", "unknown subcommand", "disabled"]) {
+        rights
+    } else if says(&["OOM "]) {
+        "the server is full: free memory, or raise maxmemory"
+    } else if says(&["MISCONF"]) {
+        "the server cannot save its data: see its log, and its disk"
+    } else {
+        ""
     }
 }
 
@@ -119,7 +136,7 @@ pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     while times.len() < PAIRS && (times.is_empty() || all.elapsed() < MEASURED) {
         let begun = Instant::now();
         if let Err(error) = pair(&lock).await {
-            return Finding::fault("latency", format!("a lock was not to be had: {error}"), "");
+            return Finding::fault("latency", format!("a lock was not to be had: {error}"), advice(&error, ""));
         }
         times.push(begun.elapsed());
     }

@@ -274,6 +274,35 @@ fn cluster_without_one_of_its_nodes_is_told_as_such() {
 }
 
 #[test]
+fn full_server_is_not_told_as_a_lack_of_rights() {
+    let server = well().start();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let done = examined(&server, &[]);
+    assert_eq!(done.code(), 1, "{done:?}");
+    let rights = faults(&done).into_iter().find(|line| line.contains(" rights ")).expect("no lock is to be had");
+    assert!(
+        rights.contains("OOM") && rights.ends_with("; the server is full: free memory, or raise maxmemory"),
+        "{rights}"
+    );
+    for wrong in ["docs/security.md", "allow "] {
+        assert!(!done.stdout.contains(wrong), "{wrong}: {}", done.stdout);
+    }
+}
+
+#[test]
+fn accepted_fault_is_a_note_and_changes_no_exit_code() {
+    let server = Server::builder().arg("timeout", "5").start();
+    assert_eq!(faults(&examined(&server, &[])).len(), 2);
+    let done = examined(&server, &["--accept", "persistence"]);
+    has_fault(&done, "timeout", "timeout is 5");
+    assert!(done.stdout.contains("note   persistence  appendonly is off"), "{}", done.stdout);
+    assert!(done.stdout.contains("(accepted)"), "{}", done.stdout);
+    let done = examined(&server, &["--accept", "persistence,timeout"]);
+    assert_eq!((done.code(), faults(&done)), (0, vec![]), "{done:?}");
+    examined(&server, &["--accept", "weather"]).fails_with(64, &["weather", "persistence"]);
+}
+
+#[test]
 fn findings_are_objects_with_json() {
     let server = Server::start();
     let done = examined(&server, &["--json"]);
