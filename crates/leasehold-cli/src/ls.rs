@@ -1,19 +1,22 @@
 //! `leasehold ls`: the locks whose names fit a pattern.
 
-use crate::args::{LsOptions, ServerOptions};
+use crate::args::{KindWord, LsOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::duration::show;
 use crate::failure::Failure;
 use crate::output;
 use crate::people::People;
-use crate::seen::Seen;
+use crate::seen::{Seen, millis};
 use crate::shown::shown;
 use crate::table::Table;
 use leasehold::{Client, FoundKind};
+use std::collections::BTreeMap;
 
 const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "PROBLEMS"];
 
-/// Prints the locks, each as soon as it is found.
+const TSV_HEADER: [&str; 8] = ["name", "kind", "holder", "process", "held_ms", "lease_left_ms", "waiters", "problems"];
+
+/// Prints the locks, each as soon as it is found or all in order.
 ///
 /// # Errors
 ///
@@ -32,10 +35,14 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
         search = search.with_foreign();
     }
     let mut people = People::new(client);
-    let mut table = Table::new([24, 16, 36, 10, 10, 7, 0]);
-    let (mut printed, mut ageless) = (0_u64, 0_u64);
-    while let Some(found) = search.next().await {
-        let state = found.map_err(Failure::of_a_look)?;
+    let mut printer = Printer::new(options, json);
+    let mut ageless = 0_u64;
+    let failed = loop {
+        let state = match search.next().await {
+            Some(Ok(state)) => state,
+            Some(Err(error)) => break Some(Failure::of_a_look(error)),
+            None => break None,
+        };
         if !kinds.is_empty() && !kinds.contains(&state.kind) {
             continue;
         }
@@ -46,17 +53,13 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
                 continue;
             }
             (Some(least), Some(age)) if age < least => continue,
-            _ => {}
+            _ if options.problems && seen.problems().is_empty() => continue,
+            _ => printer.take(seen)?,
         }
-        if json {
-            output::print(&format!("{}\n", seen.as_json()))?;
-        } else {
-            // The header is made behind the first row, so that it is as wide.
-            let row = table.row(cells(&seen));
-            let header = if printed == 0 { table.row(HEADER) } else { String::new() };
-            output::print(&format!("{header}{row}"))?;
-        }
-        printed += 1;
+    };
+    let printed = printer.end()?;
+    if let Some(failure) = failed {
+        return Err(failure);
     }
     if printed == 0 {
         output::note(&format!("no lock was found that fits {:?}", options.pattern), json);
@@ -71,6 +74,73 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
     Ok(0)
 }
 
+/// Prints locks as they come, or in order at the end.
+struct Printer {
+    form: Form,
+    table: Table<7>,
+    /// The locks that wait for their order; `None` where none does.
+    waiting: Option<BTreeMap<String, Seen>>,
+    printed: u64,
+}
+
+#[derive(Clone, Copy)]
+enum Form {
+    Table,
+    Tsv,
+    Json,
+}
+
+impl Printer {
+    fn new(options: &LsOptions, json: bool) -> Self {
+        let form = match (json, options.tsv) {
+            (true, _) => Form::Json,
+            (_, true) => Form::Tsv,
+            _ => Form::Table,
+        };
+        let waiting = options.sort.then(BTreeMap::new);
+        Self { form, table: Table::new([24, 16, 36, 10, 10, 7, 0]), waiting, printed: 0 }
+    }
+
+    fn take(&mut self, seen: Seen) -> Result<(), Failure> {
+        match &mut self.waiting {
+            Some(waiting) => drop(waiting.insert(seen.state.name.clone(), seen)),
+            None => self.print(&seen)?,
+        }
+        Ok(())
+    }
+
+    /// Prints what has waited. Gives how many locks were printed in all.
+    fn end(mut self) -> Result<u64, Failure> {
+        let waiting = self.waiting.take().unwrap_or_default();
+        for cells in waiting.values().map(cells) {
+            // Where all rows are known the columns have their width from the first one on.
+            self.table.fit(&cells);
+        }
+        for seen in waiting.values() {
+            self.print(seen)?;
+        }
+        Ok(self.printed)
+    }
+
+    fn print(&mut self, seen: &Seen) -> Result<(), Failure> {
+        let is_first = self.printed == 0;
+        self.printed += 1;
+        match self.form {
+            Form::Json => output::print(&format!("{}\n", seen.as_json())),
+            Form::Tsv => {
+                let header = if is_first { format!("{}\n", TSV_HEADER.join("\t")) } else { String::new() };
+                output::print(&format!("{header}{}\n", tsv(seen).join("\t")))
+            }
+            Form::Table => {
+                // The header is made behind the first row, so that it is as wide.
+                let row = self.table.row(cells(seen));
+                let header = if is_first { self.table.row(HEADER) } else { String::new() };
+                output::print(&format!("{header}{row}"))
+            }
+        }
+    }
+}
+
 fn cells(seen: &Seen) -> [String; 7] {
     let state = &seen.state;
     let or_dash = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
@@ -82,5 +152,23 @@ fn cells(seen: &Seen) -> [String; 7] {
         or_dash(state.remaining.map(show)),
         or_dash(state.waiters.map(|waiters| waiters.to_string())),
         shown(&seen.problems().join("; ")),
+    ]
+}
+
+/// The cells of a line for scripts. None of them has a tab or a line break, because those are written as escapes.
+fn tsv(seen: &Seen) -> [String; 8] {
+    let state = &seen.state;
+    let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());
+    let first = seen.holds.first();
+    let process = first.and_then(|hold| hold.who.as_ref()).map(|who| format!("{}@{}", who.record.pid, who.record.host));
+    [
+        shown(&state.name),
+        KindWord::of(state.kind),
+        or_dash(first.map(|hold| shown(hold.holder.id.as_str()))),
+        or_dash(process.map(|process| shown(&process))),
+        or_dash(seen.age().map(|age| millis(age).to_string())),
+        or_dash(state.remaining.map(|left| millis(left).to_string())),
+        or_dash(state.waiters.map(|waiters| waiters.to_string())),
+        or_dash(Some(shown(&seen.problems().join("; ")))),
     ]
 }

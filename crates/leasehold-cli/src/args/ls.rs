@@ -11,6 +11,7 @@ Examples:
   leasehold ls
   leasehold ls 'stock:*' --held-longer-than 1h
   leasehold ls --kind fair,fenced-fair --json | jq 'select(.waiting > 10) | .name'
+  leasehold ls --problems --sort --tsv | cut -f 1,8
   leasehold ls 'shop:*' --foreign        # also what is no lock
   leasehold ls '\\[a\\]*'                 # names that begin with [a]
 
@@ -18,7 +19,7 @@ In the pattern, * stands for any text, ? for one byte, [abc] or [a-z] for one by
 
 /// List the locks whose names fit a pattern
 ///
-/// Each lock is printed as soon as it is found. The column WAITERS counts the queue of a fair lock, and of other locks the clients that listen
+/// Each lock is printed as soon as it is found, unless --sort waits for all of them. The column WAITERS counts the queue of a fair lock, and of other locks the clients that listen
 /// for a release. Host and process are those of holders that announce themselves, as `leasehold run` does; such a holder also says for how
 /// long it has held a lock, once that is a second. A line on stderr counts the names at which this user may not look. The exit code is 0 also if no
 /// lock is found.
@@ -34,9 +35,18 @@ pub(crate) struct LsOptions {
     /// Only locks that have been held for longer than this, such as 30s or 5m; the holder must say so
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) held_longer_than: Option<Duration>,
+    /// Only locks of which something looks wrong
+    #[arg(long)]
+    pub(crate) problems: bool,
     /// Also keys that are no locks
     #[arg(long)]
     pub(crate) foreign: bool,
+    /// Sort the locks by name; none is printed before all are found
+    #[arg(long)]
+    pub(crate) sort: bool,
+    /// Print columns with tabs between, for scripts: times in milliseconds, kinds as in --kind, and a dash for what is not known
+    #[arg(long, conflicts_with = "json")]
+    pub(crate) tsv: bool,
 }
 
 impl LsOptions {

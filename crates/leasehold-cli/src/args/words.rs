@@ -33,6 +33,12 @@ pub(crate) enum KindWord {
 }
 
 impl KindWord {
+    /// The word for a kind, as `--kind` reads it.
+    pub(crate) fn of(kind: FoundKind) -> String {
+        let word = Self::value_variants().iter().find(|word| word.found() == kind).and_then(Self::to_possible_value);
+        word.map_or_else(|| kind.word().replace(' ', "-"), |word| word.get_name().to_owned())
+    }
+
     pub(crate) const fn found(self) -> FoundKind {
         match self {
             Self::Lock => FoundKind::Lock,

@@ -7,6 +7,8 @@ use leasehold_test_support::{Proxy, Server, until};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
+const JVM: &str = "6f0c0000-0000-4000-8000-000000000000:1";
+
 /// Runs `ls`, which ends well.
 fn listed(words: &[&str]) -> Done {
     let done = leasehold(&SERVER).arg("ls").args(words).finish();
@@ -212,4 +214,28 @@ fn looking_at_all_changes_nothing() {
     let before = keys();
     listed(&[&format!("{all}:*")]);
     assert_eq!(keys(), before);
+}
+
+#[test]
+fn locks_are_sorted_and_have_tabs_between_their_columns_on_request() {
+    let all = name();
+    for at in ["b", "a", "c\td"] {
+        held_by_a_jvm(&SERVER, &format!("{all}:{at}"), "3600000");
+    }
+    SERVER.command(&["PERSIST", &format!("{all}:b")]);
+    let done = listed(&[&format!("{all}:*"), "--sort", "--tsv"]);
+    let lines: Vec<Vec<&str>> = done.stdout.lines().map(|line| line.split('\t').collect()).collect();
+    assert_eq!(lines[0], ["name", "kind", "holder", "process", "held_ms", "lease_left_ms", "waiters", "problems"]);
+    let names: Vec<_> = lines[1..].iter().map(|line| line[0].to_owned()).collect();
+    assert_eq!(names, ["a", "b", r"c\td"].map(|at| format!("{all}:{at}")));
+    for line in &lines[1..] {
+        assert_eq!((line.len(), line[1], line[2], line[3], line[4]), (8, "lock", JVM, "-", "-"), "{line:?}");
+    }
+    assert!(lines[1][5].parse::<u64>().is_ok_and(|left| left > 3_500_000) && lines[2][5] == "-", "{lines:?}");
+    assert!(lines[1][7] == "-" && lines[2][7].contains("no time to live"), "{lines:?}");
+    let only = listed(&[&format!("{all}:*"), "--problems", "--tsv"]).stdout;
+    assert!(only.lines().count() == 2 && only.contains(&format!("{all}:b")), "{only}");
+    let sorted = listed(&[&format!("{all}:*"), "--sort"]).stdout;
+    let columns: Vec<_> = sorted.lines().map(|line| line.find("lock  ").or_else(|| line.find("KIND"))).collect();
+    assert!(columns.iter().all(|at| *at == columns[0]), "{sorted}");
 }
