@@ -14,7 +14,7 @@ use serde_json::json;
 ///
 /// There is no such semaphore to show, the name is in use by something else, or the server gives no answer.
 pub(crate) async fn permits(options: &PermitsOptions, server: &ServerOptions) -> Result<u8, Failure> {
-    let client = connection::connect(server, None, "leasehold permits").await?;
+    let client = connection::connect(server, "leasehold permits").await?;
     let result = with_client(&client, options, server.json).await;
     // Nothing is held, so nothing is left behind.
     let _ = client.shutdown(FAREWELL).await;

@@ -53,7 +53,7 @@ Exit codes (`run` exits with the code of its command, or dies by the signal by w
   70   another failure, such as an outcome that is not known
   73   conflict: the name is in use by something else
   74   a file or stream could not be read or written
-  75   busy: others hold the lock (run --busy-exit chooses another code)
+  75   busy: others hold the lock (run --busy-exit chooses another code; inspect --check)
   76   lost: the lock was lost while the command ran, could not be renewed, or was held for --max-hold
   77   refused: the password, the rights, the certificate or the server itself does not fit; or deadlocks has found none
        among the locks at which this user may look, and there are others
@@ -139,7 +139,11 @@ impl Failure {
         if let (true, Some((said, _))) = (is_run, said.split_once("; to pass '-")) {
             return Self::new(Exit::Usage, format!("{said}; {DASHES}; --help tells more"));
         }
-        let behind = if is_run { "; the command stands behind --" } else { "" };
+        let is_about_the_command = matches!(
+            error.kind(),
+            ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument | ErrorKind::TooManyValues
+        );
+        let behind = if is_run && is_about_the_command { "; the command stands behind --" } else { "" };
         Self::new(Exit::Usage, format!("{said}{behind}; --help tells more"))
     }
 

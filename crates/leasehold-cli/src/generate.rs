@@ -34,6 +34,8 @@ pub(crate) fn man_pages() -> Result<(), Failure> {
 }
 
 fn render(command: &clap::Command, text: &mut Vec<u8>) -> Result<(), Failure> {
-    let page = clap_mangen::Man::new(command.clone());
+    let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
+    let page = clap_mangen::Man::new(command.clone().version(env!("CARGO_PKG_VERSION")));
+    let page = page.title(name).source(concat!("leasehold ", env!("CARGO_PKG_VERSION"))).manual("leasehold");
     page.render(text).map_err(|error| Failure::new(Exit::Other, format!("the manual page cannot be made: {error}")))
 }

@@ -29,14 +29,36 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     if let Some(unknown) = seen.as_ref().and_then(|(_, unknown)| unknown.as_ref()) {
         output::note(unknown, server.json);
     }
+    let is_held = seen.as_ref().is_some_and(|(seen, _)| seen.is_held());
     let text = match seen {
         Some((seen, _)) if server.json => format!("{}\n", seen.as_json()),
         Some((seen, _)) => as_text(&seen),
-        None if server.json => format!("{}\n", json!({ "name": options.name, "state": "free" })),
-        None => format!("{}: free\n", shown(&options.name)),
+        None => {
+            refuse_pattern(&options.name)?;
+            if server.json {
+                format!("{}\n", json!({ "name": options.name, "state": "free" }))
+            } else {
+                format!("{}: free; there is no key {:?}\n", shown(&options.name), key)
+            }
+        }
     };
     output::print(&text)?;
-    Ok(0)
+    Ok(if options.check && is_held { Exit::Busy as u8 } else { 0 })
+}
+
+/// A free name with a * in it is a pattern, which would be free whatever is held.
+///
+/// # Errors
+///
+/// It is such a name.
+pub(crate) fn refuse_pattern(name: &str) -> Result<(), Failure> {
+    if name.contains('*') {
+        let text = format!(
+            "no lock has the name {name:?}, which looks like a pattern; leasehold ls {name:?} lists the locks that fit"
+        );
+        return Err(Failure::new(Exit::Usage, text).of_lock(name));
+    }
+    Ok(())
 }
 
 /// What stands under a name, and what could not be learned of it.

@@ -176,6 +176,14 @@ impl Seen {
         }
     }
 
+    /// Whether a request would have to wait: somebody holds the lock, waits for it, or has the last permit.
+    pub(crate) fn is_held(&self) -> bool {
+        match self.state.available {
+            Some(available) => available <= 0,
+            None => self.state.held > 0 || self.word() == "waited for",
+        }
+    }
+
     /// How long the lock has been held by the one that has held it longest, as far as clients say so.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.holds.iter().filter_map(Hold::age).max()

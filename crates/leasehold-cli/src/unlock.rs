@@ -5,6 +5,7 @@ mod process;
 use crate::args::{ServerOptions, UnlockOptions};
 use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
+use crate::inspect::refuse_pattern;
 use crate::look::{Kind, Seen, look};
 use crate::output;
 use crate::people::Person;
@@ -83,7 +84,10 @@ impl Way {
 }
 
 async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
-    let Some(seen) = look(client, name).await? else { return free(name, json) };
+    let Some(seen) = look(client, name).await? else {
+        refuse_pattern(name)?;
+        return free(name, json);
+    };
     let hits = match (seen.kind, &options.holder) {
         (Kind::Permits, Some(id)) => permits(client, name, id).await?,
         (Kind::Permits, None) => {
@@ -127,18 +131,23 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
     Ok(0)
 }
 
-/// The held permits of a semaphore that an id names: a permit, or a hold of several.
+/// The held permits of a semaphore that an id names: a permit, or a hold of several among the first permits.
 async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Failure> {
-    let semaphore = client.leased_semaphore(name);
-    let found = match id.parse::<PermitId>() {
-        Ok(permit) => semaphore.lease_of(permit).await.map_err(Failure::of_a_look)?.into_iter().collect(),
+    let ids: Vec<PermitId> = match id.parse() {
+        Ok(permit) => vec![permit],
         Err(_) => {
-            let (hold, counts) = (HolderId::from(id), semaphore.inspect().await.map_err(Failure::of_a_look)?);
-            let all = counts.map(|counts| counts.permits).unwrap_or_default();
-            all.into_iter().filter(|permit| hold.has_permit(permit.id)).collect::<Vec<_>>()
+            let (hold, state) = (HolderId::from(id), client.inspect(name).await.map_err(Failure::of_a_look)?);
+            let holders = state.map(|state| state.holders).unwrap_or_default();
+            let all = holders.iter().filter_map(|holder| holder.id.as_str().parse().ok());
+            all.filter(|permit| hold.has_permit(*permit)).collect()
         }
     };
-    Ok(found.iter().map(|permit| Hit::of_permit(name, permit, None)).collect())
+    let mut hits = Vec::new();
+    for permit in ids {
+        let held = client.leased_semaphore(name).lease_of(permit).await.map_err(Failure::of_a_look)?;
+        hits.extend(held.map(|held| Hit::of_permit(name, &held, None)));
+    }
+    Ok(hits)
 }
 
 async fn free_process(client: &Client, process: &str, yes: bool, server: &ServerOptions) -> Result<u8, Failure> {
@@ -209,7 +218,7 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
 
 /// Ends a hold, and says so; `false` if it was over by then.
 async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failure> {
-    let Hit { name, id, way, text, json: hold } = hit;
+    let Hit { name, id, way, text, json: hold, .. } = hit;
     if !end(client, name, id, *way).await? {
         return Ok(false);
     }

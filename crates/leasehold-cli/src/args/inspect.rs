@@ -13,4 +13,7 @@ use clap::Args;
 pub(crate) struct InspectOptions {
     /// The name of the lock
     pub(crate) name: String,
+    /// For scripts: exit with 75 if the lock is held, or no permit is available
+    #[arg(long)]
+    pub(crate) check: bool,
 }

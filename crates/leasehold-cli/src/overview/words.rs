@@ -39,7 +39,8 @@ pub(crate) fn gaps(table: &Table) -> Vec<String> {
 
 /// The cost of a look, and how often one is taken.
 pub(crate) fn pace(took: Duration, every: Duration) -> String {
-    format!("a look takes {}, one every {}", show(took), show(every))
+    // After a look comes a rest of at least the same length.
+    format!("a look takes {}, one every {}", show(took), show(every.max(2 * took)))
 }
 
 /// An age to the second, so that the line stands still in between.

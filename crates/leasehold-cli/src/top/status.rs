@@ -147,7 +147,7 @@ mod tests {
         assert_eq!(status(&state, at(3)).0, "the first look goes on for 3 s, 120 locks so far");
         state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true, unseen: None }));
         let (line, tone) = status(&state, at(3));
-        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, one every 1.0 s"), "{line}");
+        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, one every 2.0 s"), "{line}");
         assert_eq!(tone, Tone::Warning);
         state.take(Told::Begun(at(3)));
         assert!(status(&state, at(10)).0.ends_with("a look goes on for 7 s"));

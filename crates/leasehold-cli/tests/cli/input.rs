@@ -41,7 +41,7 @@ fn name_may_begin_with_a_dash_behind_dashes() {
     let done = run(&SERVER, &["--", "-x", "--", "sh", "-c", "echo $LEASEHOLD_NAME"]).finish();
     assert_eq!((done.code(), done.stdout.as_str(), done.stderr.as_str()), (0, "-x\n", ""));
     let done = leasehold(&SERVER).args(["inspect", "--", "-x"]).finish();
-    assert_eq!((done.code(), done.stdout.as_str()), (0, "-x: free\n"));
+    assert_eq!((done.code(), done.stdout.as_str()), (0, "-x: free; there is no key \"-x\"\n"));
 }
 
 #[test]

@@ -28,8 +28,38 @@ fn inspected_as_json(name: &str) -> serde_json::Value {
 #[test]
 fn free_lock_is_told_free() {
     let name = name();
-    assert_eq!(inspected(&name), format!("{name}: free\n"));
+    assert_eq!(inspected(&name), format!("{name}: free; there is no key {name:?}\n"));
     assert_eq!(inspected_as_json(&name)["state"], "free");
+}
+
+#[test]
+fn pattern_is_refused_with_a_hint_unless_a_lock_has_that_name() {
+    let pattern = format!("{}:*", name());
+    for verb in [&["inspect"][..], &["unlock", "--yes"]] {
+        leasehold(&SERVER).args(verb).arg(&pattern).finish().fails_with(64, &[&pattern, "leasehold ls"]);
+    }
+    held_by_a_jvm(&SERVER, &pattern, "60000");
+    assert!(inspected(&pattern).contains("held (lock)"));
+    assert_eq!(leasehold(&SERVER).args(["unlock", "--yes", &pattern]).finish().code(), 0);
+}
+
+#[test]
+fn key_with_its_prefix_is_told_of_a_free_lock() {
+    let name = name();
+    let done = leasehold(&SERVER).args(["inspect", "--prefix", "shop:", &name]).finish();
+    assert!(done.stdout.contains(&format!("there is no key \"shop:{name}\"")), "{done:?}");
+}
+
+#[test]
+fn check_tells_a_script_whether_a_request_would_wait() {
+    let (free, held, permits) = (name(), name(), name());
+    let check = |name: &str| leasehold(&SERVER).args(["inspect", "--check", name]).finish().code();
+    held_by_a_jvm(&SERVER, &held, "60000");
+    SERVER.command(&["SET", &permits, "1"]);
+    assert_eq!([check(&free), check(&held), check(&permits)], [0, 75, 0]);
+    SERVER.command(&["SET", &permits, "0"]);
+    assert_eq!(check(&permits), 75);
+    assert_eq!(leasehold(&SERVER).args(["inspect", &held]).finish().code(), 0, "without the option a look is a look");
 }
 
 #[test]
@@ -104,7 +134,7 @@ fn permits_are_counted_and_told_with_their_processes() {
         assert!(text.contains(&format!("leasehold run sh, process {} on ", holder.pid())), "{text}");
     }
     // The same name behind another prefix is another semaphore.
-    assert_eq!(inspected(&name), format!("{name}: free\n"));
+    assert!(inspected(&name).starts_with(&format!("{name}: free;")));
 }
 
 #[test]
@@ -241,15 +271,24 @@ fn killed_holder_is_told_with_the_time_since_its_last_renewal() {
     assert!(seen["unrenewed_ms"].as_u64().is_some_and(|since| since >= 11_000), "{seen}");
 }
 
+/// Changes the record of the process that holds a lock, as long as the process does not write it anew, until the look has a text.
+#[track_caller]
+fn told_of_a_record_with(name: &str, fields: &[&str], text: &str) {
+    until_announced(&SERVER, name);
+    let client = inspected_as_json(name)["holders"][0]["id"].as_str().expect("an id")[..36].to_owned();
+    let key = format!("leasehold:1:client:{client}");
+    until(text, || {
+        SERVER.command(&[&["HSET", key.as_str()], fields].concat());
+        inspected(name).contains(text)
+    });
+}
+
 #[test]
 fn clock_of_a_host_that_is_wrong_does_not_change_for_how_long_it_is_up() {
     let name = name();
     let _holder = held(&[&name]);
-    until_announced(&SERVER, &name);
-    let client = inspected_as_json(&name)["holders"][0]["id"].as_str().expect("an id")[..36].to_owned();
     for since in ["1", "99999999999999"] {
-        SERVER.command(&["HSET", &format!("leasehold:1:client:{client}"), "since", since, "up", "7000"]);
-        assert!(inspected(&name).contains(", up for 7."), "{}", inspected(&name));
+        told_of_a_record_with(&name, &["since", since, "up", "7000000"], ", up for 1 h 56 min");
     }
 }
 
@@ -257,10 +296,7 @@ fn clock_of_a_host_that_is_wrong_does_not_change_for_how_long_it_is_up() {
 fn process_whose_record_is_old_is_told_with_its_age() {
     let name = name();
     let _holder = held(&[&name]);
-    until_announced(&SERVER, &name);
-    let client = inspected_as_json(&name)["holders"][0]["id"].as_str().expect("an id")[..36].to_owned();
-    SERVER.command(&["HSET", &format!("leasehold:1:client:{client}"), "written", "1"]);
-    assert!(inspected(&name).contains(", last seen "), "{}", inspected(&name));
+    told_of_a_record_with(&name, &["written", "1"], ", last seen ");
 }
 
 #[test]
