@@ -15,7 +15,7 @@ const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
 /// Labels whose values are not leasehold's.
 const FREE_LABELS: [&str; 5] = ["job", "instance", "le", "class", "server"];
 
-/// A row of the table of metrics in docs/operations.md.
+/// A row of the tables of metrics: that of the library in docs/operations.md, and that of `leasehold serve` in the page of the command.
 #[derive(Debug)]
 struct Metric {
     is_histogram: bool,
@@ -34,6 +34,19 @@ fn metrics() -> BTreeMap<String, Metric> {
         let wants_alert = ["**page**", "**warn**"].iter().any(|word| row.contains(word));
         let name = cells[0].trim_matches('`').to_owned();
         (name, Metric { is_histogram: cells[1] == "histogram", labels, wants_alert })
+    };
+    rows.map(metric).chain(metrics_of_serve()).collect()
+}
+
+/// The metrics of `leasehold serve` by name. A test of the command holds the table and the code together.
+fn metrics_of_serve() -> Vec<(String, Metric)> {
+    let page = files::read("crates/leasehold-cli/README.md");
+    let rows = page.lines().filter(|line| line.starts_with("| `leasehold_serve_"));
+    let metric = |row: &str| {
+        let labels = row.split(" by `").skip(1).filter_map(|rest| rest.split('`').next());
+        let labels = labels.map(str::to_owned).collect();
+        let name = row.split('`').nth(1).expect("a row has a name").to_owned();
+        (name, Metric { is_histogram: false, labels, wants_alert: row.contains("**warn**") })
     };
     rows.map(metric).collect()
 }
@@ -144,7 +157,7 @@ fn dashboard_shows_every_metric_and_no_other() {
     texts_under(&dashboard, "expr", &mut expressions);
     assert!(expressions.len() > 20, "{expressions:?}");
     let shown: BTreeSet<_> = expressions.into_iter().flat_map(check).collect();
-    assert_eq!(shown, metrics().into_keys().collect(), "the dashboard, and docs/operations.md");
+    assert_eq!(shown, metrics().into_keys().collect(), "the dashboard, and the tables of metrics");
     let mut queries = Vec::new();
     texts_under(&dashboard, "query", &mut queries);
     for query in queries {
@@ -170,7 +183,7 @@ fn alerts_name_metrics_and_labels_that_there_are() {
     let alerts = alerts();
     let named: BTreeSet<_> = alerts.values().flat_map(|expression| check(expression)).collect();
     for (name, metric) in metrics() {
-        assert!(!metric.wants_alert || named.contains(&name), "docs/operations.md wants an alert on {name}");
+        assert!(!metric.wants_alert || named.contains(&name), "the table of metrics wants an alert on {name}");
     }
 }
 
