@@ -30,7 +30,7 @@ impl Query {
         Self {
             filter: value("filter").unwrap_or_default().chars().take(LONGEST_FILTER).collect(),
             kind: value("kind").and_then(|word| KindWord::from_str(&word, true).ok()),
-            sort: Sort { column: column.unwrap_or(Column::Held), is_reversed: value("reversed").is_some() },
+            sort: Sort { column: column.unwrap_or(Column::Problems), is_reversed: value("reversed").is_some() },
             page: value("page").and_then(|page| page.parse().ok()).unwrap_or(1).max(1),
         }
     }

@@ -102,7 +102,7 @@ pub(super) const HELP: [&str; 17] = [
     "WAITERS       the clients that listen for a release. Holders of locks that may linger listen, too.",
     "QUEUE         the waiters of a fair lock in the server's queue, in which none is overtaken.",
     "LONGEST WAIT  the longest wait in that queue, as far as its waiters say so.",
-    "PROBLEMS      what looks wrong, such as a held lock without an end.",
+    "PROBLEMS      what looks wrong, such as a held lock without an end. Where there is no room for it, a ! stands before the name.",
     "",
     "A lock that is free stays in the table for ten seconds, as long as it may come back.",
     "All values are those of the last look, whose age is in the first line.",

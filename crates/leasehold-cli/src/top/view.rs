@@ -139,6 +139,7 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
             cell(buffer, (*column, head.x + x, *width), head.y, &title, style);
         }
     }
+    let hides_problems = columns.iter().all(|(column, ..)| *column != Column::Problems);
     for (row, y) in rows.into_iter().zip(area.y..area.bottom()) {
         let style = if !row.found.problems.is_empty() {
             colours.style(Color::Yellow, Modifier::empty())
@@ -148,7 +149,14 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
             Style::new()
         };
         for (column, x, width) in &columns {
-            cell(buffer, (*column, area.x + x, *width), y, &column.text(row), style);
+            let text = column.text(row);
+            // Without its column a problem is a mark before the name.
+            let text = if *column == Column::Name && hides_problems && !row.found.problems.is_empty() {
+                format!("! {text}")
+            } else {
+                text
+            };
+            cell(buffer, (*column, area.x + x, *width), y, &text, style);
         }
     }
 }

@@ -99,6 +99,22 @@ fn outage_is_shown_with_its_begin_and_ends() {
 }
 
 #[test]
+fn locks_with_problems_stand_first_and_then_those_that_are_waited_for() {
+    let server = Server::start();
+    for name in ["a", "b", "c"] {
+        held_by_a_jvm(&server, name, "3600000");
+    }
+    server.command(&["PERSIST", "c"]);
+    let _waiter = run(&server, &["b", "--", "true"]).start();
+    let site = Site::of(&server, &["--every", "100ms"]);
+    until("they are in order", || {
+        let page = site.get("/").body;
+        let places = ["c", "b", "a"].map(|name| page.find(&format!(">{name}</a>")));
+        places.is_sorted() && places[0].is_some()
+    });
+}
+
+#[test]
 fn page_is_there_while_its_server_is_down_and_finds_it_later() {
     let server = Server::start();
     server.kill();
