@@ -86,6 +86,8 @@ suite! {
             lock_of_a_guard_that_outlives_a_shutdown_stays_taken_while_the_guard_exists,
             lock_of_a_guard_that_is_never_dropped_is_free_a_lease_after_a_shutdown,
             work_and_threads_and_leaders_end_in_order_through_a_shutdown,
+            last_handle_that_is_dropped_in_a_runtime_waits_for_its_releases,
+            thread_that_drops_a_guard_of_a_client_that_lives_waits_for_the_release,
             a_dropped_guard_is_released_in_the_background;
         admin:
             an_inspection_names_the_holder,
@@ -133,6 +135,7 @@ suite! {
             lost_leadership_stops_the_work_and_is_won_again,
             resignation_ends_a_wait_and_a_work_that_does_not_end,
             candidates_in_one_owners_scope_do_not_lead_at_once,
+            candidate_that_resigns_is_seen_to_lead_until_it_has_ended,
             campaign_that_cannot_succeed_ends_with_the_reason;
         waiting_handed_on:
             release_hands_the_field_on_to_the_next_task,

@@ -54,8 +54,8 @@ fn an_outage_is_told_once_and_renewals_stay_in_batches() {
             let said = text.lines().find_map(|line| line.split_once(&format!("says: {what} ")));
             said.and_then(|(_, number)| number.parse::<usize>().ok()).unwrap_or_else(|| panic!("no {what} in {text}"))
         };
-        let [failed, renewed, reconnects, connected, lost] =
-            ["failed", "renewed", "reconnects", "connected", "lost"].map(count);
+        let [failed, renewed, reconnects, connected, lost, ended] =
+            ["failed", "renewed", "reconnects", "connected", "lost", "ended"].map(count);
         let told = |words: &str| text.lines().filter(|line| line.contains(words)).count();
         let lines = told("INFO") + told("WARN") + told("ERROR");
         eprintln!("{lines} lines; batches: {failed} failed, {renewed} renewed");
@@ -63,6 +63,7 @@ fn an_outage_is_told_once_and_renewals_stay_in_batches() {
         assert_eq!((told("is out of reach"), told("is in reach again")), (1, 1), "{text}");
         assert!(text.contains(&format!("holds={HELD}")), "{text}");
         assert_eq!((reconnects, connected, lost), (1, 1, 0), "{text}");
+        assert_eq!(ended, 0, "a client that is shut down is not connected: {text}");
         // In batches there are 30 to 60. Hold for hold, each hold alone would fail several times.
         assert!(failed > 0 && failed < HELD, "{failed} batches failed");
         assert!(renewed <= 40, "{HELD} holds were renewed in {renewed} batches when the server was back");
@@ -104,6 +105,10 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
             say(format_args!("{word} {}", counts.get(&name).copied().unwrap_or_default()));
         }
         say(format_args!("lost {}", guards.iter().filter(|guard| !guard.is_held()).count()));
+        drop(guards);
+        client.shutdown(Duration::from_secs(10)).await.expect("a shutdown");
+        add(&mut counts, &metrics);
+        say(format_args!("ended {}", counts.get(telemetry::CONNECTED).copied().unwrap_or_default()));
     });
     std::process::exit(0);
 }

@@ -129,6 +129,27 @@ pub(crate) async fn candidates_in_one_owners_scope_do_not_lead_at_once(world: Wo
     world.gone(&name).await;
 }
 
+pub(crate) async fn candidate_that_resigns_is_seen_to_lead_until_it_has_ended(world: World) {
+    let client = world.client().await;
+    let (handle, task) = campaign(&client, &world.name("leader"));
+    let mut state = handle.watch();
+    let seen = tokio::spawn(async move {
+        let mut seen = Vec::new();
+        while *state.borrow_and_update() != LeaderState::Ended {
+            let leads = matches!(*state.borrow(), LeaderState::Leading { .. });
+            seen.push((leads, *state.borrow() == LeaderState::Following));
+            state.changed().await.expect("a candidate");
+        }
+        seen
+    });
+    leads(&handle).await;
+    handle.resign().await;
+    task.await.expect("a task").expect("a term");
+    let seen = seen.await.expect("a task");
+    let first = seen.iter().position(|(leads, _)| *leads).expect("it led");
+    assert!(seen[first..].iter().all(|(leads, follows)| *leads && !follows), "{seen:?}");
+}
+
 pub(crate) async fn campaign_that_cannot_succeed_ends_with_the_reason(world: World) {
     let client = world.client().await;
     let name = world.name("leader");

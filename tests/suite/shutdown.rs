@@ -3,7 +3,9 @@
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
 use leasehold::{ClientBuilder, Error, LossReason, Term, blocking};
+use leasehold_test_support::Rounds;
 use std::sync::Arc;
+use std::time::Instant;
 use tokio::sync::{Barrier, watch};
 
 pub(crate) async fn a_shutdown_lets_guards_end_and_tells_everybody_else(world: World) {
@@ -196,4 +198,43 @@ pub(crate) async fn a_shutdown_names_what_it_could_not_release(world: World) {
     for name in &names {
         until("the lease has run out", || !world.exists(name)).await;
     }
+}
+
+pub(crate) async fn last_handle_that_is_dropped_in_a_runtime_waits_for_its_releases(world: World) {
+    let mut rounds = Rounds::default();
+    loop {
+        let client = world.client().await;
+        let name = world.name("last");
+        let guard = client.lock(&name).acquire().await.expect("the lock");
+        let begun = Instant::now();
+        drop(guard);
+        drop(client);
+        let is_free = !world.exists(&name);
+        // A drop that has waited for as long as it may says nothing.
+        if rounds.end_with(is_free || begun.elapsed() < ms(250), begun.elapsed()) {
+            assert!(is_free, "the process could end now");
+            break;
+        }
+    }
+}
+
+pub(crate) async fn thread_that_drops_a_guard_of_a_client_that_lives_waits_for_the_release(world: World) {
+    let client = blocking::Client::from(world.client().await);
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            let mut rounds = Rounds::default();
+            loop {
+                let names = ["lock", "one of many"].map(|what| world.name(what));
+                let guard = client.lock(&names[0]).acquire().expect("the lock");
+                let many = client.multi_lock([client.as_async().lock(&names[1])]).acquire().expect("the locks");
+                let begun = Instant::now();
+                drop((guard, many));
+                let is_free = names.iter().all(|name| !world.exists(name));
+                if rounds.end_with(is_free || begun.elapsed() < ms(250), begun.elapsed()) {
+                    assert!(is_free, "the process could end now");
+                    break;
+                }
+            }
+        });
+    });
 }

@@ -24,8 +24,8 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// How long a shutdown, or the last handle that is dropped outside a runtime, waits for releases that have just begun.
-const FLUSH: Duration = Duration::from_millis(250);
+/// How long a shutdown, the drop of a client's last handle, or that of a thread's guard, waits for releases that have just begun.
+pub(crate) const FLUSH: Duration = Duration::from_millis(250);
 
 /// The callers' side of the background.
 #[derive(Debug)]
@@ -153,20 +153,33 @@ impl Background {
         }
     }
 
-    /// Ends the background once nothing is left to be cleaned up. Outside an async context it waits for that, but not long.
-    pub(crate) fn end(&self) {
+    /// Ends the background once nothing is left to be released. If the client `owes` a release, or outside a runtime, this waits for that end,
+    /// but not long: the process may be about to end as well.
+    pub(crate) fn end(&self, owes: bool) {
         let mut state = self.over.state.lock();
         if state.stage == Stage::Running {
             state.stage = Stage::Ending;
         }
         drop(state);
         self.wake();
-        let may_block = matches!(self.place, Place::Thread) && tokio::runtime::Handle::try_current().is_err();
+        let may_block = match owes {
+            true => self.has_thread() && std::thread::current().name() != Some(thread::NAME),
+            false => self.may_block(),
+        };
         if may_block {
             let until = Instant::now() + FLUSH;
             let mut state = self.over.state.lock();
             while state.stage != Stage::Ended && !self.over.changed.wait_until(&mut state, until).timed_out() {}
         }
+    }
+
+    /// Whether the background goes on while the caller's thread sleeps, and no executor needs that thread.
+    pub(crate) fn may_block(&self) -> bool {
+        self.has_thread() && tokio::runtime::Handle::try_current().is_err()
+    }
+
+    const fn has_thread(&self) -> bool {
+        matches!(self.place, Place::Thread)
     }
 
     /// The time of a shutdown is over, and something of these locks is left.

@@ -28,9 +28,9 @@ use thiserror::Error;
 ///
 /// # The end of a client
 ///
-/// The background ends when the last clone, lock and guard is gone and everything is released. Under `#[tokio::main]`, **await
-/// [`Client::shutdown`]** before `main` returns: otherwise the process ends before a release that is under way. Outside a
-/// runtime the drop of the last handle waits for these releases by itself, for at most 250 ms.
+/// The background ends when the last clone, lock and guard is gone and everything is released. The drop of the last of these waits for
+/// releases that are under way, for at most 250 ms. **Await [`Client::shutdown`]** before `main` returns: it waits for guards as well, and names
+/// what it could not release. Without it a client in a `static`, which is never dropped, loses releases that are under way when `main` returns.
 ///
 /// ```
 /// # use std::time::Duration;

@@ -131,6 +131,7 @@ impl std::ops::Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        self.0.background.end();
+        let owes = self.0.with(|session, _| !session.holds_nothing());
+        self.0.background.end(owes);
     }
 }

@@ -2,6 +2,8 @@
 
 use crate::acquire::Acquire;
 use crate::attempt;
+use crate::background::FLUSH;
+use crate::blocking::park_on;
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::ids::HolderId;
@@ -10,6 +12,7 @@ use crate::lock::Lock;
 use crate::lock_spec::LockSpec;
 use crate::loss::{LossToken, Lost};
 use crate::telemetry::{self, Class, InSpan, Outcome};
+use futures_util::future::select;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
@@ -30,8 +33,11 @@ use std::time::Duration;
 /// # Dropping it
 ///
 /// The background releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
-/// [`Guard::release`]. If the process ends right after the drop, the release may not be sent: await
-/// [`Client::shutdown`](crate::Client::shutdown), or drop the last handle of the client outside a runtime, which waits a moment.
+/// [`Guard::release`].
+///
+/// The release of a dropped guard needs the process to go on. The drop of the last handle of a client waits for it, for at most 250 ms.
+/// **Where a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await [`Guard::release`] for each guard or
+/// [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock may stay busy for a lease.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant> {
@@ -41,11 +47,19 @@ pub struct Guard<K: LockKind = Reentrant> {
     renewed: bool,
     /// The work of the guard's drop has been done already.
     spent: bool,
+    /// The guard is a thread's, whose drop waits for the release.
+    waits: bool,
 }
 
 impl<K: LockKind> Guard<K> {
     pub(crate) fn new(spec: LockSpec, granted: Granted) -> Self {
-        Self { lock: Lock::of(spec), hold: granted.hold, cell: granted.cell, renewed: granted.renewed, spent: false }
+        let Granted { hold, cell, renewed, .. } = granted;
+        Self { lock: Lock::of(spec), hold, cell, renewed, spent: false, waits: false }
+    }
+
+    /// Whether the drop of the guard waits for its release, where a thread may wait.
+    pub(crate) const fn set_waits(&mut self, waits: bool) {
+        self.waits = waits;
     }
 
     /// The lock that is held.
@@ -74,9 +88,9 @@ impl<K: LockKind> Guard<K> {
         self.cell.acknowledged()
     }
 
-    /// How long the lock has been held, from its first grant.
+    /// How long the lock has been held, from its first grant. The time of a lock that was lost ends with its local deadline.
     pub fn held_for(&self) -> Duration {
-        self.lock.spec().handle().clock.now().since(self.cell.acquired_at())
+        self.lock.spec().handle().clock.now().min(self.cell.deadline()).since(self.cell.acquired_at())
     }
 
     /// The holder's name on the server: `uuid:number`, with a `~` at its end where the lock may [linger](Lock::linger), as [`Holder::id`](crate::Holder::id) shows it to others.
@@ -204,6 +218,18 @@ impl<K: LockKind> Guard<K> {
         &self.cell
     }
 
+    /// Leaves the release to the background; a thread waits for it a moment, because the process may end with the thread.
+    fn give_back(&self) {
+        let spec = self.lock.spec();
+        let handle = spec.handle();
+        if self.waits && handle.background.may_block() && spec.out_of_reach_for().is_none() {
+            let releasing = attempt::release(handle, self.hold, self.renewed);
+            drop(park_on(select(releasing, pin!(attempt::pause(handle, FLUSH)))));
+        } else {
+            handle.with(|session, now| session.drop_guard(now, self.hold, self.renewed));
+        }
+    }
+
     fn lost_by(&self, reason: LossReason) -> Lost {
         Lost::new(self.lock.name(), reason)
     }
@@ -260,7 +286,7 @@ impl<K: LockKind> Drop for Guard<K> {
         if !self.spent {
             let class = self.lock.spec().metrics();
             drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
-            self.lock.spec().handle().with(|session, now| session.drop_guard(now, self.hold, self.renewed));
+            self.give_back();
         }
     }
 }

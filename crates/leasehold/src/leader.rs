@@ -128,7 +128,9 @@ impl Leader {
             campaign.end_term();
             match end {
                 TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
-                TermEnd::Lost => {}
+                // One that resigns does not campaign again.
+                TermEnd::Lost if self.shared.is_resigned() => {}
+                TermEnd::Lost => campaign.follow(),
                 TermEnd::GraceOver => {
                     // A release that fails is repeated, and a candidate that has resigned is not asked what others know.
                     drop(term.release().await);

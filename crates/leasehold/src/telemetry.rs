@@ -203,6 +203,14 @@ impl Classes {
         Level::of(|| gauge!(CONNECTED, "server" => server)).change(change);
     }
 
+    /// The background has ended, and its connections with it.
+    pub(crate) fn end_connections(&self) {
+        let connected = std::mem::take(&mut *self.connected.lock());
+        for server in connected {
+            Level::of(|| gauge!(CONNECTED, "server" => server)).change(-1.0);
+        }
+    }
+
     /// Counts and logs what happened in the session.
     pub(crate) fn report(&self, event: Event) {
         match event {
@@ -333,13 +341,10 @@ impl Classes {
     }
 }
 
-/// The gauge goes by clients that live.
+/// The gauge goes by clients whose background has not ended.
 impl Drop for Classes {
     fn drop(&mut self) {
-        let connected = std::mem::take(self.connected.get_mut());
-        for server in connected {
-            Level::of(|| gauge!(CONNECTED, "server" => server)).change(-1.0);
-        }
+        self.end_connections();
     }
 }
 

@@ -261,7 +261,8 @@ impl Hold {
             reason,
             holder: self.cell.field(),
             token: self.cell.token(),
-            held: now.since(self.cell.acquired_at()),
+            // Its end may be found late, such as after a pause of the process.
+            held: now.min(self.cell.deadline()).since(self.cell.acquired_at()),
         }
     }
 

@@ -151,6 +151,7 @@ impl Drop for Last<'_> {
             session.lose_all(now);
             unreleased
         });
+        self.0.classes.end_connections();
         self.0.background.ended(unreleased);
     }
 }

@@ -6,6 +6,9 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
+/// The name of the threads of backgrounds.
+pub(crate) const NAME: &str = "leasehold-background";
+
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
 /// waits for the client that is made of it, and is its background. A client that is never made ends the thread.
 pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<ClientInner>>)>
@@ -47,7 +50,7 @@ fn runtime() -> io::Result<Runtime> {
 }
 
 fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Result<()> {
-    let thread = std::thread::Builder::new().name("leasehold-background".to_owned());
+    let thread = std::thread::Builder::new().name(NAME.to_owned());
     let started = thread.spawn(move || {
         runtime.block_on(work());
         // fred's tasks end with their connections; whatever does not end by itself must not keep the process.

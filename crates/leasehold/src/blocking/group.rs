@@ -12,7 +12,7 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct MultiLock(crate::MultiLock);
 
-/// A [`GroupGuard`](crate::GroupGuard) for threads. Dropping it releases everything in the background.
+/// A [`GroupGuard`](crate::GroupGuard) for threads. Its drop waits for each release as that of a [`Guard`](super::Guard) does.
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its locks at once"]
 pub struct GroupGuard<R: GroupRule>(crate::GroupGuard<R>);
@@ -27,7 +27,14 @@ pub type QuorumGuard = GroupGuard<Majority>;
 #[derive(Clone, Debug)]
 pub struct QuorumLock(crate::QuorumLock);
 
-mirrors!(MultiLock, QuorumLock, GroupGuard<R: GroupRule>);
+mirrors!(MultiLock, QuorumLock);
+
+impl<R: GroupRule> From<crate::GroupGuard<R>> for GroupGuard<R> {
+    fn from(mut inner: crate::GroupGuard<R>) -> Self {
+        inner.set_waits(true);
+        Self(inner)
+    }
+}
 
 impl MultiLock {
     /// The name.
@@ -50,7 +57,7 @@ impl MultiLock {
     ///
     /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
     pub fn acquire_with(&self, describe: impl FnOnce(MultiAcquire) -> MultiAcquire) -> Result<MultiGuard, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
+        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard::from)
     }
 
     /// Acquires if no other holder is in the way.
@@ -59,11 +66,16 @@ impl MultiLock {
     ///
     /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
     pub fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(GroupGuard))
+        Ok(park_on(self.0.try_acquire())?.map(GroupGuard::from))
     }
 }
 
 impl<R: GroupRule> GroupGuard<R> {
+    /// The asynchronous one, for what it alone can do.
+    pub const fn as_async(&self) -> &crate::GroupGuard<R> {
+        &self.0
+    }
+
     /// Whether enough is certainly still held.
     pub fn is_held(&self) -> bool {
         self.0.is_held()
@@ -138,7 +150,7 @@ impl QuorumLock {
     ///
     /// As [`QuorumLock::acquire`](crate::QuorumLock::acquire).
     pub fn acquire_with(&self, describe: impl FnOnce(QuorumAcquire) -> QuorumAcquire) -> Result<QuorumGuard, Error> {
-        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard)
+        park_on(describe(self.0.acquire()).into_future()).map(GroupGuard::from)
     }
 
     /// Acquires if no other holder is in the way.
@@ -147,6 +159,6 @@ impl QuorumLock {
     ///
     /// As [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
     pub fn try_acquire(&self) -> Result<Option<QuorumGuard>, Error> {
-        Ok(park_on(self.0.try_acquire())?.map(GroupGuard))
+        Ok(park_on(self.0.try_acquire())?.map(GroupGuard::from))
     }
 }

@@ -1,6 +1,6 @@
 //! Guards, for threads.
 
-use super::{mirrors, park_on};
+use super::park_on;
 use crate::HolderId;
 use crate::PermitId;
 use crate::error::Error;
@@ -11,14 +11,25 @@ use leasehold_core::error::LossReason;
 use std::fmt;
 use std::time::Duration;
 
-/// A [`Guard`](crate::Guard) for threads. Dropping it releases the lock in the background.
+/// A [`Guard`](crate::Guard) for threads. Its drop waits for the release, for at most 250 ms: the thread may be the one that ends the process. In
+/// the context of a runtime, and while the server is out of reach, the background releases the lock and the drop waits for nothing.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant>(crate::Guard<K>);
 
-mirrors!(Guard<K: LockKind>);
+impl<K: LockKind> From<crate::Guard<K>> for Guard<K> {
+    fn from(mut inner: crate::Guard<K>) -> Self {
+        inner.set_waits(true);
+        Self(inner)
+    }
+}
 
 impl<K: LockKind> Guard<K> {
+    /// The asynchronous one, for what it alone can do.
+    pub const fn as_async(&self) -> &crate::Guard<K> {
+        &self.0
+    }
+
     /// Whether the lock is certainly still held.
     pub fn is_held(&self) -> bool {
         self.0.is_held()
@@ -70,7 +81,8 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// The asynchronous guard of the same hold.
-    pub fn into_async(self) -> crate::Guard<K> {
+    pub fn into_async(mut self) -> crate::Guard<K> {
+        self.0.set_waits(false);
         self.0
     }
 }
@@ -88,7 +100,7 @@ impl<K: Owned> Guard<K> {
     ///
     /// As [`Guard::reenter`](crate::Guard::reenter).
     pub fn reenter(&self) -> Result<Self, Error> {
-        park_on(self.0.reenter()).map(Self)
+        park_on(self.0.reenter()).map(Self::from)
     }
 }
 

@@ -21,12 +21,17 @@ use std::time::Duration;
 /// A guard of whatever kind, as a member of a group.
 pub(super) trait AnyGuard: Send + Sync {
     fn cell(&self) -> &Arc<HoldCell>;
+    fn set_waits(&mut self, waits: bool);
     fn release(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
 }
 
 impl<K: LockKind> AnyGuard for Guard<K> {
     fn cell(&self) -> &Arc<HoldCell> {
         self.cell()
+    }
+
+    fn set_waits(&mut self, waits: bool) {
+        self.set_waits(waits);
     }
 
     fn release(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
@@ -58,6 +63,11 @@ pub struct GroupGuard<R: GroupRule> {
 impl<R: GroupRule> GroupGuard<R> {
     pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, handle: Arc<Handle>) -> Self {
         Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
+    }
+
+    /// Whether the drop of each member waits for its release, where a thread may wait.
+    pub(crate) fn set_waits(&mut self, waits: bool) {
+        self.guards.iter_mut().for_each(|guard| guard.set_waits(waits));
     }
 
     /// Whether enough members are certainly still held.

@@ -47,7 +47,8 @@ pub enum LeaderState {
     Idle,
     /// It campaigns: another candidate leads, or nobody does yet.
     Following,
-    /// It leads. A leader that has lost the leadership is in this state until its future is polled: [`LeaderHandle::is_leader`] reads the clock.
+    /// It leads. A leader that has lost the leadership is in this state until its future is polled, and one that resigns until it has released
+    /// the lock: [`LeaderHandle::is_leader`] reads the clock.
     Leading {
         /// The number of its term.
         token: FencingToken,
@@ -170,9 +171,13 @@ impl<'a> Campaign<'a> {
         Term::new(guard, self.0.clone())
     }
 
-    /// The work of the term does not go on.
+    /// The work of the term does not go on. The state is told by what follows: another campaign, or the end.
     pub(crate) fn end_term(&self) {
         *self.0.term.lock() = None;
+    }
+
+    /// The candidate campaigns again.
+    pub(super) fn follow(&self) {
         self.0.state.send_replace(LeaderState::Following);
     }
 
