@@ -64,7 +64,7 @@ impl Limits {
 
     /// The time before the end of the lease at which the command gets SIGKILL.
     fn spare(self) -> Duration {
-        (self.lease / 60).min(SPARE)
+        (self.lease / 30).min(SPARE)
     }
 }
 
@@ -234,7 +234,7 @@ mod tests {
         };
         assert_eq!(of(30_000, 10_000), (10_000, 500));
         assert_eq!(of(30_000, 2_000), (2_500, 500));
-        assert_eq!(of(3_000, 10_000), (1_000, 50));
+        assert_eq!(of(3_000, 10_000), (1_000, 100));
         assert_eq!(of(30_000, 0), (500, 500));
         assert_eq!(of(30_000, u64::MAX), (10_000, 500));
     }

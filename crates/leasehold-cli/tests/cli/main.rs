@@ -22,6 +22,7 @@ mod serve;
 mod serve_security;
 mod signals;
 mod streams;
+mod succession;
 mod support;
 mod terminal;
 mod tls;
