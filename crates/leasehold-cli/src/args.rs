@@ -40,8 +40,8 @@ Examples:
   # one backup at a time, over all machines; wait for as long as it takes
   leasehold run backup -- pg_dump shop
 
-  # skip this time if another machine is at it
-  leasehold run --try nightly-report -- ./report.sh";
+  # once a night, although cron starts it on several machines whose clocks are seconds apart
+  leasehold run --try --at-least 5m nightly-report -- ./report.sh";
 
 /// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
 #[derive(Debug, Parser)]

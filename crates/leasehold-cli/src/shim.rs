@@ -175,6 +175,9 @@ fn tell(why: String, code: u8, json: bool) -> u8 {
 }
 
 fn why_not(program: &OsStr, error: &io::Error) -> String {
+    if program.is_empty() {
+        return "the command behind -- is empty".to_owned();
+    }
     let program = program.display();
     match error.kind() {
         ErrorKind::NotFound => format!("{program}: the command was not found"),

@@ -8,7 +8,7 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   leasehold run backup -- pg_dump shop
-  leasehold run --try --busy-exit 0 nightly-report -- ./report.sh
+  leasehold run --try --at-least 5m -q -E 0 nightly-report -- ./report.sh   # once a night, on one of several machines
   leasehold run --wait 30s --fair till:3 -- ./book.sh
   leasehold run --permits 3 supplier -- ./fetch.sh      # at most three at once
   leasehold run --read catalogue -- ./export.sh
@@ -57,6 +57,9 @@ pub(crate) struct RunOptions {
     /// Stop the command after this time, and release the lock when it has ended
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) max_hold: Option<Duration>,
+    /// Keep the lock busy for at least this long from its grant on, also after the command has ended, so that a short job whose schedule fires on several machines runs once
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits"], help_heading = "Times")]
+    pub(crate) at_least: Option<Duration>,
     /// The time between SIGTERM and SIGKILL for a command that is stopped; before the end of a lease at most a third of it
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "Times")]
     pub(crate) grace: Duration,

@@ -6,7 +6,7 @@ use crate::args::RunOptions;
 use crate::failure::{Exit, Failure, passes};
 use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
-use leasehold::{AnyGuard, AnyLock, Client, Error, HolderId, LossReason, Lost, PermitGuard};
+use leasehold::{AnyGuard, AnyLock, Client, Error, FencedGuard, Guard, HolderId, LossReason, Lost, PermitGuard};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -16,13 +16,30 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the answer to a release may take. The command is done by then, and its caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
+/// The end of a holder whose lock stays busy after its release.
+const KEPT: char = '!';
+
 /// The pauses after an attempt that has failed: the first, and the longest.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// A lock that is held, or a permit.
+/// A lock that is held, or a permit. Locks that stay busy after their release have the types of their kinds, because not every kind can.
 pub(super) enum Held {
     Lock(AnyGuard),
+    Kept(Guard),
+    KeptFenced(FencedGuard),
     Permit(PermitGuard),
+}
+
+/// The same expression for the guard of each kind.
+macro_rules! each {
+    ($held:expr, $guard:ident => $value:expr) => {
+        match $held {
+            Held::Lock($guard) => $value,
+            Held::Kept($guard) => $value,
+            Held::KeptFenced($guard) => $value,
+            Held::Permit($guard) => $value,
+        }
+    };
 }
 
 /// The answer to a release.
@@ -72,12 +89,22 @@ async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<
             Ok(semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit))
         }
         None => {
-            let acquire = lock(client, options).acquire().wait(times.for_lock()).into_future();
             tokio::select! {
-                acquired = acquire => Ok(acquired.map(Held::Lock)),
+                acquired = of_a_lock(client, options, times.for_lock()) => Ok(acquired),
                 no_lock = finds_no_lock(client, options) => Err(no_lock),
             }
         }
+    }
+}
+
+async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Result<Held, Error> {
+    let name = &options.name;
+    match options.at_least {
+        None => lock(client, options).acquire().wait(wait).await.map(Held::Lock),
+        Some(least) if options.fenced => {
+            client.fenced_lock(name).acquire().at_least(least).wait(wait).await.map(Held::KeptFenced)
+        }
+        Some(least) => client.lock(name).acquire().at_least(least).wait(wait).await.map(Held::Kept),
     }
 }
 
@@ -141,6 +168,9 @@ async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Resul
 /// Says who holds a busy lock, as far as that can be learned.
 async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
     let who = match holder {
+        Some(id) if id.as_str().ends_with(KEPT) => {
+            "; it was held a short time ago, and --at-least keeps it busy".to_owned()
+        }
         Some(id) => format!("; {} holds it", with_process(client, &id).await),
         None => String::new(),
     };
@@ -162,9 +192,11 @@ impl Held {
     /// The variables that the command sees. Without a fencing token its variable is removed: one of a command around this one would be
     /// that of another lock.
     pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
-        let (holder, token) = match self {
-            Self::Lock(guard) => (guard.holder_id(), guard.fencing_token()),
-            Self::Permit(guard) => (guard.holder_id(), None),
+        let holder = each!(self, guard => guard.holder_id());
+        let token = match self {
+            Self::Lock(guard) => guard.fencing_token(),
+            Self::KeptFenced(guard) => Some(guard.fencing_token()),
+            Self::Kept(_) | Self::Permit(_) => None,
         };
         let (around, holders) = nested::variable(&holder);
         vec![
@@ -177,35 +209,21 @@ impl Held {
 
     /// Completes when the lock is lost.
     pub(super) async fn lost(&self) -> Lost {
-        match self {
-            Self::Lock(guard) => guard.lost().await,
-            Self::Permit(guard) => guard.lost().await,
-        }
+        each!(self, guard => guard.lost().await)
     }
 
     /// How long the lock is held without another renewal.
     pub(super) fn remaining(&self) -> Duration {
-        match self {
-            Self::Lock(guard) => guard.remaining(),
-            Self::Permit(guard) => guard.remaining(),
-        }
+        each!(self, guard => guard.remaining())
     }
 
     pub(super) fn is_held(&self) -> bool {
-        match self {
-            Self::Lock(guard) => guard.is_held(),
-            Self::Permit(guard) => guard.is_held(),
-        }
+        each!(self, guard => guard.is_held())
     }
 
     /// Gives the lock back.
     pub(super) async fn release(self) -> Released {
-        let release = async {
-            match self {
-                Self::Lock(guard) => guard.release().await,
-                Self::Permit(guard) => guard.release().await,
-            }
-        };
+        let release = async { each!(self, guard => guard.release().await) };
         match tokio::time::timeout(RELEASE, release).await {
             Ok(Ok(())) => Released::Done,
             Ok(Err(error @ Error::Lost { reason, .. })) => {

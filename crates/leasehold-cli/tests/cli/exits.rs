@@ -71,6 +71,7 @@ fn command_that_does_not_exist_is_127() {
     let name = name();
     let done = run(&SERVER, &[&name, "--", "no-such-command-here"]).finish();
     done.fails_with(127, &["leasehold: no-such-command-here", "not found"]);
+    run(&SERVER, &[&name, "--", ""]).finish().fails_with(127, &["leasehold: the command behind -- is empty"]);
     let done = run(&SERVER, &[&name, "--json", "--", "no-such-command-here"]).finish();
     let told: serde_json::Value = serde_json::from_str(&done.stderr).expect("an object");
     assert_eq!((done.code(), &told["exit_code"], &told["lock"]), (127, &127.into(), &name.as_str().into()), "{told}");

@@ -1,7 +1,7 @@
 //! Every kind of lock that `run` offers.
 
 use crate::support::{
-    SERVER, Start as _, exists, held_by_a_jvm, name, path, released_by_the_jvm, run, run_script, until_held,
+    SERVER, Start as _, exists, held_by_a_jvm, lines, name, path, released_by_the_jvm, run, run_script, until_held,
 };
 use leasehold_test_support::until;
 use std::process::Stdio;
@@ -80,7 +80,7 @@ fn fair_waiters_run_in_the_order_in_which_they_came() {
     for waiter in waiters {
         assert_eq!(waiter.finish().code(), 0);
     }
-    assert_eq!(crate::support::lines(&order), ["1", "2", "3", "4", "5", "6"]);
+    assert_eq!(lines(&order), ["1", "2", "3", "4", "5", "6"]);
 }
 
 #[test]
@@ -138,4 +138,31 @@ fn hash_of_an_application_is_no_busy_lock() {
         done.fails_with(73, &["in use by something else", what]);
     }
     assert_eq!(crate::support::texts(&SERVER.command(&["HGETALL", &name])), ["quantity", "3"]);
+}
+
+/// A short job that three machines begin within seconds: those that come late find it done.
+#[test]
+fn lock_that_stays_busy_lets_a_short_job_run_once() {
+    for kind in [&[][..], &["--fenced"]] {
+        let (name, log) = (name(), path(&SERVER));
+        let script = format!("echo ran $LEASEHOLD_FENCING_TOKEN >> '{}'", log.display());
+        for at in 0..3 {
+            let options = [&[&*name, "--try", "--at-least", "1h"], kind].concat();
+            let done = run_script(&SERVER, &options, &script).finish();
+            match at {
+                0 => assert_eq!((done.code(), done.stderr.as_str()), (0, "")),
+                _ => done.fails_with(75, &["is busy; it was held a short time ago, and --at-least keeps it busy"]),
+            }
+        }
+        assert_eq!(lines(&log).len(), 1);
+        assert_eq!(lines(&log)[0].split(' ').count(), if kind.is_empty() { 1 } else { 2 });
+    }
+}
+
+#[test]
+fn job_that_takes_longer_than_its_least_time_frees_the_lock_at_its_end() {
+    let name = name();
+    let done = run_script(&SERVER, &[&name, "--at-least", "1ms"], "sleep 0.1; exit 3").finish();
+    assert_eq!(done.code(), 3);
+    assert!(!exists(&SERVER, &name));
 }
