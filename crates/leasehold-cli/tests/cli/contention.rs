@@ -12,7 +12,7 @@ fn many_invocations_at_once_run_one_by_one() {
     let script = format!("echo enter $$ >> '{0}'; echo leave $$ >> '{0}'", log.display());
     // So many processes at once keep a small machine from answering within a second.
     let url = format!("{}?command_timeout=10s&unreachable_after=60s&connect_deadline=60s", server.url());
-    let one = || run_script(&server, &[&name], &script).env("LEASEHOLD_URL", &url).start();
+    let one = || run_script(&server, &[&name, "--quiet"], &script).env("LEASEHOLD_URL", &url).start();
     let all: Vec<_> = (0..many).map(|_| one()).collect();
     for one in all {
         let done = one.finish_within(Duration::from_secs(120));
