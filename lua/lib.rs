@@ -64,6 +64,7 @@ pub const PRELUDES: &[&str] = &[
     include_str!("shared/permits.lua"),
     include_str!("shared/readers.lua"),
     include_str!("shared/renewal.lua"),
+    include_str!("shared/text.lua"),
     include_str!("shared/token.lua"),
     include_str!("shared/whole.lua"),
 ];
@@ -138,6 +139,7 @@ pub mod fenced_fair {
             "shared/fair_short.lua",
             "shared/give.lua",
             "shared/grant.lua",
+            "shared/text.lua",
             "shared/token.lua",
             "short/fenced_fair_acquire.lua",
         ]
@@ -153,6 +155,7 @@ pub mod fenced_fair {
 pub mod fenced {
     /// Takes the lock, or raises a hold count, and tells the fencing token.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/give.lua"),
         include_str!("shared/token.lua"),
         include_str!("short/fenced_acquire.lua"),
@@ -166,25 +169,33 @@ pub mod fenced {
         include_str!("fenced/acquire.lua"),
     );
     /// Tells the last fencing token.
-    pub const TOKEN: &str = concat!(include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
+    pub const TOKEN: &str =
+        concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
 }
 
 /// The simple lock, which shares its keys with go-zero.
 pub mod simple {
     /// Takes the lock, or lengthens its lease.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/lease.lua"),
         include_str!("shared/clock.lua"),
         include_str!("simple/acquire.lua"),
     );
     /// Ends a hold.
-    pub const RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
+    pub const RELEASE: &str =
+        concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
     /// Renews many leases in one call.
-    pub const RENEW: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/lease.lua"), include_str!("simple/renew.lua"),);
+    pub const RENEW: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("simple/renew.lua"),
+    );
     /// Tells who holds the lock.
-    pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
+    pub const INSPECT: &str =
+        concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
 }
 
 /// The read half of the read-write lock.
@@ -259,6 +270,7 @@ pub mod read_write {
 pub mod semaphore {
     /// Takes permits.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -267,15 +279,21 @@ pub mod semaphore {
     );
     /// Gives the permits of a hold back.
     pub const RELEASE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("semaphore/release.lua"),
     );
     /// Sets the number of permits where there is none.
-    pub const SET: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("semaphore/set.lua"),);
+    pub const SET: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("semaphore/set.lua"),
+    );
     /// Adds permits, or takes some away for good.
     pub const ADD: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/once.lua"),
@@ -283,6 +301,7 @@ pub mod semaphore {
     );
     /// Takes all available permits.
     pub const DRAIN: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/once.lua"),
@@ -290,6 +309,7 @@ pub mod semaphore {
     );
     /// Tells how many permits are available.
     pub const INSPECT: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("semaphore/inspect.lua"),
@@ -300,6 +320,7 @@ pub mod semaphore {
 pub mod permits {
     /// Takes permits.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -310,6 +331,7 @@ pub mod permits {
     );
     /// Gives the permits of a hold back.
     pub const RELEASE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -319,6 +341,7 @@ pub mod permits {
     );
     /// Gives permits back by their ids.
     pub const GIVE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -335,10 +358,15 @@ pub mod permits {
         include_str!("permits/renew.lua"),
     );
     /// Sets the capacity where there is none.
-    pub const SET: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("permits/set.lua"),);
+    pub const SET: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("permits/set.lua"),
+    );
     /// Sets the capacity, also while permits are held.
     pub const RESIZE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -348,6 +376,7 @@ pub mod permits {
     );
     /// Tells how many permits are available and held.
     pub const INSPECT: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
@@ -362,33 +391,48 @@ pub mod permits {
 pub mod latch {
     /// Asks whether the latch is open.
     pub const ACQUIRE: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("latch/acquire.lua"),
     );
     /// Sets the count of a latch that has none.
-    pub const SET: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/set.lua"),);
+    pub const SET: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("latch/set.lua"),
+    );
     /// Counts a latch down.
     pub const COUNT_DOWN: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/once.lua"),
         include_str!("latch/count_down.lua"),
     );
     /// Tells the count of a latch.
-    pub const INSPECT: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/inspect.lua"),);
+    pub const INSPECT: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("latch/inspect.lua"),
+    );
     /// Removes a latch, which opens it.
-    pub const DELETE: &str =
-        concat!(include_str!("shared/kind.lua"), include_str!("shared/whole.lua"), include_str!("latch/delete.lua"),);
+    pub const DELETE: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("latch/delete.lua"),
+    );
 }
 
 /// Locks of a kind that is not known before.
 pub mod any {
     /// Tells which kind of lock stands under a name, its holds and its waiters.
     pub const INSPECT: &str = concat!(
+        include_str!("shared/text.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/clock.lua"),
         include_str!("shared/fair_names.lua"),

@@ -88,7 +88,7 @@ if stands == 'string' then
   if redis.call('STRLEN', lock_key) > 256 then
     return {-4, 'string'}
   end
-  local value = redis.call('GET', lock_key)
+  local value = short_text(lock_key)
   if not whole(value) then
     if left < 0 then
       return {-4, 'string'}
@@ -120,7 +120,7 @@ if stands == 'string' then
 end
 
 local waiting = number_in(redis.pcall('LLEN', queue_key))
-local token = redis.pcall('GET', token_key)
+local token = short_text(token_key)
 if type(token) ~= 'string' then
   token = -1
 end

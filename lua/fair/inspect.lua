@@ -7,7 +7,7 @@
 -- ARGV[1]  settings   [string]  eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
 -- returns  [array]  {0, waiter, age, alive, ...}  nobody holds the lock; then three words for each that waits
 --                   {1, left, hold, count, waiter, age, alive, ...}  somebody holds it; left is the lease left in milliseconds,
---                                -1 where the key has no time to live; then three words for each that waits
+--                                -1 where the key has no time to live; then three words for each that waits; a thousand at the most
 --                   {-4, kind}   a key is of another kind, named by kind
 -- where    waiter is the field of a hold that waits; age is how long it has waited in milliseconds, -1 where that is not
 --          known, as of a JVM's; alive is 1 where its process was heard of in the window, or a JVM's deadline has not passed
@@ -15,11 +15,13 @@
 
 local fair = {lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4], now = server_time()}
 
-local fields = redis.pcall('HGETALL', fair.lock)
-if fields.err then
-  return refuse_kind(fields, fair.lock)
+local holds = redis.pcall('HLEN', fair.lock)
+if type(holds) == 'table' then
+  return refuse_kind(holds, fair.lock)
 elseif redis.call('HEXISTS', fair.lock, 'mode') == 1 then
   return {-4, 'read-write lock'}
+elseif holds > 8 then
+  return {-4, 'hash'}
 end
 local refusal = open_fair(fair, ARGV[1])
 if refusal then
@@ -27,15 +29,14 @@ if refusal then
 end
 
 local reply = {0}
-if #fields > 0 then
+if holds > 0 then
+  local fields = redis.call('HGETALL', fair.lock)
   reply = {1, lease_left(fair), fields[1], fields[2]}
 end
-local scores = paired(redis.call('ZRANGE', fair.deadlines, 0, -1, 'WITHSCORES'))
-local marks = paired(redis.call('HGETALL', fair.marks))
-for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
-  local score = tonumber(scores[entry]) or fair.now
+for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, 999)) do
+  local score = score_of(fair, entry) or fair.now
   if not is_tombstone(score) then
-    local arrived = tonumber(marks[mark_of('a', entry)])
+    local arrived = tonumber(redis.call('HGET', fair.marks, mark_of('a', entry)) or nil)
     local lives = is_alive(fair, entry) or (is_foreign(fair, entry) and score > fair.now - fair.skew)
     reply[#reply + 1] = entry
     reply[#reply + 1] = arrived and fair.now - arrived or -1

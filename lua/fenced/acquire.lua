@@ -29,7 +29,7 @@ if type(stored) == 'table' then
   return refuse_kind(stored, lock_key)
 end
 
-local last = redis.pcall('GET', token_key)
+local last = short_text(token_key)
 if type(last) == 'table' then
   return refuse_kind(last, token_key)
 end

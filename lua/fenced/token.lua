@@ -8,7 +8,7 @@
 
 local token_key = KEYS[1]
 
-local token = redis.pcall('GET', token_key)
+local token = short_text(token_key)
 if type(token) == 'table' then
   return refuse_kind(token, token_key)
 end

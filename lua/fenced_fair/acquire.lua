@@ -44,7 +44,7 @@ local ask = {
 local token = KEYS[5]
 
 -- Before anything is changed, so that no place is lost to a key of another kind.
-local issued = redis.pcall('GET', token)
+local issued = short_text(token)
 if type(issued) == 'table' then
   return refuse_kind(issued, token)
 end

@@ -16,7 +16,7 @@
 local latch_key, record_key = KEYS[1], KEYS[2]
 local count, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
-local value = redis.pcall('GET', latch_key)
+local value = short_text(latch_key)
 if type(value) == 'table' then
   return refuse_kind(value, latch_key)
 end

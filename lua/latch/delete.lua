@@ -14,7 +14,7 @@
 local latch_key, record_key = KEYS[1], KEYS[2]
 local memory, publish, channel = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 
-local value = redis.pcall('GET', latch_key)
+local value = short_text(latch_key)
 if type(value) == 'table' then
   local refusal = refuse_kind(value, latch_key)
   if refusal.err then

@@ -8,7 +8,7 @@
 
 local latch_key = KEYS[1]
 
-local value = redis.pcall('GET', latch_key)
+local value = short_text(latch_key)
 if type(value) == 'table' then
   return refuse_kind(value, latch_key)
 end

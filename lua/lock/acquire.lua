@@ -39,9 +39,10 @@ if stored then
 end
 local refusal = refuse_grant(lock_key, ask, time)
 if refusal and refusal[1] == 0 and publish and publish ~= 'SILENT' then
-  -- A healthy lock has one field. A user who may not publish waits for as long as the hold lingers.
-  local holder = redis.call('HGETALL', lock_key)[1]
-  if string.sub(holder, -1) == '~' then
+  -- A healthy lock has one field, and of an application's hash nothing is read. A user who may not look, or not publish, waits for as long
+  -- as the hold lingers.
+  local holder = redis.pcall('HLEN', lock_key) == 1 and redis.pcall('HKEYS', lock_key)[1]
+  if holder and string.sub(holder, -1) == '~' then
     redis.pcall(publish, channel, '2')
   end
 end

@@ -4,25 +4,24 @@
 -- returns  [array]  {0}                  nobody holds the lock
 --                   {1, left, hold, count, ...}  left is the lease left in milliseconds, -1 where the key has no time to
 --                                        live; then field and count of each hold (one, in a healthy lock)
---                   {-4, kind}           the key is of another kind, named by kind
+--                   {-4, kind}           the key is of another kind, named by kind; a hash of more than eight fields is no lock
 -- example  KEYS stock:1001  returns {1, 29640, "6f0c…:7", "2"}
 
 local lock_key = KEYS[1]
 
-local fields = redis.pcall('HGETALL', lock_key)
-if fields.err then
-  return refuse_kind(fields, lock_key)
-end
-if #fields == 0 then
+local holds = redis.pcall('HLEN', lock_key)
+if type(holds) == 'table' then
+  return refuse_kind(holds, lock_key)
+elseif holds == 0 then
   return {0}
+elseif redis.call('HEXISTS', lock_key, 'mode') == 1 then
+  return {-4, 'read-write lock'}
+elseif holds > 8 then
+  return {-4, 'hash'}
 end
 
 local reply = {1, redis.call('PTTL', lock_key)}
-for i = 1, #fields, 2 do
-  if fields[i] == 'mode' then
-    return {-4, 'read-write lock'}
-  end
-  reply[i + 2] = fields[i]
-  reply[i + 3] = fields[i + 1]
+for i, word in ipairs(redis.call('HGETALL', lock_key)) do
+  reply[i + 2] = word
 end
 return reply

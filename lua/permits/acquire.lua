@@ -23,7 +23,7 @@ local permits_key, deadlines_key = KEYS[1], KEYS[2]
 local ids, count, lease = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3])
 local not_after, publish, channel = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 
-local value = redis.pcall('GET', permits_key)
+local value = short_text(permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end

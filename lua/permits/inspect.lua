@@ -11,7 +11,7 @@
 
 local permits_key, deadlines_key = KEYS[1], KEYS[2]
 
-local value = redis.pcall('GET', permits_key)
+local value = short_text(permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end

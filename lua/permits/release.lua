@@ -16,7 +16,7 @@
 local permits_key, deadlines_key = KEYS[1], KEYS[2]
 local ids, count, publish, channel = ARGV[1], tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
-local value = redis.pcall('GET', permits_key)
+local value = short_text(permits_key)
 if type(value) == 'table' then
   local refusal = refuse_kind(value, permits_key)
   if refusal.err then

@@ -18,7 +18,7 @@
 local permits_key, deadlines_key, record_key = KEYS[1], KEYS[2], KEYS[3]
 local capacity, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
-local value = redis.pcall('GET', permits_key)
+local value = short_text(permits_key)
 if type(value) == 'table' then
   return refuse_kind(value, permits_key)
 end

@@ -21,12 +21,13 @@ if not mode then
   return {0}
 end
 
+local too_many = {-4, 'read-write lock of more than 10000 holds'}
 if redis.call('HLEN', lock_key) > 10001 then
   -- The server would serve nobody else while it looks at each.
-  return {-4, 'read-write lock of more than 10000 holds'}
+  return too_many
 end
 local reply = {1, mode}
-local time, lock_left = server_time(), redis.call('PTTL', lock_key)
+local time, lock_left, looks = server_time(), redis.call('PTTL', lock_key), 20000
 local fields = redis.call('HGETALL', lock_key)
 for i = 1, #fields, 2 do
   local writes = string.sub(fields[i], -6) == ':write'
@@ -34,6 +35,10 @@ for i = 1, #fields, 2 do
   if writes then
     left = lock_left
   elseif fields[i] ~= 'mode' then
+    looks = looks - math.max(1, math.min(hold_count(fields[i + 1]), 10000))
+    if looks < 0 then
+      return too_many
+    end
     left = hold_left(lock_key, readers_key, fields[i], time)
   end
   if writes or left > 0 then

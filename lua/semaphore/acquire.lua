@@ -24,7 +24,7 @@ local semaphore_key, record_key = KEYS[1], KEYS[2]
 local count, permits = tonumber(ARGV[1]), tonumber(ARGV[2])
 local not_after, memory = tonumber(ARGV[3]), tonumber(ARGV[4])
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
@@ -37,7 +37,10 @@ if not_after >= 0 then
   time = server_time()
 end
 
-local record = redis.call('GET', record_key)
+local record = short_text(record_key)
+if type(record) == 'table' then
+  return record
+end
 if record == '0' then
   if not_after > 0 and redis.call('PTTL', record_key) <= not_after - time then
     -- The record of an earlier attempt may end before copies of this one are too late.

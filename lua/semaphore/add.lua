@@ -16,7 +16,7 @@
 local semaphore_key, record_key = KEYS[1], KEYS[2]
 local permits, memory, publish, channel = tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3], ARGV[4]
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end

@@ -12,14 +12,17 @@
 local semaphore_key, record_key = KEYS[1], KEYS[2]
 local memory = tonumber(ARGV[1])
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end
 if value and not whole(value) then
   return {-4, 'string that is no number'}
 end
-local record = redis.call('GET', record_key)
+local record = short_text(record_key)
+if type(record) == 'table' then
+  return record
+end
 if record then
   return {2, -tonumber(record)}
 end

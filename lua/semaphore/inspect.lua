@@ -8,7 +8,7 @@
 
 local semaphore_key = KEYS[1]
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end

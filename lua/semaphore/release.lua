@@ -20,7 +20,7 @@ local semaphore_key, record_key = KEYS[1], KEYS[2]
 local count, permits, granted = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local memory, publish, channel = tonumber(ARGV[4]), ARGV[5], ARGV[6]
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   local refusal = refuse_kind(value, semaphore_key)
   if refusal.err then
@@ -35,7 +35,10 @@ if count > 0 then
   return 3
 end
 
-local record = redis.call('GET', record_key)
+local record = short_text(record_key)
+if type(record) == 'table' then
+  return record
+end
 if record == '0' then
   return 0
 end

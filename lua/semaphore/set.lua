@@ -19,7 +19,7 @@ local semaphore_key, record_key = KEYS[1], KEYS[2]
 local permits, lifetime = tonumber(ARGV[1]), tonumber(ARGV[2])
 local memory, publish, channel = tonumber(ARGV[3]), ARGV[4], ARGV[5]
 
-local value = redis.pcall('GET', semaphore_key)
+local value = short_text(semaphore_key)
 if type(value) == 'table' then
   return refuse_kind(value, semaphore_key)
 end

@@ -35,6 +35,11 @@ local function score_of(fair, entry)
   return tonumber(redis.call('ZSCORE', fair.deadlines, entry))
 end
 
+-- Whether a queue is so long that no command looks at all of it, because the server serves no other client meanwhile.
+local function is_long(fair)
+  return math.max(fair.length, fair.scores) > 10000
+end
+
 -- Milliseconds that the holder's lease may still last; 0 where nobody holds the lock, or for ever.
 local function held_for(fair)
   return math.max(fair.left, 0)

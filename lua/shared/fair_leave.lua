@@ -1,7 +1,8 @@
 -- Prelude: gives up a place in a fair queue.
 
 -- Answers with whether there was a place. In the middle of a queue of ours alone the entry stays as a tombstone, because
--- finding it in the list is slow. Among JVMs it may not: the next one to arrive would take a tombstone's score for its own.
+-- finding it in the list is slow. Among JVMs it may not: the next one to arrive would take a tombstone's score for its own. A long queue is
+-- not searched all the same.
 local function leave_queue(fair, entry)
   local score = score_of(fair, entry)
   if not score or is_tombstone(score) then
@@ -14,7 +15,7 @@ local function leave_queue(fair, entry)
     redis.call('RPOP', fair.queue)
     redis.call('ZREM', fair.deadlines, entry)
     forget(fair, entry)
-  elseif fair.mixed or (tail and is_foreign(fair, tail)) then
+  elseif not is_long(fair) and (fair.mixed or tail and is_foreign(fair, tail)) then
     redis.call('LREM', fair.queue, 0, entry)
     redis.call('ZREM', fair.deadlines, entry)
     forget(fair, entry)

@@ -15,16 +15,16 @@ local function open_fair(fair, settings)
   if type(fair.length) == 'table' then
     return refuse_kind(fair.length, fair.queue)
   end
-  local scores = redis.pcall('ZCARD', fair.deadlines)
-  if type(scores) == 'table' then
-    return refuse_kind(scores, fair.deadlines)
+  fair.scores = redis.pcall('ZCARD', fair.deadlines)
+  if type(fair.scores) == 'table' then
+    return refuse_kind(fair.scores, fair.deadlines)
   end
   local marks = redis.pcall('HMGET', fair.marks, 'o', 'ot', 'f', 'k', 'g', 'h', 's')
   if marks.err then
     return refuse_kind(marks, fair.marks)
   end
 
-  fair.scattered = fair.length ~= scores
+  fair.scattered = fair.length ~= fair.scores
   fair.offer, fair.offered_at = marks[1], tonumber(marks[2]) or 0
   fair.mixed, fair.walked, fair.guard = marks[3] == '1', tonumber(marks[4]), tonumber(marks[5]) or 0
   fair.holder, fair.swept = marks[6], tonumber(marks[7]) or 0
@@ -53,11 +53,7 @@ end
 
 -- Whether the lock is held by somebody whom no command of ours has granted it.
 local function holder_is_foreign(fair)
-  if not fair.held then
-    return false
-  end
-  local holders = redis.pcall('HKEYS', fair.lock)
-  return not holders.err and holders[1] ~= fair.holder
+  return fair.held and redis.pcall('HEXISTS', fair.lock, fair.holder or '') == 0
 end
 
 -- What every reply tells a waiter of the lease: -1 where nobody holds the lock, or for ever.

@@ -29,8 +29,14 @@ local function rewrite_queue(fair, entries)
   end
 end
 
--- Makes list and scores name the same entries again, whichever of the keys was deleted, evicted or changed by hand.
+-- Makes list and scores name the same entries again, whichever of the keys was deleted, evicted or changed by hand. A long queue is not
+-- looked through: it is dropped, and its waiters take new places when they ask next.
 local function repair(fair)
+  if is_long(fair) then
+    redis.call('DEL', fair.queue, fair.deadlines)
+    fair.scattered, fair.length, fair.scores = false, 0, 0
+    return
+  end
   local listed, entries = {}, {}
   for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
     local score = not listed[entry] and score_of(fair, entry)
@@ -89,14 +95,16 @@ local function second_chance(fair, head)
   return true
 end
 
--- Takes heads out that do not wait any more, and answers with the head that does, if any.
+-- Takes heads out that do not wait any more, and answers with the head that does, if any. Behind two thousand that do not wait the next
+-- command goes on: until then one of these is the head.
 local function prune(fair)
   if fair.held then
     -- Somebody took it, so that the time to take it begins anew when it is free again.
     withdraw_offer(fair)
   end
-  while true do
-    local head = redis.call('LINDEX', fair.queue, 0)
+  local head = nil
+  for _ = 1, 2000 do
+    head = redis.call('LINDEX', fair.queue, 0)
     local score = head and score_of(fair, head)
     if fair.scattered or (head and not score) then
       repair(fair)
@@ -119,4 +127,5 @@ local function prune(fair)
       return head
     end
   end
+  return head
 end

@@ -11,20 +11,25 @@ local function sweep(fair)
   if fair.now - fair.swept < fair.window then
     return
   end
-  local reply = redis.call('HGETALL', fair.marks)
-  for i = 1, #reply, 2 do
-    local sort = string.match(reply[i], '^([pawc]):')
-    if sort and (sort ~= 'p' or fair.now - tonumber(reply[i + 1]) > fair.window) then
-      redis.call('HDEL', fair.marks, reply[i])
+  if redis.call('HLEN', fair.marks) > 10000 then
+    -- So many are not looked at one by one. A holder that is not known for one of ours costs a waiter a subscription.
+    redis.call('DEL', fair.marks)
+  else
+    local reply = redis.call('HGETALL', fair.marks)
+    for i = 1, #reply, 2 do
+      local sort = string.match(reply[i], '^([pawc]):')
+      if sort and (sort ~= 'p' or fair.now - tonumber(reply[i + 1]) > fair.window) then
+        redis.call('HDEL', fair.marks, reply[i])
+      end
     end
   end
   mark(fair, 's', fair.now)
 end
 
 -- Takes off tombstones that have become the tail, because the next JVM would take the tail's score for its own deadline.
--- Answers with the tail, if any, and its score.
+-- Answers with the tail, if any, and its score. Behind two thousand tombstones the next command goes on: until then the tail is false.
 local function trim_tail(fair)
-  while true do
+  for _ = 1, 2000 do
     local tail = redis.call('LINDEX', fair.queue, -1)
     if not tail then
       return nil
@@ -39,12 +44,14 @@ local function trim_tail(fair)
       return tail, score
     end
   end
+  return false
 end
 
--- Makes list and scores new without the tombstones, once there are more of them than waiters.
+-- Makes list and scores new without the tombstones, once there are more of them than waiters. Those of a long queue go as they come to its
+-- ends.
 local function compact(fair)
   local tombstones = redis.call('ZCOUNT', fair.deadlines, '-inf', '(1000000000000')
-  if tombstones <= 64 or tombstones * 2 <= redis.call('LLEN', fair.queue) then
+  if is_long(fair) or tombstones <= 64 or tombstones * 2 <= redis.call('LLEN', fair.queue) then
     return
   end
   local left = {}
@@ -84,9 +91,13 @@ local function freshen(fair, tail, tail_score)
 end
 
 -- Whether a walk is due: foreign entries were not known of before, or the last walk is long ago. The gap grows with the
--- queue, so that walking never takes more than a small part of the server's time.
-local function walk_due(fair, tail, gap)
-  if not fair.walked or fair.now - fair.walked >= gap then
+-- queue, so that walking never takes more than a small part of the server's time. A long queue is not walked: a JVM may put waiters of
+-- ours behind others there.
+local function walk_due(fair, tail, gap, force)
+  if is_long(fair) or redis.call('HLEN', fair.marks) > 40000 then
+    return false
+  end
+  if force or not fair.walked or fair.now - fair.walked >= gap then
     return true
   end
   return is_foreign(fair, tail) and redis.call('HEXISTS', fair.marks, mark_of('w', tail)) == 0
@@ -97,18 +108,18 @@ local function maintain(fair, force)
   if tail and (fair.mixed or is_foreign(fair, tail)) then
     local gap = math.max(fair.gap, math.floor(redis.call('LLEN', fair.queue) / 20))
     fair.mixed = true
-    if force or walk_due(fair, tail, gap) then
+    if walk_due(fair, tail, gap, force) then
       walk_queue(fair, gap)
       tail, score = trim_tail(fair)
     end
   end
-  if not tail then
+  if tail == nil then
     sweep(fair)
   elseif fair.mixed then
     -- The keys are Redisson's own, as long as a JVM is in them.
     redis.call('PERSIST', fair.queue)
     redis.call('PERSIST', fair.deadlines)
-  else
+  elseif tail then
     freshen(fair, tail, score)
   end
   redis.call('PEXPIRE', fair.marks, fair.idle)

@@ -1,7 +1,7 @@
 -- Short way of `fenced_fair/acquire`: it takes a free lock, gives the hold a place, or leaves it the one that it has.
 
 do
-  local last = redis.pcall('GET', KEYS[5])
+  local last = short_text(KEYS[5])
   -- The long way refuses a token of another kind, and one that none can follow.
   if type(last) ~= 'table' and not refuse_token(last) then
     local reply, time = acquire_shortly(KEYS, ARGV)

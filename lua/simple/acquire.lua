@@ -20,7 +20,7 @@ local lock_key = KEYS[1]
 local hold, count = ARGV[1], tonumber(ARGV[2])
 local lease, not_after = ARGV[3], tonumber(ARGV[4])
 
-local stored = redis.pcall('GET', lock_key)
+local stored = short_text(lock_key)
 if type(stored) == 'table' then
   return refuse_kind(stored, lock_key)
 end

@@ -9,7 +9,7 @@
 
 local lock_key = KEYS[1]
 
-local stored = redis.pcall('GET', lock_key)
+local stored = short_text(lock_key)
 if type(stored) == 'table' then
   return refuse_kind(stored, lock_key)
 end

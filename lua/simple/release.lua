@@ -13,7 +13,7 @@
 local lock_key = KEYS[1]
 local hold, count = ARGV[1], tonumber(ARGV[2])
 
-local stored = redis.pcall('GET', lock_key)
+local stored = short_text(lock_key)
 if type(stored) == 'table' then
   local refusal = refuse_kind(stored, lock_key)
   if refusal.err then

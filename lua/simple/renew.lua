@@ -11,7 +11,7 @@
 local reply = {}
 for i = 1, #KEYS do
   local count, left = 0, 0
-  local stored = redis.pcall('GET', KEYS[i])
+  local stored = short_text(KEYS[i])
   if type(stored) == 'table' then
     count = refuse_kind(stored, KEYS[i]).err and -5 or -4
   elseif stored == ARGV[2 * i - 1] then

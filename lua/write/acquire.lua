@@ -96,7 +96,10 @@ if mode then
   end
   if mark > 0 and in_time then
     local keep = math.max(mark, redis.call('PTTL', writers_key))
-    redis.call('ZREMRANGEBYSCORE', writers_key, '-inf', time)
+    local over = redis.call('ZRANGEBYSCORE', writers_key, '-inf', time, 'LIMIT', 0, 1000)
+    if #over > 0 then
+      redis.call('ZREM', writers_key, unpack(over))
+    end
     -- Before there is a mark too, so that a user who may not set a time to live leaves none without one.
     redis.call('PEXPIRE', writers_key, keep)
     redis.call('ZADD', writers_key, time + mark, hold)

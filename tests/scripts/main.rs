@@ -2,6 +2,7 @@
 //! moved by hand, and on every server program of this machine where time does not matter.
 
 mod any;
+mod bounded;
 mod conflicts;
 #[path = "../support/eval.rs"]
 mod eval;

@@ -12,6 +12,7 @@ use bytes::Bytes;
 
 pub(super) const COMMANDS: &[Command] = &[
     entry("GET", Exactly(1), Reads, get),
+    entry("GETRANGE", Exactly(3), Reads, getrange),
     entry("STRLEN", Exactly(1), Reads, strlen),
     entry("SET", AtLeast(2), Grows, set),
     entry("INCR", Exactly(1), Grows, |keyspace, args| add(keyspace, args[0], 1)),
@@ -22,6 +23,20 @@ pub(super) const COMMANDS: &[Command] = &[
 
 fn get(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::maybe(keyspace.read::<Bytes>(args[0])?.cloned()))
+}
+
+/// The bytes from `start` to `end`, both included; a negative place counts from the end, and one before the beginning is the first.
+fn getrange(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
+    let (start, end) = (int_arg(args[1])?, int_arg(args[2])?);
+    let text = keyspace.read::<Bytes>(args[0])?.cloned().unwrap_or_default();
+    let place = |at: i64| {
+        let before_end = usize::try_from(at.unsigned_abs()).unwrap_or(usize::MAX);
+        if at < 0 { text.len().saturating_sub(before_end) } else { before_end }
+    };
+    let crossed = start < 0 && end < 0 && start > end;
+    let (first, behind) = (place(start), place(end).saturating_add(1).min(text.len()));
+    let part = if crossed || first >= behind { Bytes::new() } else { text.slice(first..behind) };
+    Ok(Answer::Bulk(part))
 }
 
 fn strlen(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
