@@ -28,6 +28,7 @@ mod scripts;
 mod secrets;
 mod sentinel;
 mod shutdown;
+mod splitting;
 mod support;
 #[cfg(feature = "tls")]
 mod tls;

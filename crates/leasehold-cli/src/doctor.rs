@@ -167,6 +167,12 @@ async fn examine(
         tell(trial::of_latency(client, name).await)?;
     }
     if let Ok(raw) = raw {
+        if let [node] = &raw.primaries()[..]
+            && node.address.is_none()
+            && let Some(finding) = trial::of_slots(node, &format!("{}{name}", connection::prefix(server))).await
+        {
+            tell(finding)?;
+        }
         for finding in of_clocks(&raw.primaries()).await {
             tell(finding)?;
         }

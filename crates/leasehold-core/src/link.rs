@@ -140,6 +140,11 @@ impl ServerError {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
+    /// Whether the keys of the call lie in several hash slots, and the server, or a proxy before it, takes only such as have one.
+    pub fn is_of_several_slots(&self) -> bool {
+        self.code() == "CROSSSLOT"
+    }
+
     /// Whether some keys of the call are at a new node of a cluster already, and others are not: no node can carry it out until all are.
     pub fn is_of_a_moving_slot(&self) -> bool {
         self.code() == "TRYAGAIN"

@@ -41,6 +41,7 @@ mod resp;
 mod rounds;
 mod sentinel;
 mod server;
+mod splitting;
 mod tls;
 mod wait;
 
@@ -56,5 +57,6 @@ pub use resp::{Resp, take_request};
 pub use rounds::Rounds;
 pub use sentinel::Sentinel;
 pub use server::{Server, ServerBuilder};
+pub use splitting::SplittingProxy;
 pub use tls::{Ca, Issued};
 pub use wait::{eventually, until};

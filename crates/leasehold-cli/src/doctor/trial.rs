@@ -129,6 +129,16 @@ fn advice(error: &Error, rights: &'static str) -> &'static str {
     }
 }
 
+/// Tries a command with keys of two hash slots. A server that is no cluster by its URL, and refuses it, has a proxy before a cluster.
+pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
+    let keys = [format!("{name}:1"), format!("{name}:2")];
+    let refusal = node.ask::<i64>("EVAL", &["return #KEYS", "2", &keys[0], &keys[1]]).await.err()?;
+    let text = "keys of several hash slots are refused in one command, as by a proxy before a cluster: the client sends no batches, and \
+                renews the locks of each slot by themselves";
+    let advice = "use a URL with redis-cluster:// where the nodes can be reached; see docs/operations.md";
+    refusal.contains("same slot").then(|| Finding::note("slots", text, advice))
+}
+
 /// Measures an acquire and a release.
 pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     let lock = client.lock(format!("{name}:latency")).into();

@@ -1,7 +1,9 @@
 //! `leasehold doctor` finds what is planted, and nothing on a server that is well.
 
 use crate::support::{Done, Start as _, bare, leasehold, patient, run_script, texts};
-use leasehold_test_support::{Binary, Cluster, Proxy, Resp, Sentinel, Server, ServerBuilder, WallClock, Way, until};
+use leasehold_test_support::{
+    Binary, Cluster, Proxy, Resp, Sentinel, Server, ServerBuilder, SplittingProxy, WallClock, Way, until,
+};
 use rustix::process::Signal;
 use std::sync::Arc;
 use std::time::Duration;
@@ -45,6 +47,16 @@ fn server_that_is_well_has_no_fault_and_keeps_nothing() {
         let left = texts(&server.command(&["KEYS", "*doctor*"]));
         assert!(left.iter().all(|key| key.starts_with("leasehold:1:op:")), "{left:?}");
     }
+}
+
+#[test]
+fn proxy_that_splits_by_slot_is_named() {
+    let proxy = SplittingProxy::start(&Binary::any().expect("a server program"));
+    let told = |done: &Done| done.stdout.lines().any(|line| line.starts_with("note   slots"));
+    let done = examined_at(&proxy.url());
+    assert!(told(&done), "{done:?}");
+    let done = examined(&well().start(), &[]);
+    assert!(!told(&done), "{done:?}");
 }
 
 #[test]

@@ -4,17 +4,53 @@ use crate::call::Replicas;
 use crate::owner::HoldNumber;
 use std::collections::{BTreeMap, VecDeque};
 
+/// How many renewals may be under way where holds of several slots may not share one: as many as on a cluster.
+const PARTED_IN_FLIGHT: usize = 16;
+
 /// The renewals that are due.
 #[derive(Debug, Default)]
 pub(super) struct Renewals {
     /// Due, in the order in which they became so within each group.
     due: BTreeMap<Group, VecDeque<HoldNumber>>,
+    sharing: Sharing,
+}
+
+/// The holds that may share a renewal. A server that refuses keys of several hash slots narrows it, for as long as the client lives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Sharing {
+    /// Holds of all slots.
+    #[default]
+    All,
+    /// Holds of one slot.
+    Slot,
+    /// No two holds: the server places keys by another rule than hash slots.
+    None,
 }
 
 impl Renewals {
     /// Adds a hold whose renewal is due.
     pub(super) fn push(&mut self, group: Group, number: HoldNumber) {
         self.due.entry(group).or_default().push_back(number);
+    }
+
+    /// The holds that may share a renewal.
+    pub(super) fn sharing(&self) -> Sharing {
+        self.sharing
+    }
+
+    /// How many renewals may be under way. Where holds may not share one, there are many, and each is short.
+    pub(super) fn most_in_flight(&self, shared: usize) -> usize {
+        if self.sharing == Sharing::All { shared } else { shared.max(PARTED_IN_FLIGHT) }
+    }
+
+    /// Lets no more than these share a renewal from now on. What is due already is grouped anew by the slots of the holds.
+    pub(super) fn narrow(&mut self, sharing: Sharing, slot: impl Fn(HoldNumber) -> u16) {
+        self.sharing = self.sharing.max(sharing);
+        for ((script, _, replicas), numbers) in std::mem::take(&mut self.due) {
+            for number in numbers {
+                self.push((script, slot(number), replicas), number);
+            }
+        }
     }
 
     /// The first group that has room for one more call.
@@ -32,6 +68,7 @@ impl Renewals {
         permits: impl Fn(HoldNumber) -> Option<u32>,
     ) -> Vec<HoldNumber> {
         let Some(queue) = self.due.get_mut(&group) else { return Vec::new() };
+        let most = if self.sharing == Sharing::None { 1 } else { most };
         let mut batch = Vec::with_capacity(queue.len().min(most));
         let mut in_all = 0;
         while batch.len() < most

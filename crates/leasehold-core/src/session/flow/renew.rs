@@ -12,6 +12,7 @@ use crate::session::Event;
 use crate::session::hold::Hold;
 use crate::session::parts::Parts;
 use crate::session::pending::{Batch, Purpose};
+use crate::session::renewals::Sharing;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -72,7 +73,8 @@ impl Parts {
         if !hold.take_due_renewal(now) {
             return;
         }
-        let slot = if self.settings.cluster { name::slot(self.locks[hold.lock()].name().key()) } else { 0 };
+        let by_slot = self.settings.cluster || self.renewals.sharing() != Sharing::All;
+        let slot = if by_slot { name::slot(self.locks[hold.lock()].name().key()) } else { 0 };
         let Some(script) = self.locks[hold.lock()].protocol().renewal() else { return };
         let replicas = hold.replicas_of_renewal();
         self.renewals.push((script.name(), slot, replicas), number);
@@ -81,7 +83,7 @@ impl Parts {
     /// Sends what is due, as far as there is room. A renewal that waits for replicas may take long, and takes no room from the others.
     pub(super) fn send_renewals(&mut self, now: Instant) {
         loop {
-            let most = self.settings.renewals_in_flight;
+            let most = self.renewals.most_in_flight(self.settings.renewals_in_flight);
             let has_room = |replicas: Option<Replicas>| self.pending.renewals(replicas.is_some()) < most;
             let Some(group) = self.renewals.next_group(has_room) else { return };
             let permits = |number: HoldNumber| {
@@ -192,8 +194,33 @@ impl Parts {
         Next::AsPlanned
     }
 
+    /// The server, or a proxy before it, takes no renewal of these holds together, and has renewed none of them. They are renewed at once
+    /// with fewer beside them. The answer is false for a hold that was alone.
+    fn part_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) -> bool {
+        if numbers.len() < 2 {
+            return false;
+        }
+        let (holds, locks) = (&self.holds, &self.locks);
+        let slot = |number: HoldNumber| holds.get(number).map_or(0, |hold| name::slot(locks[hold.lock()].name().key()));
+        let of_one_slot = numbers.iter().all(|number| slot(*number) == slot(numbers[0]));
+        self.renewals.narrow(if of_one_slot { Sharing::None } else { Sharing::Slot }, slot);
+        for number in numbers {
+            if let Some(hold) = self.holds.get_mut(*number) {
+                hold.end_renewal(false);
+                hold.retry_renewal(now);
+            }
+            self.set_hold_timer(*number);
+        }
+        true
+    }
+
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
+        let is_parted = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
+        if is_parted && self.part_renewals(now, batch.holds()) {
+            self.send_renewals(now);
+            return;
+        }
         let decoded = match result {
             Ok(reply) => batch.decode(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),

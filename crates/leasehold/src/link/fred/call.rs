@@ -28,7 +28,9 @@ pub(super) async fn call(
     let timeout = pool.call_timeout();
     let begun = *pool.send_barrier.read();
     let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
-    let (call, connection_slot, refusal) = match pool.batches.way(pool.line_of(slot), call) {
+    let way =
+        if pool.shared.may_batch() { pool.batches.way(pool.line_of(slot), call) } else { Way::Direct(call, None) };
+    let (call, connection_slot, refusal) = match way {
         // Boxed, so that a call in a batch has no room for it. Both boxes are smaller than a kilobyte, above which allocators are slow.
         Way::Direct(call, _out) => match Box::pin(direct(pool, slot, call, timeout)).await? {
             Ok(reply) => return Ok(reply),
@@ -91,7 +93,12 @@ async fn follow_up(
                 // The call itself has not been refused.
                 Refusal::OfBatch(_) => ("EVALSHA", call.script().sha1()),
                 Refusal::OfCall(refusal) if refusal.code() == "NOSCRIPT" => ("EVAL", call.script().source()),
-                Refusal::OfCall(refusal) => return Err(route::refused(&connection_slot, refusal)),
+                Refusal::OfCall(refusal) => {
+                    if refusal.is_of_several_slots() {
+                        pool.shared.note_several_slots(&connection_slot.label());
+                    }
+                    return Err(route::refused(&connection_slot, refusal));
+                }
             },
         };
         let connection = route::ready(&connection_slot, timeout).await?;

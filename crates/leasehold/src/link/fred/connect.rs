@@ -50,6 +50,7 @@ impl Connector {
             subscribed: parking_lot::Mutex::default(),
             epochs: Default::default(),
             met,
+            splits: std::sync::atomic::AtomicBool::new(false),
             closed: tokio_util::sync::CancellationToken::new(),
         };
         Ok(Self { pools: Pools::new(Arc::new(shared)) })

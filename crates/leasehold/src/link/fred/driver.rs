@@ -109,8 +109,12 @@ fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Que
         if lacks_a_right {
             pool.batches.pause();
         }
+        let is_parted = refusal.is_of_several_slots();
+        if is_parted {
+            pool.shared.note_several_slots(&connection_slot.label());
+        }
         for queued in calls {
-            if lacks_a_right || refusal.is_detour() {
+            if lacks_a_right || is_parted || refusal.is_detour() {
                 queued.refuse(Refusal::OfBatch(refusal.clone()));
             } else {
                 queued.fail(route::refused(connection_slot, refusal.clone()));

@@ -6,11 +6,12 @@ use super::scripts::Scripts;
 use super::settings::LinkSettings;
 use super::slots::Slots;
 use super::target::ServerTarget;
+use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
 /// The purpose of a connection slot.
@@ -48,6 +49,8 @@ pub(super) struct LinkShared {
     pub(super) epochs: [AtomicU64; 4],
     /// The facts about the server.
     pub(super) met: Met,
+    /// The server has refused keys of several hash slots, although the URL names no cluster.
+    pub(super) splits: AtomicBool,
     pub(super) closed: CancellationToken,
 }
 
@@ -58,6 +61,24 @@ impl LinkShared {
         if concerned {
             self.reset_notices();
         }
+    }
+
+    /// A call was refused because its keys lie in several hash slots. Says so once, where the URL names no cluster.
+    pub(super) fn note_several_slots(&self, server: &str) {
+        if self.slots.is_none() && !self.splits.swap(true, Ordering::Relaxed) {
+            event!(
+                warn,
+                server,
+                "the server refuses keys of several hash slots in one command, as a proxy before a cluster does: this client renews the \
+                 locks of each slot in a command of their own from now on, and sends no batches; where the nodes of the cluster can be \
+                 reached, a URL with redis-cluster:// is faster"
+            );
+        }
+    }
+
+    /// Whether calls may share a command: not where keys of several hash slots were refused before.
+    pub(super) fn may_batch(&self) -> bool {
+        !self.splits.load(Ordering::Relaxed)
     }
 
     /// Some subscription was lost: every listener must subscribe again.

@@ -1,0 +1,60 @@
+//! A proxy in front of a cluster whose clients see one server that is none, as those of managed services do. It places each command by the
+//! hash slot of its keys, and refuses a command with keys of several slots by `CROSSSLOT`.
+
+use std::{net::SocketAddr, sync::Arc};
+
+use crate::{Binary, Proxy, Request, Resp, Server, proxy::Watch, until};
+
+/// Such a proxy, with what is behind it.
+#[derive(Debug)]
+pub struct SplittingProxy {
+    proxy: Proxy,
+    server: Server,
+}
+
+impl SplittingProxy {
+    /// Starts a server that serves all slots, and the proxy in front of it.
+    ///
+    /// # Panics
+    ///
+    /// When the server does not serve all slots.
+    #[must_use]
+    #[track_caller]
+    pub fn start(binary: &Binary) -> Self {
+        let server = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
+        let added = server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
+        assert!(!added.is_error(), "{added:?}");
+        until("the server serves all slots", || {
+            let state = server.command(&["CLUSTER", "INFO"]);
+            state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
+        });
+        let proxy = Proxy::watched(server.addr(), Arc::new(HidesCluster));
+        Self { proxy, server }
+    }
+
+    /// The URL at which a client reaches it: that of a single server.
+    #[must_use]
+    pub fn url(&self) -> String {
+        self.proxy.url()
+    }
+
+    /// The server behind it.
+    #[must_use]
+    pub fn server(&self) -> &Server {
+        &self.server
+    }
+}
+
+/// What `INFO` says of a cluster is not passed on.
+struct HidesCluster;
+
+impl Watch for HidesCluster {
+    fn answered(&self, _server: &str, _request: &Request, reply: &Resp) -> Option<Resp> {
+        let info = reply
+            .as_str()
+            .filter(|text| text.contains("redis_mode:cluster") || text.contains("server_mode:cluster"))?;
+        Some(Resp::Bulk(info.replace("_mode:cluster", "_mode:standalone").into_bytes()))
+    }
+
+    fn refused(&self, _target: SocketAddr) {}
+}
