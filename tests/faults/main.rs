@@ -6,6 +6,7 @@
 //!
 //! A test that needs another process starts this very program again: see [`child`].
 
+mod active_active;
 mod bulk;
 mod child;
 mod cluster;

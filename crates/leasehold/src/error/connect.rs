@@ -96,7 +96,9 @@ impl From<fred::ConnectError> for ConnectError {
             Link::Tls { source, .. } => Self::Tls { message, source },
             Link::Loading { reason, .. } => Self::Loading { message, source: said(reason) },
             Link::NotACluster { reason, .. } => Self::Unsuitable { message, source: said(reason) },
-            Link::IsACluster { .. } | Link::ReadOnly { .. } => Self::Unsuitable { message, source: None },
+            Link::IsACluster { .. } | Link::ReadOnly { .. } | Link::ActiveActive { .. } => {
+                Self::Unsuitable { message, source: None }
+            }
             Link::Protocol { source, .. } => Self::Unsuitable { message, source },
         }
     }

@@ -47,6 +47,10 @@ pub(super) struct About {
     pub(super) is_cluster: bool,
     /// It is a replica that refuses writes.
     pub(super) is_read_only: bool,
+    /// It is a replica that takes writes beside its primary.
+    pub(super) is_active_replica: bool,
+    /// It is KeyDB, which may be set up so.
+    pub(super) is_keydb: bool,
 }
 
 /// One connection.
@@ -225,7 +229,9 @@ impl Connection {
             return Err(ConnectError::of_refusal(&self.server, &refusal));
         }
         let mut about = frame::text(&info.map_err(lost)?).map(About::parse).unwrap_or_default();
-        about.is_read_only = frame::text(&role.map_err(lost)?).is_some_and(is_read_only);
+        let role = role.map_err(lost)?;
+        about.is_read_only = frame::text(&role).is_some_and(is_read_only);
+        about.is_active_replica = frame::text(&role).is_some_and(is_active_replica);
         Ok(about)
     }
 }
@@ -249,6 +255,8 @@ impl About {
                 .unwrap_or_else(|| if valkey.is_some() { "valkey" } else { "redis" }.to_owned()),
             version: valkey.or_else(|| field("redis_version")).unwrap_or_default(),
             is_read_only: false,
+            is_active_replica: false,
+            is_keydb: field("executable").is_some_and(|program| program.contains("keydb")),
             is_cluster: field("redis_mode").or_else(|| field("server_mode")).is_some_and(|mode| mode == "cluster"),
         }
     }
@@ -258,6 +266,11 @@ impl About {
 fn is_read_only(info: &str) -> bool {
     let has = |line: &str| info.lines().any(|other| other.trim() == line);
     has("role:slave") && has("slave_read_only:1")
+}
+
+/// Whether `INFO replication` is that of a server of KeyDB with `active-replica`, which takes writes beside its primary.
+fn is_active_replica(info: &str) -> bool {
+    info.lines().any(|line| line.trim() == "role:active-replica")
 }
 
 /// Starts the router and waits until it is connected, or has failed. `Client::init` cannot be given a limit: dropped, it
@@ -317,6 +330,14 @@ mod tests {
         assert!(is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:1\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:master\r\n"));
+    }
+
+    #[test]
+    fn replica_that_takes_writes_beside_its_primary_is_known() {
+        assert!(is_active_replica("# Replication\r\nrole:active-replica\r\nmaster_host:b\r\n"));
+        assert!(!is_active_replica("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
+        assert!(About::parse("redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n").is_keydb);
+        assert!(!About::parse("redis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n").is_keydb);
     }
 
     #[test]

@@ -113,6 +113,17 @@ pub(crate) enum ConnectError {
         /// Which server.
         server: String,
     },
+    /// Several servers take writes for the same data at once.
+    #[error(
+        "{server} shares its data with other servers that take writes at the same time ({kind}), so that two of them grant one lock: use a \
+         server, or a database for locks, that has one primary"
+    )]
+    ActiveActive {
+        /// Which server.
+        server: String,
+        /// Its own word for that.
+        kind: &'static str,
+    },
     /// The other side does not speak the protocol.
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
     Protocol {

@@ -22,8 +22,27 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
     // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
     let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
         Some(policy) => Some(policy),
-        None => configured_policy(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
+        None => configured(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
     };
+    if connection.about.is_active_replica {
+        return Err(ConnectError::ActiveActive { server: server.clone(), kind: "KeyDB with active-replica" });
+    }
+    if connection.about.is_keydb {
+        // The role of a server shows it only while there is a primary.
+        for (setting, kind) in
+            [("active-replica", "KeyDB with active-replica"), ("multi-master", "KeyDB with multi-master")]
+        {
+            if configured(&ask("CONFIG", ["GET", setting]).await?).as_deref() == Some("yes") {
+                return Err(ConnectError::ActiveActive { server: server.clone(), kind });
+            }
+        }
+    }
+    if has_crdt(&ask("INFO", ["modules", ""]).await?) {
+        return Err(ConnectError::ActiveActive {
+            server: server.clone(),
+            kind: "an Active-Active database of Redis Enterprise",
+        });
+    }
     let cluster = shared.slots.is_some();
     let sharded_notices = match shared.settings.publish {
         Publish::Classic => false,
@@ -44,7 +63,14 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
     Ok(info)
 }
 
-fn configured_policy(answer: &Resp3Frame) -> Option<String> {
+/// Whether `INFO modules` has the module of the replicated types of Redis Enterprise.
+fn has_crdt(answer: &Resp3Frame) -> bool {
+    let is_crdt = |line: &str| line.split(&[':', ','][..]).any(|word| word.trim() == "name=crdt");
+    frame::text(answer).is_some_and(|info| info.lines().any(is_crdt))
+}
+
+/// The value of the one setting that was asked for.
+fn configured(answer: &Resp3Frame) -> Option<String> {
     if let Resp3Frame::Map { data, .. } = answer {
         return data.values().next().and_then(frame::text).map(str::to_owned);
     }
