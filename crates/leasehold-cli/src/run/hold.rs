@@ -67,6 +67,12 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
             Err(Error::WaitElapsed { lock, holder, .. }) => {
                 // The first field of an application's hash looks like a holder.
                 holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
+                // Of a large hash nothing is read.
+                if holder.is_none()
+                    && let Some(failure) = no_lock(client, options).await
+                {
+                    return Err(failure);
+                }
                 return Err(busy(client, options, &lock, holder).await);
             }
             Err(error) if passes(&error) && times.allow(pause) => tokio::time::sleep(pause).await,
@@ -111,20 +117,24 @@ async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Res
 /// Completes when something else than a lock has the name: a wait for that would end by no release.
 async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
     tokio::time::sleep(LOOK).await;
-    // The server may not answer: the acquire tells what becomes of it.
-    match lock_at(client, &options.name).await {
-        Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => return failure,
-        // The user may lack the rights for this look. The acquire has shown that it has those for its own kind.
-        Err(Unseen::Refused) => {
-            if let Ok(Some(holder)) = client.lock(&options.name).inspect().await
-                && let Err(no_lock) = of_a_client(&options.name, holder.id.as_str())
-            {
-                return no_lock;
-            }
-        }
-        _ => {}
+    match no_lock(client, options).await {
+        Some(failure) => failure,
+        None => std::future::pending().await,
     }
-    std::future::pending().await
+}
+
+/// The failure that something else than a lock has the name. A server that does not answer says nothing: the acquire tells what becomes of it.
+async fn no_lock(client: &Client, options: &RunOptions) -> Option<Failure> {
+    match lock_at(client, &options.name).await {
+        Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
+        // The user may lack the rights for this look. The acquire has shown that it has those for its own kind.
+        Err(Unseen::Refused) => match client.lock(&options.name).inspect().await {
+            Ok(Some(holder)) => of_a_client(&options.name, holder.id.as_str()).err(),
+            Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 fn lock(client: &Client, options: &RunOptions) -> AnyLock {
