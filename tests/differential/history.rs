@@ -134,6 +134,7 @@ impl Author {
             }
             7 => ("PEXPIREAT", vec![moment(rng).to_string()]),
             8 => ("PERSIST", vec![]),
+            9 if rng.bool() => ("GETRANGE", vec![index(rng), index(rng)]),
             9 => ("GET", vec![]),
             10 => ("SET", vec![content(rng)]),
             11 => ("SET", vec![content(rng), "PX".into(), lasting(rng).to_string()]),
