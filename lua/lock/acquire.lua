@@ -1,5 +1,5 @@
 -- Takes the lock, or raises the hold count of the hold that has it. The count is absolute, so a copy changes nothing.
--- A lock that is busy by a hold that may linger is asked for, by a message. A copy of that is a hint too many.
+-- A lock that is busy by a hold of another client that may linger is asked for, by a message. A copy of that is a hint too many.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number, or uuid:number~ where it may linger
@@ -42,7 +42,8 @@ if refusal and refusal[1] == 0 and publish and publish ~= 'SILENT' then
   -- A healthy lock has one field, and of an application's hash nothing is read. A user who may not look, or not publish, waits for as long
   -- as the hold lingers.
   local holder = redis.pcall('HLEN', lock_key) == 1 and redis.pcall('HKEYS', lock_key)[1]
-  if holder and string.sub(holder, -1) == '~' then
+  local client_of = function(field) return string.match(field, '^[^:]*') end
+  if holder and string.sub(holder, -1) == '~' and client_of(holder) ~= client_of(ask.hold) then
     redis.pcall(publish, channel, '2')
   end
 end

@@ -154,6 +154,9 @@ fn busy_lock_is_asked_for_where_its_hold_may_linger() {
         busy("me:1", "you:1");
         listener.hears(&[]);
         world.check("DEL {} => 1");
+        busy("me:2~", "me:3~");
+        listener.hears(&[]);
+        world.check("DEL {} => 1");
         busy("me:2~", "you:1~");
         listener.hears(&["2"]);
         world.check("HGETALL {} => [\"me:2~\", \"1\"]");

@@ -363,6 +363,12 @@ impl Session {
         self.checked(|parts| parts.stop_all_lingering(now));
     }
 
+    /// Whether another client has wanted the lock of this key lately.
+    #[cfg(test)]
+    pub(crate) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
+        self.parts.contended.is_contended(now, key)
+    }
+
     /// The open things. A hold that lingers is among those that are being cleaned up.
     pub fn stats(&self) -> ClientStats {
         self.parts.stats()

@@ -120,6 +120,12 @@ pub struct AcquireRequest {
 }
 
 impl AcquireRequest {
+    /// Whether the hold may linger, as far as the request says: it is plain, and its time has no bound.
+    pub(super) fn may_linger(&self) -> bool {
+        let is_plain = self.renewed && self.replicas.is_none() && self.field.is_none();
+        self.linger.is_some() && is_plain && self.max_hold.is_none()
+    }
+
     /// A wish without an owner, for a lease that is renewed, as long as it takes.
     pub fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
         Self {

@@ -20,7 +20,9 @@ impl Parts {
         let (lock, last, patience, place) =
             (acquire.lock(), acquire.is_final_attempt(), acquire.wish().patience, acquire.place());
         let acquire_owner = acquire.wish().owner;
-        if acquire.wish().linger.is_some() {
+        let own = self.locks[lock].last_granted().and_then(|number| self.holds.get(number));
+        let is_own = own.is_some_and(|hold| hold.on_server() > 0);
+        if !is_own && acquire.wish().linger.is_some() {
             self.contended.note(now, self.locks[lock].name().key());
         }
         if place == LocalPlace::Aside {

@@ -187,8 +187,7 @@ impl Parts {
         let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
         let (wish, lock) = (acquire.wish(), &self.locks[acquire.lock()]);
-        let is_simple = wish.renewed && wish.replicas.is_none() && wish.field.is_none();
-        let may_linger = is_simple && lock.protocol().is_asked_for() && !lock.is_local();
+        let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local();
         let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name().key()));
         let marked = linger.map(|_| self.client.marked_field(number));
         let name = HoldName::new(self.client, number, marked.as_ref().or(wish.field.as_ref()));

@@ -152,9 +152,10 @@ impl Hold {
         self.is_abandoned() && now >= self.clean_up.until
     }
 
-    /// Whether it was given up before it was granted, and may still be on the server.
+    /// Whether the background releases it without a word to a caller, and it may still be on the server: it was given up before it was
+    /// granted, or it has lingered.
     pub(crate) fn is_given_up(&self) -> bool {
-        !self.is_granted() && self.is_high() && self.clean_up.repeats == Repeats::No
+        (!self.is_granted() || self.has_left()) && self.is_high() && self.clean_up.repeats == Repeats::No
     }
 
     /// Whether its release has been done once, and is repeated for the sake of late copies.

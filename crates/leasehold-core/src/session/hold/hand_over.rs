@@ -109,7 +109,7 @@ impl Hold {
         self.state = HoldState::default();
         self.clean_up = CleanUp::after(now, &self.clean_up);
         if let Some(linger) = &mut self.linger {
-            linger.pass_on(wish.linger.map(LingerTime::get), self.lease);
+            linger.pass_on(wish.linger.filter(|_| wish.max_hold.is_none()).map(LingerTime::get), self.lease);
         }
         self.extras = None;
         self.timer = None;

@@ -17,6 +17,8 @@ pub(super) enum Linger {
     For(Duration),
     /// It does not: another client wants the lock, or its last request did not ask for it.
     Declined,
+    /// It has lingered, and is being released, which its last guard was not told.
+    Left,
     /// It has no guard, and is kept for the next request.
     Lingers(Stay),
 }
@@ -91,15 +93,20 @@ impl Hold {
         match self.linger.as_deref() {
             Some(Linger::For(_)) => self.is_live(),
             Some(Linger::Lingers(_)) => true,
-            Some(Linger::Declined) | None => false,
+            Some(Linger::Declined | Linger::Left) | None => false,
         }
+    }
+
+    /// Whether it has lingered, and is being released.
+    pub(super) fn has_left(&self) -> bool {
+        self.linger.as_deref() == Some(&Linger::Left)
     }
 
     /// It does not linger any more. Says whether it did: then it is to be released.
     pub(crate) fn decline_to_linger(&mut self) -> bool {
         let lingered = self.lingers();
         if let Some(linger) = &mut self.linger {
-            **linger = Linger::Declined;
+            **linger = if lingered { Linger::Left } else { Linger::Declined };
         }
         lingered
     }
@@ -108,7 +115,7 @@ impl Hold {
 impl Linger {
     /// The hold is the next request's, which would let it linger for `longest`.
     pub(super) fn pass_on(&mut self, longest: Option<Duration>, lease: Duration) {
-        if *self != Self::Declined {
+        if !matches!(self, Self::Declined | Self::Left) {
             *self = longest.map_or(Self::Declined, |most| Self::For(most.min(lease / 3)));
         }
     }

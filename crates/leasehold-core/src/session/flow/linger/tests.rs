@@ -146,6 +146,28 @@ fn hold_is_released_when_its_time_is_over() {
 }
 
 #[test]
+fn request_that_meets_what_lingered_here_asks_once_more() {
+    for patience in [Patience::Until(NOW), Patience::Try] {
+        let (mut world, _) = World::lingering();
+        let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..wish() });
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        let release = std::iter::from_fn(|| world.session.poll_action()).find_map(|action| match action {
+            Action::Call { id, call } if call.script().name() == "lock/release" => Some(id),
+            _ => None,
+        });
+        let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
+        world.session.handle_reply(world.now, ticket, flight, Ok(busy));
+        let step = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Wait), "its own release is under way: {step:?}");
+        world.session.handle_called(world.now, release.expect("a release"), Epoch(1), Ok(Reply::Int(6)));
+        let step = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop());
+        assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
+        let key = wish().name.key().to_vec();
+        assert!(!world.session.is_contended(world.now, &key), "no other client has wanted it");
+    }
+}
+
+#[test]
 fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
     let (mut world, _) = World::lingering();
     world.is_told(wanted());
@@ -200,11 +222,12 @@ fn hold_does_not_linger_beyond_its_renewal() {
 #[test]
 fn what_is_not_plain_is_released() {
     type Change = fn(AcquireRequest) -> AcquireRequest;
-    let changes: [Change; 4] = [
+    let changes: [Change; 5] = [
         |wish| AcquireRequest { linger: None, ..wish },
         |wish| AcquireRequest { renewed: false, ..wish },
         |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
         |wish| AcquireRequest { max_hold: Some(LEASE / 3), ..wish },
+        |wish| AcquireRequest { max_hold: Some(LEASE * 2), ..wish },
     ];
     for change in changes {
         let mut world = World::new();
