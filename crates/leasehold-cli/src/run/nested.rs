@@ -32,7 +32,8 @@ fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
 
 /// The holders of the commands around this process.
 pub(crate) fn around() -> Vec<HolderId> {
-    read(&std::env::var(VARIABLE).unwrap_or_default())
+    // Other words of it may be of any encoding.
+    read(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
 }
 
 /// The holders in a text. Words that name none are left out: anything may have set the variable.

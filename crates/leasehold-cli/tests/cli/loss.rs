@@ -158,6 +158,17 @@ fn command_at_its_max_hold_has_ended_before_the_next_holder_begins() {
 }
 
 #[test]
+fn max_hold_waits_for_the_whole_group() {
+    let (name, log) = (name(), path(&SERVER));
+    // The command ends at once, and its child cleans up.
+    let script = format!("sh -c \"{}\" & trap 'exit 0' TERM; wait", recorded(&log).replace('$', "\\$"));
+    let running = run_script(&SERVER, &[&name, "--max-hold", "300ms"], &script).start();
+    running.says("in");
+    assert_eq!(lines_with_the_next_holder(&SERVER, &name, &log), ["in", "out", "next"]);
+    running.finish().fails_with(76, &["as --max-hold says", "was stopped"]);
+}
+
+#[test]
 fn stubborn_command_at_its_max_hold_is_killed_under_the_lock() {
     let (name, log) = (name(), path(&SERVER));
     let script = format!("trap '' TERM; echo in; while :; do echo on >> '{}'; sleep 0.02; done", log.display());

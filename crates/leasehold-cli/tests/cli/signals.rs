@@ -142,7 +142,7 @@ fn signal_ends_the_wait_and_leaves_nothing_on_the_server() {
 /// A server that does not answer must not keep a person waiting who presses the interrupt key once more.
 #[test]
 fn second_signal_ends_what_a_silent_server_delays() {
-    for words in [&["doctor"][..], &["bench", "--pairs", "100000"], &["run", "x", "--", "sh", "-c", "read end; exit 5"]]
+    for words in [&["doctor"][..], &["bench", "--pairs", "20000"], &["run", "x", "--", "sh", "-c", "read end; exit 5"]]
     {
         // By itself each goes on for two seconds or more. A machine that is held up spoils a round.
         let mut rounds = Rounds::default();

@@ -146,6 +146,22 @@ fn acquire_without_an_answer_is_repeated_by_a_wait() {
 }
 
 #[test]
+fn holders_around_are_read_beside_words_of_any_encoding() {
+    use std::os::unix::ffi::OsStrExt as _;
+    let name = name();
+    let script = format!(
+        "LEASEHOLD_HOLDERS=\"$(printf 'caf\\351') $LEASEHOLD_HOLDERS\" exec {} run {name} --wait 1s -- true",
+        env!("CARGO_BIN_EXE_leasehold")
+    );
+    let done = run(&SERVER, &[&name, "--", "sh", "-c", &script]).finish();
+    assert!(done.code() == 75 && done.stderr.contains("this waits for itself"), "{done:?}");
+    // Such a word alone names nobody.
+    let latin = std::ffi::OsStr::from_bytes(b"caf\xe9");
+    let done = run(&SERVER, &[&self::name(), "--", "true"]).env("LEASEHOLD_HOLDERS", latin).finish();
+    assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
+}
+
+#[test]
 fn long_wait_says_once_what_it_waits_for() {
     let name = name();
     let holder = crate::support::held(&SERVER, &[&name]);
