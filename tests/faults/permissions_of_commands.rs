@@ -1,8 +1,8 @@
 //! Users that lack the right to one command of a script: what an acquire that is refused leaves behind, seen by an administrator.
 
 use crate::permissions::{builder, rule, set_user};
-use crate::support::{HUNG, on_each, runtime, until};
-use leasehold::{Client, Error};
+use crate::support::{HUNG, connect, on_each, runtime, until};
+use leasehold::{Client, Error, Replicas};
 use leasehold_test_support::Server;
 use std::time::Duration;
 
@@ -65,6 +65,48 @@ fn without_end(server: &Server, name: &str) -> Vec<String> {
             && server.command(&["PTTL", key]).as_int() == Some(-1)
     };
     keys.filter(stays).collect()
+}
+
+#[test]
+fn command_that_a_server_lacks_is_refused_by_its_name() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).arg("rename-command", "EVALSHA hidden").start();
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            let error = client.lock("stock").acquire().await.expect_err("no scripts");
+            assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains("EVALSHA"), "{error}");
+            assert!(!error.is_retryable(), "an operator has to act");
+        });
+        let server = Server::builder().binary(binary).arg("rename-command", "WAIT hidden").start();
+        runtime().block_on(async {
+            let client = connect(&server.url()).await;
+            let replicas = Replicas { at_least: 1, within: Duration::from_millis(100) };
+            let error = client.lock("stock").acquire().durable(replicas).await.expect_err("no WAIT");
+            assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains("WAIT"), "{error}");
+            assert!(!error.is_retryable(), "an operator has to act");
+            drop(client.lock("stock").try_acquire().await.expect("an answer").expect("nothing was begun"));
+        });
+    });
+}
+
+#[test]
+fn wait_that_a_user_may_not_run_is_refused_by_its_name() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        set_user(&server, &["~*", "&*", "+@all", "-wait"]);
+        runtime().block_on(async {
+            let client = connect(&format!("redis://app:open@{}", server.addr())).await;
+            let replicas = Replicas { at_least: 1, within: Duration::from_millis(100) };
+            let error = client.lock("stock").acquire().durable(replicas).await.expect_err("no WAIT");
+            assert!(
+                matches!(error, Error::Refused { .. }) && error.to_string().to_ascii_uppercase().contains("WAIT"),
+                "{error}"
+            );
+            assert!(!error.is_retryable(), "an operator has to act");
+            let other = connect(&server.url()).await.lock("stock");
+            other.acquire().wait(HUNG).await.expect("it was taken back").release().await.expect("a release");
+        });
+    });
 }
 
 /// Takes away one command after the other from users of a kind, and gives what was refused: the words of the command, and whether the

@@ -28,12 +28,22 @@ pub enum Settled {
     Unproven,
 }
 
+/// Says that a server is not connected, and why, without its address twice: the text of an attempt begins with that.
+pub fn not_connected(server: &str, why: &str) -> LinkError {
+    let reason = why.strip_prefix(server).map(|rest| rest.trim_start_matches(" cannot be reached: "));
+    LinkError::NotSent(match reason {
+        Some(reason) => format!("{server}: {reason}"),
+        None if why.contains(server) => why.to_owned(),
+        None => format!("{server}: {why}"),
+    })
+}
+
 /// Why a call has no reply that counts.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(clippy::exhaustive_enums, reason = "every caller must tell these three apart")]
 pub enum LinkError {
     /// The call certainly never left this process.
-    #[error("not sent: {0}")]
+    #[error("{0}")]
     NotSent(String),
     /// The server answered with an error, and no copy of the call can be applied any more. A script that met the error in its middle has done
     /// what comes before: see [`ServerError::proves_nothing_done`].
@@ -54,9 +64,9 @@ impl LinkError {
         }
     }
 
-    /// Whether it does not pass by itself: the server refuses, and not for the moment only.
+    /// Whether an operator has to act: the server refuses, and not for the moment only.
     pub fn is_lasting(&self) -> bool {
-        matches!(self, Self::Refused(refusal) if !refusal.is_transient())
+        matches!(self, Self::Refused(refusal) if !refusal.is_transient() || refusal.is_of_a_failed_snapshot())
     }
 
     /// The fate of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and the call that
@@ -104,6 +114,24 @@ impl ServerError {
         self.code() == "READONLY" || self.text.contains("-READONLY ")
     }
 
+    /// Whether the server takes no writes, because it could not save a snapshot of its data. It writes again once a snapshot succeeds.
+    fn is_of_a_failed_snapshot(&self) -> bool {
+        self.code() == "MISCONF" || self.text.contains("-MISCONF ")
+    }
+
+    /// Whether the server lacks a command, or has it disabled, or does not let this user run it.
+    pub fn is_of_a_missing_command(&self) -> bool {
+        self.code() == "NOPERM" || self.lacks_the_command()
+    }
+
+    /// Whether the server does not have the command that was sent. It says nothing of the commands in a script.
+    fn lacks_the_command(&self) -> bool {
+        let is_of_a_script = [", script:", " script: ", "user_script"].iter().any(|part| self.text.contains(part));
+        let is_disabled = self.text.starts_with("ERR This instance has ") && self.text.contains("disabled");
+        let is_unknown = ["ERR unknown command", "ERR unknown subcommand", "ERR Unknown subcommand"];
+        !is_of_a_script && (is_disabled || is_unknown.iter().any(|beginning| self.text.starts_with(beginning)))
+    }
+
     /// Whether the call has certainly done nothing.
     ///
     /// A server lets a script fail in its middle, and what the script had written by then stays. Servers before 7.0 say so in a sentence of
@@ -133,6 +161,7 @@ impl ServerError {
             // A user may lack the right to `EVALSHA` itself, or to a key of the call. A right that it lacks within the script is told as
             // that.
             || self.code() == "NOPERM" && !self.text.contains("script")
+            || self.lacks_the_command()
     }
 
     /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.
@@ -151,9 +180,10 @@ impl ServerError {
     }
 
     /// Whether the same call may succeed a little later by itself: the server is loading, is failing over, is moving slots, does not know
-    /// the script yet, or is busy.
+    /// the script yet, cannot save a snapshot at the moment, or is busy.
     pub fn is_transient(&self) -> bool {
-        const CODES: [&str; 11] = [
+        const CODES: [&str; 12] = [
+            "MISCONF",
             "LOADING",
             "NOSCRIPT",
             "BUSY",
@@ -358,6 +388,23 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_address_is_told_once() {
+        let told = |why: &str| not_connected("db:1", why).to_string();
+        assert_eq!(told("db:1 cannot be reached: the connection was refused"), "db:1: the connection was refused");
+        assert_eq!(told("the host name of db:1 cannot be resolved"), "the host name of db:1 cannot be resolved");
+        assert_eq!(told("the connection was lost"), "db:1: the connection was lost");
+    }
+
+    #[test]
+    fn a_snapshot_that_fails_is_waited_out_and_told() {
+        let text = "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.";
+        let refusal = ServerError::new(text);
+        assert!(refusal.is_transient() && refusal.proves_nothing_done());
+        assert!(LinkError::Refused(refusal).is_lasting());
+        assert!(!LinkError::Refused(ServerError::new("LOADING the data")).is_lasting());
+    }
+
+    #[test]
     fn a_demoted_primary_is_recognised_inside_a_script_error() {
         let of_a_replica = |text: &str| ServerError::new(text).is_of_a_replica();
         assert!(of_a_replica("ERR Error running script (call to f_1): @user_script:1: -READONLY You can't write"));
@@ -374,6 +421,10 @@ mod tests {
             "LOADING Redis is loading the dataset in memory",
             "NOPERM User app has no permissions to run the 'evalsha' command",
             "NOPERM this user has no permissions to access one of the keys used as arguments",
+            "ERR unknown command 'EVALSHA', with args beginning with: '9f' '1' 'stock' ",
+            "ERR unknown command `EVALSHA`, with args beginning with: `9f`, `1`, ",
+            "ERR This instance has EVALSHA disabled",
+            "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
             // A script that has begun to write is not refused these.
             "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
             "ERR Error running script (call to f_21): @user_script:1: @user_script: 1: -OOM command not allowed",
@@ -388,6 +439,9 @@ mod tests {
             "NOPERM ACL failure in script: User app has no permissions to run the 'pexpire' command",
             "ERR Error running script (call to f_e4): @user_script:1: @user_script: 1: The user executing the script can't run this command or subcommand",
             "@user_script: 1: The user executing the script can't run this command or subcommand",
+            "ERR unknown command 'PEXPIRE', script: 9f, on @user_script:18.",
+            "ERR Unknown Redis command called from script script: 9f, on @user_script:18.",
+            "ERR WAIT was refused after the script: ERR unknown command 'WAIT'",
             "WRONGTYPE Operation against a key holding the wrong kind of value",
             "ERR user_script:1: x script: 9f, on @user_script:1.",
             "ERR whatever a proxy says",

@@ -159,7 +159,7 @@ impl LockSpec {
     }
 
     /// Sends a call by the background's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
-    /// or the slot of the keys moves, the call waits for that, for a command timeout.
+    /// or the slot of the keys moves, the call waits for that, for a command timeout. In a known outage it fails at once.
     pub(crate) async fn call_once<T>(
         &self,
         call: Call,
@@ -172,7 +172,8 @@ impl LockSpec {
             let reply = handle.link.call(Plane::Background, call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all());
             let again = match &reply {
-                Err(LinkError::NotSent(_)) => true,
+                // As a try, it does not wait for the end of an outage.
+                Err(LinkError::NotSent(_)) => self.out_of_reach_for().is_none(),
                 Err(LinkError::Refused(refusal)) => refusal.is_of_a_moving_slot(),
                 _ => false,
             };
@@ -216,7 +217,9 @@ impl LockSpec {
                 unknown = Some(error.clone());
             }
             let closed = handle.with(|session, _| session.has_lost_all());
-            if refused || closed || handle.clock.now() >= end {
+            // As an acquire, it counts the time from the loss of the server.
+            let too_long = self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.unreachable_after);
+            if refused || closed || too_long || handle.clock.now() >= end {
                 // A copy that got no reply may have been applied, whatever is said of the later ones.
                 let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),

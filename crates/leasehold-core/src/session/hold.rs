@@ -60,6 +60,8 @@ pub(super) struct Hold {
     renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     look: bool,
+    /// Operators know that the server refuses a command of this hold.
+    refusal_told: bool,
     clean_up: CleanUp,
     tenure: Tenure,
     /// What there is of it where its name has the mark, which is rare.
@@ -100,6 +102,7 @@ impl Hold {
             state: HoldState::default(),
             renew_at: None,
             look: false,
+            refusal_told: false,
             clean_up: CleanUp::new(now),
             tenure: Tenure::default(),
             linger: None,
@@ -114,6 +117,16 @@ impl Hold {
             self.deadline = Deadline::until(latest);
             self.cell = Arc::new(HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest));
         }
+    }
+
+    /// Notes a refusal that an operator has to mend. Says whether it is news.
+    pub(super) const fn note_refusal(&mut self) -> bool {
+        !std::mem::replace(&mut self.refusal_told, true)
+    }
+
+    /// The server has carried out a command of this hold: the next refusal is news.
+    pub(super) const fn forget_refusal(&mut self) {
+        self.refusal_told = false;
     }
 
     /// The lock that it is of.

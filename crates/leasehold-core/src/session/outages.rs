@@ -1,6 +1,6 @@
 //! Which servers are out of reach: as the link says, and as attempts have shown.
 
-use crate::link::LinkError;
+use crate::link::not_connected;
 use crate::name;
 use crate::time::Instant;
 
@@ -33,10 +33,10 @@ impl Outage {
 
     /// Adds the outage to what else is known of the failures of a server.
     pub(super) fn added_to(&self, since: Option<Instant>, in_words: String) -> String {
-        let told = LinkError::NotSent(format!("not connected to {}: {}", self.server, self.why)).to_string();
+        let told = not_connected(&self.server, &self.why).to_string();
         match since {
             None => told,
-            Some(_) if in_words.contains(&self.why) => in_words,
+            Some(_) if in_words.contains(&told) => in_words,
             Some(_) => format!("{in_words}; {told}"),
         }
     }

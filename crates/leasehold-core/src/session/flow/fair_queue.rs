@@ -96,6 +96,7 @@ impl Parts {
             }
             Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name().clone();
+                let lasting = lasting && self.locks[lock].failures().since().is_none();
                 self.locks[lock].failures_mut().note(now, &why);
                 self.out.tell(Event::HeartbeatFailed { name, why, lasting });
             }

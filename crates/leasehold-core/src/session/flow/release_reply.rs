@@ -97,10 +97,11 @@ impl Parts {
             }
         }
         if waiting.is_empty()
-            && let Some(hold) = self.holds.get(number)
+            && let Some(hold) = self.holds.get_mut(number)
         {
+            let lasting = error.is_lasting() && hold.note_refusal();
             let name = self.locks[hold.lock()].name().clone();
-            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting: error.is_lasting() });
+            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
         }
         for ticket in waiting {
             self.limit_wait(now, ticket, number);

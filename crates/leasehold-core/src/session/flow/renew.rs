@@ -185,6 +185,7 @@ impl Parts {
                     return Next::AsPlanned;
                 }
                 hold.note_acknowledged(acknowledged);
+                hold.forget_refusal();
                 self.schedule_renewal(now, number);
                 self.set_hold_timer(number);
             }
@@ -214,6 +215,13 @@ impl Parts {
         true
     }
 
+    /// Notes for each hold that the server refuses a command of it. Says whether that is news for one of them.
+    fn note_refusal_of(&mut self, numbers: &[HoldNumber]) -> bool {
+        let news = |number: &HoldNumber| self.holds.get_mut(*number).is_some_and(Hold::note_refusal);
+        // Each is to be noted, so this does not end with the first.
+        numbers.iter().map(news).fold(false, |any, news| any | news)
+    }
+
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
         let is_parted = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
@@ -231,10 +239,11 @@ impl Parts {
                 let cells = || batch.holds().iter().filter_map(|number| Some(self.holds.get(*number)?.cell()));
                 let left = cells().map(|cell| cell.deadline().since(now)).min().unwrap_or_default();
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
-                self.out.tell(match batch.shortfall(acknowledged) {
+                let event = match batch.shortfall(acknowledged) {
                     None => Event::Renewed { holds, left, oldest },
-                    Some(why) => Event::RenewalFailed { holds, why, lasting: true },
-                });
+                    Some(why) => Event::RenewalFailed { holds, why, lasting: self.note_refusal_of(batch.holds()) },
+                };
+                self.out.tell(event);
                 let mut again = Vec::new();
                 for (number, outcome) in batch.holds().iter().copied().zip(outcomes) {
                     if self.hold_renewed(now, batch.sent_at(), number, outcome, acknowledged) == Next::Again {
@@ -244,6 +253,7 @@ impl Parts {
                 self.retry_renewals(now, &again);
             }
             Err((why, lasting)) => {
+                let lasting = lasting && self.note_refusal_of(batch.holds());
                 self.out.tell(Event::RenewalFailed { holds: batch.holds().len(), why, lasting });
                 for number in batch.holds() {
                     if let Some(hold) = self.holds.get_mut(*number) {

@@ -10,7 +10,7 @@ use super::{frame, profile};
 use crate::telemetry::event;
 use fred::types::Value;
 use fred::types::config::ServerConfig;
-use leasehold_core::link::{LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent, Plane, not_connected};
 use parking_lot::Mutex;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
@@ -75,7 +75,7 @@ impl ConnectionSlot {
         let state = self.state.lock();
         match &state.current {
             Some(connection) if !connection.has_ended() => Ok(Arc::clone(connection)),
-            _ => Err(LinkError::NotSent(format!("not connected to {}: {}", self.label(), state.trouble))),
+            _ => Err(not_connected(&self.label(), &state.trouble)),
         }
     }
 
@@ -198,7 +198,7 @@ impl ConnectionSlot {
                     () = self.closed.cancelled() => return,
                     opened = self.open() => match opened {
                         Ok(opened) => {
-                            event!(debug, server = %self.label(), role = ?self.role, "connected");
+                            event!(debug, server = %self.label(), role = self.role.word(), "connected");
                             outage.told.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
@@ -211,7 +211,7 @@ impl ConnectionSlot {
                             router = Some(opened);
                         }
                         Err(error) => {
-                            event!(debug, server = %self.label(), role = ?self.role, %error, "not connected");
+                            event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
                             if outage.is_news(&error) {
                                 self.tell(|server| LinkEvent::OutOfReach {
                                     server,
@@ -239,7 +239,7 @@ impl ConnectionSlot {
             connection.end();
             outage.lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
-            event!(debug, server = %self.label(), role = ?self.role, "the connection ended");
+            event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");
             backoff.stood(began.elapsed());
         }
     }

@@ -165,7 +165,7 @@ impl Durable {
             let args = vec![Value::from_static_str("0"), Value::from_static_str("1")];
             let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
             match frame::refusal(&answer) {
-                Some(refusal) if refusal.code() == "NOPERM" => return Err(LinkError::Refused(refusal)),
+                Some(refusal) if refusal.is_of_a_missing_command() => return Err(LinkError::Refused(refusal)),
                 Some(refusal) => {
                     // A replica, which was the primary until just now.
                     turn.connection_slot.renew();
@@ -239,6 +239,12 @@ async fn pipeline(
 /// How many replicas have what the script wrote.
 fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64, LinkError> {
     let marked = frame::reply(mark).map(|reply| mark::marked(&reply));
+    let refusals = [("EVAL", marked.as_ref().err().cloned()), ("WAIT", frame::refusal(wait))];
+    for (command, refusal) in refusals {
+        if let Some(refusal) = refusal.filter(ServerError::is_of_a_missing_command) {
+            return Err(refused_after(command, &refusal));
+        }
+    }
     match (marked, frame::int(wait)) {
         (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
         (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
@@ -249,6 +255,11 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3
             Ok(0)
         }
     }
+}
+
+/// The server lacks a command that was sent behind the script, or does not let this user run it. The script has been carried out.
+fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
+    LinkError::Refused(ServerError::new(format!("ERR {command} was refused after the script: {refusal}")))
 }
 
 /// The node to which a redirection leads; the slot map learns of it.

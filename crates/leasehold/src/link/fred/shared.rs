@@ -24,6 +24,16 @@ pub(super) enum Role {
 }
 
 impl Role {
+    /// The word of it in logs.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Calls(Plane::Foreground) => "foreground",
+            Self::Calls(Plane::Background) => "background",
+            Self::Calls(Plane::Durable) => "durable",
+            Self::Notices => "notices",
+        }
+    }
+
     pub(super) const fn index(self) -> usize {
         match self {
             Self::Calls(Plane::Foreground) => 0,
