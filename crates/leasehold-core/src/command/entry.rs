@@ -27,7 +27,7 @@ impl<'a> Entry<'a> {
             (Ok(holder), Some(count)) if i32::try_from(count).is_ok() => Self::Hold(holder, count),
             _ => Self::Other(match value {
                 Reply::Bulk(text) => unlike(name, text),
-                other => unlike(name, format!("{other:?}").as_bytes()),
+                other => unlike(name, other.int().unwrap_or_default().to_string().as_bytes()),
             }),
         })
     }

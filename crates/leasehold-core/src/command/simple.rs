@@ -1,5 +1,6 @@
 //! The commands of the simple lock, a string under the plain name whose value is the caller's id, as go-zero's `RedisLock` has it.
 
+use super::lock::{self, Inspected};
 use super::outcome::{Acquired, Released};
 use super::protocol::{
     AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
@@ -71,12 +72,51 @@ impl KindProtocol for Simple {
 
 /// Ends the hold of `holder`: a release in its name, by any client. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
-    release(lock, &Bytes::copy_from_slice(holder.as_bytes()), 0)
+    let id = unescaped(holder).filter(|bytes| std::str::from_utf8(bytes).is_err());
+    release(lock, &id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from), 0)
 }
 
-/// Asks who holds the lock. [`lock::inspected`](super::lock::inspected) decodes the reply.
+/// Asks who holds the lock. [`inspected`] decodes the reply.
 pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], Vec::new())
+}
+
+/// The holder in the reply to an inspection. Other libraries write ids that are no text: their bytes are escaped, as in `\x9f`.
+///
+/// # Errors
+///
+/// The reply is not one of `simple/inspect`.
+pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
+    match reply.array()? {
+        [code, left, Reply::Bulk(id), ..] if code.int()? == 1 => {
+            let holder = std::str::from_utf8(id).map_or_else(|_| id.escape_ascii().to_string(), str::to_owned);
+            Ok(Inspected::Held { holder, count: 1, left: left.left()? })
+        }
+        _ => lock::inspected(reply),
+    }
+}
+
+/// The bytes of an id that was escaped; `None` where it was not.
+fn unescaped(id: &str) -> Option<Vec<u8>> {
+    let mut bytes = Vec::with_capacity(id.len());
+    let mut rest = id.as_bytes();
+    while let [first, tail @ ..] = rest {
+        let (byte, tail) = match (first, tail) {
+            (b'\\', [b'x', hex @ ..]) => {
+                let (digits, tail) = hex.split_at_checked(2)?;
+                (u8::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()?, tail)
+            }
+            (b'\\', [b't', tail @ ..]) => (b'\t', tail),
+            (b'\\', [b'r', tail @ ..]) => (b'\r', tail),
+            (b'\\', [b'n', tail @ ..]) => (b'\n', tail),
+            (b'\\', [quoted @ (b'\\' | b'\'' | b'"'), tail @ ..]) => (*quoted, tail),
+            (b'\\', _) => return None,
+            (byte, tail) => (*byte, tail),
+        };
+        bytes.push(byte);
+        rest = tail;
+    }
+    Some(bytes)
 }
 
 fn release(lock: &LockName, field: &Bytes, count: u32) -> Call {
@@ -96,5 +136,18 @@ mod tests {
         for code in [2, 4] {
             assert!(Simple.released(&Reply::Int(code)).is_err(), "{code}");
         }
+    }
+
+    #[test]
+    fn id_that_is_no_text_is_shown_and_ended() {
+        let name = LockName::new("", "stock").expect("a name");
+        let ids: [&[u8]; 4] = [b"Xu2k", b"\\x41", b"\x9f\x00\\\"'\n\xff", "\u{e9}\u{fffd}".as_bytes()];
+        for id in ids {
+            let stored = Reply::Bulk(Bytes::copy_from_slice(id));
+            let reply = Reply::Array(vec![Reply::Int(1), Reply::Int(5_210), stored, Reply::Int(1)]);
+            let Ok(Inspected::Held { holder, count: 1, .. }) = inspected(&reply) else { panic!("{id:?}") };
+            assert_eq!(force_release(&name, &holder).args()[0], id, "{holder}");
+        }
+        assert_eq!(inspected(&Reply::Array(vec![Reply::Int(0)])), Ok(Inspected::Free));
     }
 }

@@ -9,6 +9,7 @@ use leasehold_core::command::lock::Inspected;
 use leasehold_core::command::read_write::{self, Mode};
 use leasehold_core::command::{Kind, fair as fair_command, simple as simple_command};
 use leasehold_core::name::LockName;
+use leasehold_core::reply::{DecodeError, Reply};
 use std::time::Duration;
 
 /// A holder of a lock, as the server has it.
@@ -70,16 +71,20 @@ pub struct ReadWriteHolders {
 
 /// The holder of a lock that is a hash with one field.
 pub(super) async fn plain(spec: &LockSpec) -> Result<Option<Holder>, Error> {
-    one(spec, command::inspect).await
+    one(spec, command::inspect, command::inspected).await
 }
 
 /// The holder of a simple lock.
 pub(super) async fn simple(spec: &LockSpec) -> Result<Option<Holder>, Error> {
-    one(spec, simple_command::inspect).await
+    one(spec, simple_command::inspect, simple_command::inspected).await
 }
 
-async fn one(spec: &LockSpec, inspect: impl Fn(&LockName) -> Call) -> Result<Option<Holder>, Error> {
-    match spec.call_once(inspect(spec.checked_name()?), command::inspected).await? {
+async fn one(
+    spec: &LockSpec,
+    inspect: impl Fn(&LockName) -> Call,
+    inspected: impl FnOnce(&Reply) -> Result<Inspected, DecodeError>,
+) -> Result<Option<Holder>, Error> {
+    match spec.call_once(inspect(spec.checked_name()?), inspected).await? {
         Inspected::Free => Ok(None),
         Inspected::Held { holder, count, left } => {
             Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
