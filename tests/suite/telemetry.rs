@@ -220,16 +220,65 @@ pub(crate) async fn every_span_and_warning_is_traced(_: World) {
     for span in [telemetry::SPAN_ACQUIRE, telemetry::SPAN_HOLD, telemetry::SPAN_RELEASE] {
         has(&format!("span {span} DEBUG lock=\"telemetry\" class=\"orders\""));
     }
-    has("event WARN lock=telemetry class=\"orders\" reason=\"lease_expired\" holder=");
+    has("event WARN lock=\"telemetry\" class=\"orders\" reason=\"lease_expired\" holder=");
     for outcome in ["acquired", "busy", "wait_elapsed", "cancelled", "failed", "released", "lost"] {
         has(&format!("recorded outcome={outcome:?}"));
     }
     has("recorded waited_ms=25");
     has("message=a renewal failed");
-    has("event DEBUG lock=telemetry message=a task waits for a lock that this client holds under another owner");
+    has("event DEBUG lock=\"telemetry\" message=a task waits for a lock that this client holds under another owner");
     has("message=a lock could not be cleaned up yet");
     has("message=the lock was force-released");
     has("message=the server's maxmemory-policy can evict");
+}
+
+pub(crate) async fn names_in_events_are_escaped_in_one_form(_: World) {
+    let forged = "a\n2026-11-26 ERROR everything burns \u{1b}[31m b";
+    let seen = collected(|| {
+        let clock = ManualClock::new();
+        let (server, client) = client(&clock);
+        let lock = client.lock(forged);
+        let lost = now(lock.acquire().lease(ms(100))).expect("the lock");
+        clock.advance(ms(200));
+        drop(lost);
+        let forced = now(lock.acquire()).expect("the lock");
+        assert!(now(lock.force_release()).expect("an answer").is_some());
+        drop(forced);
+        now(client.leader(forged).run(async |_| ())).expect("an end");
+        server.inject(Fault::Refuse(ServerError::new("OOM full")), FaultTarget::next().script("lock/release"));
+        drop(now(lock.acquire()).expect("the lock"));
+        clock.advance(secs(4));
+    });
+    let named: Vec<_> = seen.iter().filter(|line| line.starts_with("event ") && line.contains(" lock=")).collect();
+    assert!(named.len() >= 4, "{seen:#?}");
+    let escaped = format!(" lock={forged:?}");
+    for line in named {
+        assert!(line.contains(&escaped) && !line.contains(['\n', '\u{1b}']), "{line:?}");
+    }
+}
+
+pub(crate) async fn refused_renewals_are_told_once_for_each_hold(_: World) {
+    for refusal in ["MISCONF cannot save a snapshot", "NOPERM no right to a key", "OOM full"] {
+        let seen = collected(|| {
+            let clock = ManualClock::new();
+            let (server, client) = client(&clock);
+            let guard = now(client.lock("stock").acquire()).expect("the lock");
+            for outage in 1..=2 {
+                for _ in 0..4 {
+                    let fault = Fault::Refuse(ServerError::new(refusal));
+                    server.inject(fault, FaultTarget::next().script("lock/renew"));
+                }
+                for _ in 0..60 {
+                    clock.advance(ms(50));
+                }
+                assert!(guard.is_held(), "{refusal}, outage {outage}");
+            }
+        });
+        let failed: Vec<_> = seen.iter().filter(|line| line.contains("message=a renewal failed")).collect();
+        assert_eq!(failed.len(), 8, "{refusal}: two outages of four renewals each: {failed:#?}");
+        let warnings = failed.iter().filter(|line| line.starts_with("event WARN")).count();
+        assert_eq!(warnings, 2, "{refusal}: one for each outage");
+    }
 }
 
 /// A loss is told with all that joins it to what the server shows, and spans are as the client was told.
@@ -255,7 +304,7 @@ pub(crate) async fn a_loss_and_a_span_name_the_hold_that_they_are_about(_: World
     has(&format!("recorded holder={holder:?}"));
     has(&format!("recorded token={token}"));
     has(&format!(
-        "event WARN lock=telemetry class={class:?} reason=\"lease_expired\" holder={holder:?} token={token} held_ms="
+        "event WARN lock=\"telemetry\" class={class:?} reason=\"lease_expired\" holder={holder:?} token={token} held_ms="
     ));
 }
 

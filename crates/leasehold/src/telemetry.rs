@@ -46,7 +46,8 @@
 //! | `holder`, `token` | all | what the hold is called on the server, and its fencing token where it has one |
 //!
 //! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
-//! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well.
+//! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well. The value of `lock` is
+//! a text: a subscriber escapes its line feeds and control characters. Times are whole milliseconds, in fields that end with `_ms`.
 
 mod handles;
 pub(crate) mod names;
@@ -220,13 +221,23 @@ impl Classes {
                 if reason == LossReason::ShutDown {
                     event!(
                         debug,
-                        lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
+                        lock = name.as_str(),
+                        class,
+                        reason = reason.as_str(),
+                        holder,
+                        token,
+                        held_ms,
                         "a guard outlived the shutdown of its client"
                     );
                 } else {
                     event!(
                         warn,
-                        lock = %name, class, reason = reason.as_str(), holder, token, held_ms,
+                        lock = name.as_str(),
+                        class,
+                        reason = reason.as_str(),
+                        holder,
+                        token,
+                        held_ms,
                         "the lock was lost: {reason}"
                     );
                 }
@@ -246,39 +257,49 @@ impl Classes {
                     Count::of(|| counter!(RECONNECTS_TOTAL)).add(1);
                 }
                 if let Some(out_for) = out_for {
-                    event!(info, server, ?out_for, "the server is in reach again");
+                    event!(info, server, out_for_ms = millis(out_for), "the server is in reach again");
                 }
                 self.set_connected(server, true);
             }
             Event::OutOfReach { server, why, holds, first_lost_in } => {
-                let first_lost_in = first_lost_in.map(|left| format!("{left:?}")).unwrap_or_else(|| "never".to_owned());
+                // Without a hold that can be lost, there is no such field.
+                let first_lost_in_ms = first_lost_in.map(millis);
                 event!(
                     warn,
                     server,
                     why,
                     holds,
-                    first_lost_in,
+                    first_lost_in_ms,
                     "the server is out of reach: holds are lost when their leases end, unless it comes back before"
                 );
                 self.set_connected(server, false);
             }
             Event::Retired { server, out_for } => {
                 if let Some(out_for) = out_for {
-                    event!(info, server, ?out_for, "others have taken over from the server that was out of reach");
+                    event!(
+                        info,
+                        server,
+                        out_for_ms = millis(out_for),
+                        "others have taken over from the server that was out of reach"
+                    );
                 }
                 self.set_connected(server, false);
             }
             Event::UnpolledTurn { name } => {
                 Count::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
-                event!(debug, lock = %name, "a waiter's future was not polled when its turn had come");
+                event!(debug, lock = name.as_str(), "a waiter's future was not polled when its turn had come");
             }
             Event::QueuesBehindOwnClient { name } => {
-                event!(debug, lock = %name, "a task waits for a lock that this client holds under another owner");
+                event!(
+                    debug,
+                    lock = name.as_str(),
+                    "a task waits for a lock that this client holds under another owner"
+                );
             }
             Event::WaitsForOwnClient { name } => {
                 event!(
                     warn,
-                    lock = %name,
+                    lock = name.as_str(),
                     "a task has waited for longer than a lease for a lock that this client has held all the while under another owner; if \
                      the holder waits for this task, neither goes on: re-enter with an owner"
                 );
@@ -287,7 +308,7 @@ impl Classes {
                 Count::of(|| counter!(ENDLESS_TOTAL)).add(1);
                 event!(
                     warn,
-                    lock = %name,
+                    lock = name.as_str(),
                     "a task waits for a lock that has no time to live on the server, so that no lease ends it: look at its \
                      holder by inspect, and end it by force_release if that is gone"
                 );
@@ -305,36 +326,41 @@ impl Classes {
                 Count::of(|| counter!(UNSET_TOTAL)).add(1);
                 event!(
                     warn,
-                    lock = %name,
+                    lock = name.as_str(),
                     "a task waits for permits of a semaphore that is not there: it was never set, or it was deleted; the task waits \
                      until try_set_permits sets it"
                 );
             }
             Event::CleanedUp { name } => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
-                event!(debug, lock = %name, "the background released a lock that its caller had left");
+                event!(debug, lock = name.as_str(), "the background released a lock that its caller had left");
             }
             Event::CleanUpFailed { name, why, lasting } => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
-                at_level!(lasting, lock = %name, why, "a lock could not be cleaned up yet; it is tried again");
+                at_level!(lasting, lock = name.as_str(), why, "a lock could not be cleaned up yet; it is tried again");
             }
             Event::Degraded { name } => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
-                event!(warn, lock = %name, "the lock was granted without the server, which is out of reach");
+                event!(warn, lock = name.as_str(), "the lock was granted without the server, which is out of reach");
             }
             Event::Restored { name } => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
-                event!(info, lock = %name, "the server granted a lock that had been granted without it");
+                event!(info, lock = name.as_str(), "the server granted a lock that had been granted without it");
             }
             Event::QueuePositionLost { name } => {
                 Count::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
-                event!(warn, lock = %name, "a waiter lost its place in the queue and goes on at the tail");
+                event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and goes on at the tail");
             }
             Event::HeartbeatFailed { name, why, lasting } => {
-                at_level!(lasting, lock = %name, why, "the server could not be told that waiters of the lock live");
+                at_level!(
+                    lasting,
+                    lock = name.as_str(),
+                    why,
+                    "the server could not be told that waiters of the lock live"
+                );
             }
             Event::SubscribeFailed { name, why, lasting } => {
-                at_level!(lasting, lock = %name, why, "release notices cannot be had yet; it is tried again");
+                at_level!(lasting, lock = name.as_str(), why, "release notices cannot be had yet; it is tried again");
             }
             _ => {}
         }
