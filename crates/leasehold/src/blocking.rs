@@ -9,7 +9,8 @@
 //!
 //! # Panics
 //!
-//! The methods that wait must not be called in an async context, where they would block the executor: they panic there.
+//! The methods that wait must not be called in an async context, where they would block the executor: they panic there, with the place
+//! of the call. tokio prints a panic of its own before that.
 //!
 //! # Examples
 //!
@@ -56,6 +57,7 @@ pub use search::{AnnouncedClients, Locks};
 
 use crate::caller;
 use crate::sync::{Thread, thread};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::task::{Context, Poll, Wake, Waker};
@@ -82,10 +84,16 @@ use mirrors;
 
 /// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
 /// woken by the background. No runtime of the application has part in it, so none needs to run.
+#[track_caller]
 pub(crate) fn park_on<T>(future: impl Future<Output = T>) -> T {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        // Panics in an async context, and not on a thread that the runtime keeps for blocking.
-        runtime.block_on(std::future::ready(()));
+        // It panics in an async context, and not on a thread that the runtime keeps for blocking. tokio says so in no other way.
+        let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
+        assert!(
+            may_block,
+            "a method of leasehold::blocking was called in an async context and would block its executor: await the method of the \
+             asynchronous type, which `as_async` gives, or call this one in `tokio::task::spawn_blocking`"
+        );
     }
     let mut future = pin!(future);
     let waker = Waker::from(Arc::new(Unpark(thread::current())));

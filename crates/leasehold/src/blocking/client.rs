@@ -33,6 +33,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::from_env`](crate::Client::from_env).
+    #[track_caller]
     pub fn from_env() -> Result<Self, ConnectError> {
         park_on(crate::Client::from_env()).map(Self)
     }
@@ -42,6 +43,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`ClientBuilder::connect`].
+    #[track_caller]
     pub fn build(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
         park_on(builder.connect(url)).map(Self)
     }
@@ -160,6 +162,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::who_is`](crate::Client::who_is).
+    #[track_caller]
     pub fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
         park_on(self.0.who_is(id))
     }
@@ -169,6 +172,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::locks_of`](crate::Client::locks_of).
+    #[track_caller]
     pub fn locks_of(&self, id: impl AsRef<str>) -> Result<Vec<AnnouncedLock>, Error> {
         park_on(self.0.locks_of(id))
     }
@@ -183,6 +187,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::deadlocks`](crate::Client::deadlocks).
+    #[track_caller]
     pub fn deadlocks(&self) -> Result<Deadlocks, Error> {
         park_on(self.0.deadlocks())
     }
@@ -192,6 +197,7 @@ impl Client {
     /// # Errors
     ///
     /// As [`Client::inspect`](crate::Client::inspect).
+    #[track_caller]
     pub fn inspect(&self, name: impl AsRef<str>) -> Result<Option<LockState>, Error> {
         park_on(self.0.inspect(name))
     }
@@ -207,6 +213,7 @@ impl Client {
     /// # Errors
     ///
     /// Names the locks that were not released in time.
+    #[track_caller]
     pub fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
         park_on(self.0.shutdown(within))
     }

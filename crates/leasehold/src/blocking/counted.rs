@@ -24,6 +24,7 @@ impl<K: Counted> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::try_acquire_many`](crate::Lock::try_acquire_many).
+    #[track_caller]
     pub fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard<K>>, Error> {
         Ok(park_on(self.as_async().try_acquire_many(permits))?.map(Guard::from))
     }
@@ -33,6 +34,7 @@ impl<K: Counted> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::add_permits`](crate::Lock::add_permits).
+    #[track_caller]
     pub fn add_permits(&self, permits: i32) -> Result<i64, Error> {
         park_on(self.as_async().add_permits(permits))
     }
@@ -44,6 +46,7 @@ impl Lock<Counter> {
     /// # Errors
     ///
     /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
+    #[track_caller]
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         park_on(self.as_async().try_set_permits(permits))
     }
@@ -53,6 +56,7 @@ impl Lock<Counter> {
     /// # Errors
     ///
     /// As [`Semaphore::available_permits`](crate::Semaphore::available_permits).
+    #[track_caller]
     pub fn available_permits(&self) -> Result<i64, Error> {
         park_on(self.as_async().available_permits())
     }
@@ -62,6 +66,7 @@ impl Lock<Counter> {
     /// # Errors
     ///
     /// As [`Semaphore::release_permits`](crate::Semaphore::release_permits).
+    #[track_caller]
     pub fn release_permits(&self, permits: u32) -> Result<i64, Error> {
         park_on(self.as_async().release_permits(permits))
     }
@@ -71,6 +76,7 @@ impl Lock<Counter> {
     /// # Errors
     ///
     /// As [`Semaphore::drain_permits`](crate::Semaphore::drain_permits).
+    #[track_caller]
     pub fn drain_permits(&self) -> Result<u32, Error> {
         park_on(self.as_async().drain_permits())
     }
@@ -82,6 +88,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::try_set_permits`](crate::LeasedSemaphore::try_set_permits).
+    #[track_caller]
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         park_on(self.as_async().try_set_permits(permits))
     }
@@ -91,6 +98,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::available_permits`](crate::LeasedSemaphore::available_permits).
+    #[track_caller]
     pub fn available_permits(&self) -> Result<i64, Error> {
         park_on(self.as_async().available_permits())
     }
@@ -100,6 +108,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::resize`](crate::LeasedSemaphore::resize).
+    #[track_caller]
     pub fn resize(&self, permits: u32) -> Result<i64, Error> {
         park_on(self.as_async().resize(permits))
     }
@@ -109,6 +118,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::held_permits`](crate::LeasedSemaphore::held_permits).
+    #[track_caller]
     pub fn held_permits(&self) -> Result<u64, Error> {
         park_on(self.as_async().held_permits())
     }
@@ -118,6 +128,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::inspect`](crate::LeasedSemaphore::inspect).
+    #[track_caller]
     pub fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
         park_on(self.as_async().inspect())
     }
@@ -127,6 +138,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::lease_of`](crate::LeasedSemaphore::lease_of).
+    #[track_caller]
     pub fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
         park_on(self.as_async().lease_of(id))
     }
@@ -136,6 +148,7 @@ impl Lock<Permit> {
     /// # Errors
     ///
     /// As [`LeasedSemaphore::release_ids`](crate::LeasedSemaphore::release_ids).
+    #[track_caller]
     pub fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
         park_on(self.as_async().release_ids(ids))
     }
@@ -152,6 +165,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::try_set_count`](crate::CountDownLatch::try_set_count).
+    #[track_caller]
     pub fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         park_on(self.0.try_set_count(count))
     }
@@ -161,6 +175,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::count_down`](crate::CountDownLatch::count_down).
+    #[track_caller]
     pub fn count_down(&self) -> Result<u32, Error> {
         park_on(self.0.count_down())
     }
@@ -170,6 +185,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::count_down_by`](crate::CountDownLatch::count_down_by).
+    #[track_caller]
     pub fn count_down_by(&self, count: u32) -> Result<u32, Error> {
         park_on(self.0.count_down_by(count))
     }
@@ -179,6 +195,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::count`](crate::CountDownLatch::count).
+    #[track_caller]
     pub fn count(&self) -> Result<u32, Error> {
         park_on(self.0.count())
     }
@@ -188,6 +205,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::delete`](crate::CountDownLatch::delete).
+    #[track_caller]
     pub fn delete(&self) -> Result<bool, Error> {
         park_on(self.0.delete())
     }
@@ -206,6 +224,7 @@ impl CountDownLatch {
     /// # Errors
     ///
     /// As [`CountDownLatch::wait`](crate::CountDownLatch::wait).
+    #[track_caller]
     pub fn wait_with(&self, describe: impl FnOnce(LatchWait) -> LatchWait) -> Result<(), Error> {
         park_on(describe(self.0.wait()).into_future())
     }

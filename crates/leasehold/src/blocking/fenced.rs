@@ -32,6 +32,7 @@ impl FencedValue {
     /// # Errors
     ///
     /// As [`FencedValue::read`](fence::FencedValue::read).
+    #[track_caller]
     pub fn read<K: Fencing>(&self, guard: &Guard<K>) -> Result<Option<Bytes>, Error> {
         park_on(self.0.read(guard.as_async()))
     }
@@ -41,6 +42,7 @@ impl FencedValue {
     /// # Errors
     ///
     /// As [`FencedValue::write`](fence::FencedValue::write).
+    #[track_caller]
     pub fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         park_on(self.0.write(guard.as_async(), value))
     }
@@ -50,6 +52,7 @@ impl FencedValue {
     /// # Errors
     ///
     /// As [`FencedValue::check`](fence::FencedValue::check).
+    #[track_caller]
     pub fn check<K: Fencing>(&self, guard: &Guard<K>) -> Result<(), Error> {
         park_on(self.0.check(guard.as_async()))
     }

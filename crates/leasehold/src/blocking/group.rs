@@ -56,6 +56,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`MultiLock::acquire`](crate::MultiLock::acquire).
+    #[track_caller]
     pub fn acquire_with(&self, describe: impl FnOnce(MultiAcquire) -> MultiAcquire) -> Result<MultiGuard, Error> {
         park_on(describe(self.0.acquire()).into_future()).map(GroupGuard::from)
     }
@@ -65,6 +66,7 @@ impl MultiLock {
     /// # Errors
     ///
     /// As [`MultiLock::try_acquire`](crate::MultiLock::try_acquire).
+    #[track_caller]
     pub fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
         Ok(park_on(self.0.try_acquire())?.map(GroupGuard::from))
     }
@@ -87,6 +89,7 @@ impl<R: GroupRule> GroupGuard<R> {
     }
 
     /// Sleeps until the lock is lost, and says why.
+    #[track_caller]
     pub fn wait_until_lost(&self) -> LossReason {
         let lost: Lost = park_on(self.0.lost());
         lost.reason()
@@ -102,6 +105,7 @@ impl<R: GroupRule> GroupGuard<R> {
     /// # Errors
     ///
     /// As [`GroupGuard::release`](crate::GroupGuard::release).
+    #[track_caller]
     pub fn release(self) -> Result<(), Error> {
         park_on(self.0.release())
     }
@@ -149,6 +153,7 @@ impl QuorumLock {
     /// # Errors
     ///
     /// As [`QuorumLock::acquire`](crate::QuorumLock::acquire).
+    #[track_caller]
     pub fn acquire_with(&self, describe: impl FnOnce(QuorumAcquire) -> QuorumAcquire) -> Result<QuorumGuard, Error> {
         park_on(describe(self.0.acquire()).into_future()).map(GroupGuard::from)
     }
@@ -158,6 +163,7 @@ impl QuorumLock {
     /// # Errors
     ///
     /// As [`QuorumLock::try_acquire`](crate::QuorumLock::try_acquire).
+    #[track_caller]
     pub fn try_acquire(&self) -> Result<Option<QuorumGuard>, Error> {
         Ok(park_on(self.0.try_acquire())?.map(GroupGuard::from))
     }

@@ -56,6 +56,7 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// Sleeps until the lock is lost, and says why.
+    #[track_caller]
     pub fn wait_until_lost(&self) -> LossReason {
         let lost: Lost = park_on(self.0.lost());
         lost.reason()
@@ -71,6 +72,7 @@ impl<K: LockKind> Guard<K> {
     /// # Errors
     ///
     /// As [`Guard::release`](crate::Guard::release).
+    #[track_caller]
     pub fn release(self) -> Result<(), Error> {
         park_on(self.0.release())
     }
@@ -99,6 +101,7 @@ impl<K: Owned> Guard<K> {
     /// # Errors
     ///
     /// As [`Guard::reenter`](crate::Guard::reenter).
+    #[track_caller]
     pub fn reenter(&self) -> Result<Self, Error> {
         park_on(self.0.reenter()).map(Self::from)
     }
@@ -138,6 +141,7 @@ impl Guard<Write> {
     /// # Errors
     ///
     /// As [`WriteGuard::read`](crate::Guard::read).
+    #[track_caller]
     pub fn read(&self) -> Result<Guard<Read>, Error> {
         park_on(self.0.read()).map(Guard::from)
     }
@@ -147,6 +151,7 @@ impl Guard<Write> {
     /// # Errors
     ///
     /// As [`WriteGuard::downgrade`](crate::Guard::downgrade).
+    #[track_caller]
     pub fn downgrade(self) -> Result<Guard<Read>, Error> {
         park_on(self.0.downgrade()).map(Guard::from)
     }

@@ -54,6 +54,7 @@ impl Leader {
     ///
     /// As [`Leader::run`](crate::Leader::run). [`WithError::Lost`] has the result of a work that returned after the leadership was lost; another
     /// candidate can campaign then.
+    #[track_caller]
     pub fn run<T>(self, work: impl FnOnce(&Term) -> T) -> Result<Option<T>, WithError<T>> {
         let campaign = self.0.begin();
         let Some(term) = park_on(self.0.campaign(&campaign)).map_err(WithError::NotAcquired)? else { return Ok(None) };
@@ -79,11 +80,13 @@ impl LeaderHandle {
     /// # Errors
     ///
     /// As [`LeaderHandle::leader`](crate::LeaderHandle::leader).
+    #[track_caller]
     pub fn leader(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.leader())
     }
 
     /// Has the candidate end, and sleeps until it has. See [`LeaderHandle::resign`](crate::LeaderHandle::resign).
+    #[track_caller]
     pub fn resign(&self) {
         park_on(self.0.resign());
     }

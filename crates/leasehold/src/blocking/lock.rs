@@ -42,6 +42,7 @@ impl<K: LockKind> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::acquire`](crate::Lock::acquire).
+    #[track_caller]
     pub fn acquire_with(
         &self,
         describe: impl FnOnce(crate::Acquire<K>) -> crate::Acquire<K>,
@@ -54,6 +55,7 @@ impl<K: LockKind> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::try_acquire`](crate::Lock::try_acquire).
+    #[track_caller]
     pub fn try_acquire(&self) -> Result<Option<Guard<K>>, Error> {
         Ok(park_on(self.0.try_acquire())?.map(Guard::from))
     }
@@ -98,6 +100,7 @@ impl<K: Owned> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::force_release_holder`](crate::Lock::force_release_holder).
+    #[track_caller]
     pub fn force_release_holder(&self, id: impl AsRef<str>) -> Result<bool, Error> {
         park_on(self.0.force_release_holder(id))
     }
@@ -109,6 +112,7 @@ impl<K: Inspectable> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::inspect`](crate::Lock::inspect).
+    #[track_caller]
     pub fn inspect(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.inspect())
     }
@@ -118,6 +122,7 @@ impl<K: Inspectable> Lock<K> {
     /// # Errors
     ///
     /// As [`Lock::inspect`](crate::Lock::inspect).
+    #[track_caller]
     pub fn force_release(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -129,6 +134,7 @@ impl Lock<Fair> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn inspect(&self) -> Result<FairQueue, Error> {
         park_on(self.0.inspect())
     }
@@ -138,6 +144,7 @@ impl Lock<Fair> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn force_release(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -149,6 +156,7 @@ impl Lock<FencedFair> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn inspect(&self) -> Result<FairQueue, Error> {
         park_on(self.0.inspect())
     }
@@ -158,6 +166,7 @@ impl Lock<FencedFair> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn force_release(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -169,6 +178,7 @@ impl Lock<Read> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn inspect(&self) -> Result<Vec<Holder>, Error> {
         park_on(self.0.inspect())
     }
@@ -178,6 +188,7 @@ impl Lock<Read> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn force_release(&self) -> Result<Vec<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -189,6 +200,7 @@ impl Lock<Write> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn inspect(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.inspect())
     }
@@ -198,6 +210,7 @@ impl Lock<Write> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn force_release(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -209,6 +222,7 @@ impl Lock<Simple> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn inspect(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.inspect())
     }
@@ -218,6 +232,7 @@ impl Lock<Simple> {
     /// # Errors
     ///
     /// As the asynchronous lock's.
+    #[track_caller]
     pub fn force_release(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.force_release())
     }
@@ -227,6 +242,7 @@ impl Lock<Simple> {
     /// # Errors
     ///
     /// As [`SimpleLock::release`](crate::Lock::release).
+    #[track_caller]
     pub fn release(&self) -> Result<bool, Error> {
         park_on(self.0.release())
     }
@@ -257,6 +273,7 @@ impl ReadWriteLock {
     /// # Errors
     ///
     /// As [`ReadWriteLock::inspect`](crate::ReadWriteLock::inspect).
+    #[track_caller]
     pub fn inspect(&self) -> Result<ReadWriteHolders, Error> {
         park_on(self.0.inspect())
     }

@@ -37,6 +37,7 @@ impl Once {
     /// # Errors
     ///
     /// As [`Once::run`](crate::Once::run).
+    #[track_caller]
     pub fn run<T>(&self, job: impl FnOnce(&Guard) -> T) -> Result<Occurrence<T>, WithError<T>> {
         self.run_and_keep(job, |_| true)
     }
@@ -47,6 +48,7 @@ impl Once {
     ///
     /// As [`Once::try_run`](crate::Once::try_run).
     #[expect(clippy::type_complexity, reason = "an alias would hide what stands where")]
+    #[track_caller]
     pub fn try_run<T, E>(
         &self,
         job: impl FnOnce(&Guard) -> Result<T, E>,
@@ -54,6 +56,7 @@ impl Once {
         self.run_and_keep(job, Result::is_ok)
     }
 
+    #[track_caller]
     fn run_and_keep<T>(
         &self,
         job: impl FnOnce(&Guard) -> T,

@@ -38,6 +38,7 @@ impl Locks {
 impl Iterator for Locks {
     type Item = Result<LockState, Error>;
 
+    #[track_caller]
     fn next(&mut self) -> Option<Self::Item> {
         park_on(self.0.next())
     }
@@ -63,6 +64,7 @@ mirrors!(AnnouncedClients);
 impl Iterator for AnnouncedClients {
     type Item = Result<AnnouncedClient, Error>;
 
+    #[track_caller]
     fn next(&mut self) -> Option<Self::Item> {
         park_on(self.0.next())
     }
