@@ -34,13 +34,12 @@ pub enum Refusal {
 impl Refusal {
     /// Sorts the error of an acquire.
     pub(crate) fn of(error: Error) -> Self {
-        match error {
-            Error::WaitElapsed { lock, .. } => Self::Busy { lock },
-            Error::Invalid(_) => Self::InvalidKey(error),
+        match (error.http_status(), error) {
+            (_, Error::WaitElapsed { lock, .. }) => Self::Busy { lock },
+            (400, error) => Self::InvalidKey(error),
             // The background takes back whatever has come of the acquire.
-            Error::OutcomeUnknown { .. } | Error::ShutDown { .. } => Self::Unavailable(error),
-            other if other.is_retryable() => Self::Unavailable(other),
-            other => Self::Failed(other),
+            (503, error) => Self::Unavailable(error),
+            (_, error) => Self::Failed(error),
         }
     }
 }
@@ -80,7 +79,7 @@ impl<B, F: Fn(Refusal) -> Response<B>> Refuse<B> for F {
 }
 
 /// Answers with a status and an empty body: 400 without a usable key, 423 for a busy lock, 503 for one that cannot be had now, and otherwise
-/// 500. No name of a lock and no text of an error goes out.
+/// 500, as [`Error::http_status`] does. No name of a lock and no text of an error goes out.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http {
     busy: StatusCode,

@@ -185,7 +185,7 @@ impl<K: LockKind> Acquire<K> {
                 Ok(Some(guard))
             }
             Ok(None) => Ok(None),
-            Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error)),
+            Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error).of_kind(self.spec.kind_word())),
         }
     }
 
@@ -362,11 +362,11 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
             let elapsed = || Error::from_acquire(self.spec.name(), waited, AcquireError::WaitElapsed);
             // Only a try is told that the lock is busy, and this is none.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
-                Err(Error::WaitElapsed { lock, waited, .. }) => {
+                Err(Error::WaitElapsed { lock, kind, waited, .. }) => {
                     let waits_for_itself = self.waits_for_itself();
                     // Boxed, because it is rare, and a caller that waits has no room for it before.
                     let holder = Box::pin(seen::holder(&self.spec)).await;
-                    Err(Error::WaitElapsed { lock, waited, holder, waits_for_itself })
+                    Err(Error::WaitElapsed { lock, kind, waited, holder, waits_for_itself })
                 }
                 result => result,
             }

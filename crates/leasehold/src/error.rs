@@ -30,19 +30,18 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired.
+    /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired. A latch was not open by then.
     #[error(
-        "the lock {lock:?} was not acquired: it stayed busy for the whole wait of {waited:?}{}; {}",
+        "the {kind} {lock:?} {}{}; {}",
+        still_busy(kind, *waited),
         .holder.as_ref().map(|holder| format!(", and {holder} holds it")).unwrap_or_default(),
-        if *.waits_for_itself {
-            "an owner scope around the waiting task holds it, so that the task waits for itself: acquire it as that owner, or release it first"
-        } else {
-            "try again, or wait longer"
-        }
+        after_a_wait(kind, *waits_for_itself)
     )]
     WaitElapsed {
         /// The lock.
         lock: String,
+        /// The kind of the lock in words, such as `lock`, `semaphore` or `count-down latch`.
+        kind: &'static str,
         /// How long the caller waited.
         waited: Duration,
         /// The [`Holder::id`](crate::Holder::id) of the holder right after the wait; [`Client::who_is`](crate::Client::who_is) may tell which
@@ -198,7 +197,27 @@ impl Error {
         }
     }
 
-    /// Whether others held the lock for too long, while everything works: `429` or `409` rather than `503` in a web service.
+    /// The status by which a web service answers a request that failed so, of which nothing was done.
+    ///
+    /// | status | errors |
+    /// |---|---|
+    /// | 400 | a name or another value that cannot be used, which came out of the request |
+    /// | 423 (Locked) | others held the lock for too long; an API that does not know it answers 409 |
+    /// | 503 | the same request may succeed later: [`is_retryable`](Self::is_retryable), and a client that is shut down |
+    /// | 500 | all others: a lost lock, a stale token, a refusal |
+    ///
+    /// `leasehold-tower` answers by this table.
+    pub const fn http_status(&self) -> u16 {
+        match self {
+            Self::Invalid(_) => 400,
+            Self::ShutDown { .. } => 503,
+            contention if contention.is_contention() => 423,
+            later if later.is_retryable() => 503,
+            _ => 500,
+        }
+    }
+
+    /// Whether others held the lock for too long, while everything works: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
@@ -211,15 +230,9 @@ impl Error {
     /// ```
     /// use leasehold::Error;
     ///
-    /// fn status(error: &Error) -> u16 {
-    ///     match error {
-    ///         error if error.is_contention() => 409,
-    ///         error if error.is_retryable() => 503,
-    ///         _ => 500,
-    ///     }
-    /// }
-    /// # let unreachable = Error::Unreachable { lock: "stock".to_owned(), message: "it is down".to_owned() };
-    /// # assert_eq!(status(&unreachable), 503);
+    /// let unreachable = Error::Unreachable { lock: "stock".to_owned(), message: "it is down".to_owned() };
+    /// assert!(unreachable.is_retryable());
+    /// assert_eq!(unreachable.http_status(), 503);
     /// ```
     pub const fn is_retryable(&self) -> bool {
         matches!(
@@ -241,9 +254,15 @@ impl Error {
     pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
         let lock = lock.to_owned();
         match error {
-            AcquireError::WaitElapsed => Self::WaitElapsed { lock, waited, holder: None, waits_for_itself: false },
+            AcquireError::WaitElapsed => {
+                Self::WaitElapsed { lock, kind: "lock", waited, holder: None, waits_for_itself: false }
+            }
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
+            AcquireError::Unreachable(message) if waited >= LEAST_TOLD => {
+                let waited = readable(waited);
+                Self::Unreachable { lock, message: format!("{message}; it was tried for {waited:?}") }
+            }
             AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
             AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
             AcquireError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
@@ -253,6 +272,14 @@ impl Error {
             AcquireError::Closed => Self::ShutDown { lock },
             other => Self::OutcomeUnknown { lock, message: other.to_string() },
         }
+    }
+
+    /// The same error about a lock of this kind.
+    pub(crate) fn of_kind(mut self, word: &'static str) -> Self {
+        if let Self::WaitElapsed { kind, .. } = &mut self {
+            *kind = word;
+        }
+        self
     }
 
     pub(crate) fn from_release(lock: &str, error: ReleaseError) -> Self {
@@ -296,12 +323,58 @@ impl Error {
     }
 }
 
+/// A shorter time is not worth telling.
+const LEAST_TOLD: Duration = Duration::from_millis(1);
+
+/// A time in whole milliseconds, where it has some.
+fn readable(time: Duration) -> Duration {
+    let whole = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    if whole.is_zero() { time } else { whole }
+}
+
+fn still_busy(kind: &str, waited: Duration) -> String {
+    let waited = readable(waited);
+    match kind {
+        "count-down latch" => format!("did not open within {waited:?}: its count is not 0"),
+        "semaphore" | "leased semaphore" => format!("had too few free permits for {waited:?}"),
+        _ => format!("was not acquired: it was still busy after {waited:?}"),
+    }
+}
+
+const fn after_a_wait(kind: &str, waits_for_itself: bool) -> &'static str {
+    match (waits_for_itself, kind.as_bytes()) {
+        (true, _) => {
+            "an owner scope around the waiting task holds it, so that the task waits for itself: acquire it as that owner, or release it first"
+        }
+        (false, b"count-down latch") => "wait longer, or look for who is to count it down",
+        (false, b"semaphore" | b"leased semaphore") => {
+            "try again, or wait longer; a semaphore that was never set has no permits until try_set_permits sets it"
+        }
+        (false, _) => "try again, or wait longer",
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     fn lock() -> String {
         "stock".to_owned()
+    }
+
+    #[test]
+    fn a_wait_that_is_over_names_what_was_waited_for() {
+        let text = |kind| {
+            let waited = Duration::from_micros(25_417);
+            Error::from_acquire("parts", waited, AcquireError::WaitElapsed).of_kind(kind).to_string()
+        };
+        let lock = r#"the fair lock "parts" was not acquired: it was still busy after 25ms; try again, or wait longer"#;
+        assert_eq!(text("fair lock"), lock);
+        assert!(text("count-down latch").starts_with(r#"the count-down latch "parts" did not open within 25ms"#));
+        assert!(text("semaphore").contains("too few free permits") && text("semaphore").contains("try_set_permits"));
+        let unreachable =
+            Error::from_acquire("parts", Duration::from_secs(2), AcquireError::Unreachable("it is down".into()));
+        assert!(unreachable.to_string().ends_with("it is down; it was tried for 2s"), "{unreachable}");
     }
 
     #[test]
@@ -321,12 +394,7 @@ mod tests {
     fn errors_tell_contention_from_outages_and_from_what_may_stand() {
         let message = || "it is down".to_owned();
         for (error, contention, transient, effect) in [
-            (
-                Error::WaitElapsed { lock: lock(), waited: Duration::ZERO, holder: None, waits_for_itself: false },
-                true,
-                true,
-                false,
-            ),
+            (Error::from_acquire(&lock(), Duration::ZERO, AcquireError::WaitElapsed), true, true, false),
             (Error::Unreachable { lock: lock(), message: message() }, false, true, false),
             (Error::OutcomeUnknown { lock: lock(), message: message() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),

@@ -162,6 +162,9 @@ impl<K: LockKind> Guard<K> {
 
     /// Releases the lock, or lowers its hold count. `Ok` says that the lock was held up to that moment.
     ///
+    /// A release that asks no server knows less: one that hands the lock on ([`hand_over`](crate::ClientBuilder::hand_over)), or lets it
+    /// [linger](Lock::linger). Then `Ok` says that the guard had not learnt of a loss, and that its lease had not ended.
+    ///
     /// # Errors
     ///
     /// [`Error::Lost`] where the lock had been lost before: others may have changed the protected data.

@@ -59,6 +59,26 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// assert!(!handle.is_leader());
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
+///
+/// In a task of its own, `work` is an `async move` closure that owns what it uses. The compiler refuses a closure that borrows
+/// there, with "implementation of `Send` is not general enough".
+///
+/// ```
+/// # use std::sync::Arc;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let (leader, feed) = (client.leader("scheduler"), Arc::new("feed".to_owned()));
+/// let campaign = tokio::spawn(async move {
+///     leader
+///         .run(async move |term| {
+///             tokio::task::yield_now().await;
+///             format!("{} {}", feed, term.is_leader())
+///         })
+///         .await
+/// });
+/// assert_eq!(campaign.await?, Ok(Some("feed true".to_owned())));
+/// # Ok::<(), tokio::task::JoinError>(()) }).unwrap();
+/// ```
 #[must_use = "nobody campaigns before `run` is awaited"]
 pub struct Leader {
     lock: FencedLock,

@@ -63,6 +63,9 @@
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
+// In front, because the page of `Lock` shows its methods in the order of modules.
+mod lock;
+
 mod acquire;
 mod attempt;
 mod background;
@@ -83,7 +86,6 @@ pub mod kind;
 mod kinds;
 mod leader;
 mod link;
-mod lock;
 mod lock_spec;
 mod loss;
 mod once;
@@ -178,6 +180,7 @@ pub use tokio_util::sync::CancellationToken;
 /// ```
 #[cfg(feature = "embedded")]
 pub mod embedded {
+    pub use leasehold_core::link::Plane;
     pub use leasehold_embedded::{
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };

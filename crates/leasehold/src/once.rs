@@ -4,6 +4,7 @@ mod period;
 
 pub use period::Period;
 
+use crate::attempt;
 use crate::client::Client;
 use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
@@ -59,6 +60,9 @@ pub enum Occurrence<T> {
     /// This holder is running it now. If it fails, nobody has done the job until someone comes for it again.
     Elsewhere(Holder),
 }
+
+/// The pause after a look that found nobody, where the lock was busy.
+const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
     /// A job that one of all processes runs once in a period. See [`Once`].
@@ -125,8 +129,8 @@ impl Once {
             match self.lock.inspect().await? {
                 Some(holder) if holder.is_kept() => return Ok(Occurrence::AlreadyDone),
                 Some(holder) => return Ok(Occurrence::Elsewhere(holder)),
-                // It was freed in between, by a job that has failed.
-                None => {}
+                // It was freed in between, by a job that has failed, or another task of this client waits for it.
+                None => attempt::pause(self.lock.spec().handle(), AGAIN).await,
             }
         }
     }

@@ -44,8 +44,8 @@ impl Failure {
         match self {
             Self::NoSuchItem => StatusCode::NOT_FOUND,
             Self::StaleToken | Self::Lock(Error::Lost { .. }) => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Lock(error) if error.is_retryable() => StatusCode::SERVICE_UNAVAILABLE,
-            Self::Lock(_) | Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Lock(error) => StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR),
+            Self::Store(_) => StatusCode::INTERNAL_SERVER_ERROR,
         }
     }
 }

@@ -191,7 +191,10 @@ impl LatchWait {
         // A grant is nothing here: an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
-            Err(error) => Err(Error::from_acquire(self.spec.name(), handle.clock.now().since(begun), error)),
+            Err(error) => {
+                let waited = handle.clock.now().since(begun);
+                Err(Error::from_acquire(self.spec.name(), waited, error).of_kind(self.spec.kind_word()))
+            }
         }
     }
 }
