@@ -1,6 +1,6 @@
 //! The one seam between the protocol and a server.
 //!
-//! A [`Link`] sends calls and carries notices. There are two of them: one over fred, for Redis and Valkey, and one to the embedded engine.
+//! A [`Link`] sends calls and carries notices. There are two of them: one to Redis and Valkey, and one to the embedded engine.
 //! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
 
 pub use crate::plane::Plane;

@@ -120,9 +120,9 @@ impl<T> Wire<T> {
     }
 
     /// Queues a command. Its reply comes as [`Event::Answered`] with `token`.
-    pub fn send<W: AsRef<[u8]>>(&mut self, words: impl ExactSizeIterator<Item = W>, token: T) {
+    pub fn send(&mut self, name: &str, args: &[impl AsRef<[u8]>], token: T) {
         self.in_flight.push_back(InFlight { begins: self.queued(), answer: Answer::Reply, token });
-        command(&mut self.out, words);
+        command(&mut self.out, name, args);
     }
 
     /// Queues a command about a subscription. [`Event::Answered`] comes when the server has confirmed or refused it.
@@ -131,7 +131,7 @@ impl<T> Wire<T> {
     /// other commands but `PING`.
     pub fn subscription(&mut self, what: Subscription, channel: Bytes, resp3: bool, token: T) {
         let begins = self.queued();
-        command(&mut self.out, [what.command().as_bytes(), &channel].iter());
+        command(&mut self.out, what.command(), &[&channel]);
         self.in_flight.push_back(InFlight { begins, answer: Answer::Confirmation(what, channel), token });
         self.messages_as_arrays |= !resp3;
     }
@@ -267,7 +267,7 @@ mod tests {
 
     fn sent(tokens: std::ops::Range<u32>) -> Wire<u32> {
         let mut wire = Wire::default();
-        tokens.for_each(|token| wire.send(["PING"].iter(), token));
+        tokens.for_each(|token| wire.send("PING", &[""; 0], token));
         wire
     }
 
@@ -295,7 +295,7 @@ mod tests {
     fn command_is_unsent_only_if_none_of_its_bytes_was_taken() {
         let mut wire = sent(0..2);
         let taken = wire.take_out();
-        wire.send(["PING"].iter(), 2);
+        wire.send("PING", &[""; 0], 2);
         assert_eq!(wire.unwritten(), 14);
         let fates: Vec<_> = wire.close().collect();
         assert_eq!(fates, [(0, Fate::Unknown), (1, Fate::Unknown), (2, Fate::NotSent)]);
@@ -306,7 +306,7 @@ mod tests {
     fn bytes_that_were_put_back_go_out_first_and_are_unsent() {
         let mut wire = sent(0..3);
         let taken = wire.take_out();
-        wire.send(["X"].iter(), 3);
+        wire.send("X", &[""; 0], 3);
         // One command and a part of the next were written.
         wire.put_back(taken[20..].to_vec());
         let fates = |wire: &mut Wire<u32>| wire.close().map(|(_, fate)| fate).collect::<Vec<_>>();
@@ -331,7 +331,7 @@ mod tests {
         for (resp3, kind) in [(true, ">"), (false, "*")] {
             let mut wire = Wire::default();
             wire.subscription(Subscription::Subscribe, channel(), resp3, 1);
-            wire.send(["PING"].iter(), 2);
+            wire.send("PING", &[""; 0], 2);
             wire.subscription(Subscription::SubscribeSharded, channel(), resp3, 3);
             assert!(wire.take_out().starts_with(b"*2\r\n$9\r\nSUBSCRIBE\r\n$1\r\nc\r\n"));
             let bytes = format!(
@@ -351,7 +351,7 @@ mod tests {
     fn pong_of_a_subscribed_connection_of_resp2_is_a_reply() {
         let mut wire = Wire::default();
         wire.subscription(Subscription::Subscribe, channel(), false, 1);
-        wire.send(["PING", "x"].iter(), 2);
+        wire.send("PING", &["x"], 2);
         let all = events(&mut wire, b"*3\r\n+subscribe\r\n+c\r\n:1\r\n*2\r\n+pong\r\n+x\r\n").expect("RESP");
         assert!(matches!(all.as_slice(), [Event::Answered(1, _), Event::Answered(2, Frame::Array(_))]), "{all:?}");
     }

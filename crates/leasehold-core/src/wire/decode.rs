@@ -130,7 +130,7 @@ impl Default for Limits {
 #[non_exhaustive]
 pub enum Malformed {
     /// The bytes are not RESP.
-    #[error("it does not answer as Redis or Valkey does: {0}")]
+    #[error("its answer begins with {0}")]
     NotResp(Excerpt),
     /// A reply exceeds one of the [`Limits`].
     #[error("its reply is too large: more than {limit} {unit}")]

@@ -1,10 +1,11 @@
 //! Requests, as bytes.
 
 /// Appends a command to `out`: an array of bulk strings.
-pub fn command<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: impl ExactSizeIterator<Item = W>) {
-    header(out, b'*', words.len());
-    for word in words {
-        bulk(out, word.as_ref());
+pub fn command(out: &mut Vec<u8>, name: &str, args: &[impl AsRef<[u8]>]) {
+    header(out, b'*', 1 + args.len());
+    bulk(out, name.as_bytes());
+    for arg in args {
+        bulk(out, arg.as_ref());
     }
 }
 
@@ -39,7 +40,7 @@ mod tests {
     #[test]
     fn command_is_an_array_of_bulk_strings() {
         let mut out = Vec::new();
-        command(&mut out, ["SET", "a\r\nb", "", "0123456789"].iter());
+        command(&mut out, "SET", &["a\r\nb", "", "0123456789"]);
         assert_eq!(out, b"*4\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$10\r\n0123456789\r\n");
     }
 

@@ -1,10 +1,10 @@
-//! The link to Redis and Valkey, over fred. Nothing outside this folder names `fred::`.
+//! The link to Redis and Valkey.
 //!
-//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`profile`]: how fred is set up.
+//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`stream`] and [`greeting`]: the way to it.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
-//! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`], [`words`] and [`frame`]: what came back.
+//! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`] and [`words`]: what came back.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
@@ -22,7 +22,7 @@ mod driver;
 mod durable;
 mod error;
 mod events;
-mod frame;
+mod greeting;
 mod learn;
 mod maintain;
 mod met;
@@ -33,7 +33,6 @@ mod notices;
 mod pool;
 mod pools;
 mod probe;
-mod profile;
 mod route;
 mod scan;
 mod scripts;
@@ -41,11 +40,14 @@ mod settings;
 mod settle;
 mod shared;
 mod slots;
+mod stream;
 mod target;
 #[cfg(test)]
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
+#[cfg_attr(not(feature = "tls"), path = "fred/no_tls_session.rs")]
+mod tls_session;
 mod words;
 
 pub(crate) use certificates::Certificates;
@@ -69,7 +71,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use tokio::runtime::Handle;
 
-/// A link to a server, Sentinels, or a cluster, over fred.
+/// A link to a server, Sentinels, or a cluster.
 #[derive(Clone)]
 pub(crate) struct FredLink {
     parts: Arc<Parts>,

@@ -5,13 +5,12 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::driver;
 use super::error::Redirect;
-use super::frame;
 use super::pool::Pool;
 use super::route;
-use fred::interfaces::Resp3Frame;
 use leasehold_core::call::Call;
 use leasehold_core::link::LinkError;
 use leasehold_core::reply::Reply;
+use leasehold_core::wire::Frame;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -63,7 +62,7 @@ async fn direct(
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&connection_slot, timeout).await?;
     let answer = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout).await?;
-    Ok(frame::reply(answer).map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
+    Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
 }
 
 /// Sends again what a server says that it did not apply.
@@ -111,7 +110,7 @@ async fn follow_up(
             route::unless_settled(&pool.send_barrier, begun, after_asking(&connection, asking, sent, timeout)).await
         });
         match sent.await {
-            Ok(frame) => answer = frame::reply(frame).map_err(Refusal::OfCall),
+            Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
             Err(error) => {
                 if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {
                     route::give(&connection, script, timeout);
@@ -128,9 +127,9 @@ async fn follow_up(
 async fn after_asking(
     connection: &Connection,
     asking: bool,
-    sent: impl Future<Output = Result<Resp3Frame, LinkError>>,
+    sent: impl Future<Output = Result<Frame, LinkError>>,
     timeout: Option<Duration>,
-) -> Result<Resp3Frame, LinkError> {
+) -> Result<Frame, LinkError> {
     if !asking {
         return sent.await;
     }

@@ -2,11 +2,11 @@
 
 use super::Cause;
 use super::absent;
+use super::connection::word;
 use super::connection_slot::ConnectionSlot;
 use super::durable::Durable;
 use super::error::ConnectError;
 use super::events::Events;
-use super::frame;
 use super::learn::learn;
 use super::maintain::maintain;
 use super::met::Met;
@@ -19,7 +19,6 @@ use super::settings::{Backoff, LinkSettings};
 use super::shared::{LinkShared, Role};
 use super::slots::Slots;
 use super::target::{self, ServerTarget};
-use fred::types::Value;
 use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
@@ -284,7 +283,7 @@ async fn pass(
         let is_silent =
             |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
         if error.as_ref().is_none_or(is_silent)
-            && let Some(mistaken) = mistaken::reason(shared, &seed).await
+            && let Some(mistaken) = mistaken::reason(&seed, shared.target.secure()).await
         {
             return Err(mistaken);
         }
@@ -301,7 +300,7 @@ async fn pass(
     Ok(None)
 }
 
-/// Whether the host has an address. fred resolves it once more; this is to say clearly when it has none.
+/// Whether the host has an address.
 async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
     let ServerConfig::Centralized { server } = seed else { return Ok(()) };
     let found = tokio::net::lookup_host((&*server.host, server.port)).await.map(|mut found| found.next().is_some());
@@ -337,8 +336,8 @@ async fn first(pool: &Arc<Pool>, seed: ServerConfig) -> Result<Arc<ConnectionSlo
         return Ok(connection_slot);
     };
     let timeout = Some(shared.settings.attempt());
-    let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await.map_err(lost)?;
-    if let Some(refusal) = frame::refusal(&answer) {
+    let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await.map_err(lost)?;
+    if let Some(refusal) = answer.error().cloned() {
         connection.end();
         return Err(ConnectError::of_refusal(&label, &refusal));
     }

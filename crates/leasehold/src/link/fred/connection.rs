@@ -1,42 +1,55 @@
 //! One connection, from its making to its end.
 //!
-//! A [`Connection`] is a client of fred that never reconnects: it has no reconnect policy, so its router ends with its first socket.
-//! Another connection follows it, made by the [`connection_slot`](super::connection_slot). So a connection has *one* socket and *one* id on
-//! *one* server process, and these hold:
+//! A [`Connection`] never reconnects: another connection follows it, made by the [`connection_slot`](super::connection_slot). So a connection has
+//! *one* socket and *one* id on *one* server process, and these hold:
 //!
-//! 1. A command that was sent on a connection is written to its socket, in the order in which it was queued, or never.
+//! 1. A command is encoded once, into the connection's one buffer, and its bytes are written in the order of the buffer, or never.
 //! 2. When a command that was queued later is answered, all that was queued earlier has been applied, refused, or skipped.
-//! 3. When the server says that the connection's id is dead, nothing of this connection can be applied from then on: not
-//!    what a proxy still holds, not what waits in the socket, and not what waits in the router's queue, because the router
-//!    has no other socket to write it to, whether it is running, starved, or gone.
+//! 3. When the server says that the connection's id is dead, nothing of this connection can be applied from then on: not what a proxy still
+//!    holds, and not what waits in the socket. Bytes that are not written yet have no other socket.
 //!
-//! A client of fred with a reconnect policy has none of them. After a reconnect it writes what was queued before to the new
-//! connection; `force_reconnection()` sends again what was under way, even with `fail_fast`; and its router, when it ended
-//! once, leaves commands waiting for ever.
+//! The caller's thread encodes a command and writes it at once. One caller at a time writes; the others leave their bytes in the buffer, and it
+//! writes these too. The *driver*, a task on the runtime of the connection, reads, and writes what the socket did not take.
 
-use super::address;
-use super::error::{self, ConnectError};
+use super::error::ConnectError;
+use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
+use super::stream::{Endpoint, Stream};
 use super::target::{self, ServerTarget};
-use super::{frame, profile};
-use fred::clients::Client;
-use fred::interfaces::{ClientInterface, ClientLike, EventInterface, FredResult, Resp3Frame};
-use fred::types::config::{Options, ServerConfig};
-use fred::types::{ClusterHash, CustomCommand, Message, Value};
-use futures_util::future::BoxFuture;
-use leasehold_core::link::LinkError;
+use super::words;
+use crate::telemetry::event;
+use bytes::Bytes;
+use fred::types::config::ServerConfig;
+use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
-use std::pin::pin;
-use std::sync::OnceLock;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::Poll;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
-use tokio::sync::broadcast;
+use tokio::io::Interest;
+use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// The task that reads and writes for a connection.
-pub(super) type Router = JoinHandle<FredResult<()>>;
+/// The task that reads for a connection, and writes what the socket did not take.
+pub(super) type Router = JoinHandle<()>;
+
+/// Bytes that are read at once.
+const READ: usize = 16 * 1024;
+
+/// How often a turn of the driver reads before it lets other tasks run.
+const READS: usize = 4;
+
+/// How often a caller writes before the driver takes over.
+const WRITES: usize = 4;
+
+/// A message on a channel.
+#[derive(Clone, Debug)]
+pub(super) struct Message {
+    pub(super) channel: Bytes,
+    pub(super) payload: Bytes,
+}
 
 /// The description of a server in `INFO server`, as far as the user may ask.
 #[derive(Clone, Debug, Default)]
@@ -61,13 +74,11 @@ pub(super) struct Connection {
     pub(super) server: String,
     pub(super) about: About,
     pub(super) began: Instant,
-    pub(super) client: Client,
+    /// Whether it speaks RESP3.
+    resp3: bool,
+    shared: Arc<Shared>,
     messages: Mutex<Option<broadcast::Receiver<Message>>>,
     router: AbortHandle,
-    ended: CancellationToken,
-    /// The same, where it is only asked for: a look at the token takes a lock.
-    over: AtomicBool,
-    ended_at: OnceLock<Instant>,
     /// The server said that the connection is dead.
     confirmed_dead: AtomicBool,
     /// The server said that we may not kill it.
@@ -75,6 +86,46 @@ pub(super) struct Connection {
     /// The scripts that the server was given by this connection, by their hash.
     scripts: Mutex<Vec<&'static str>>,
 }
+
+/// The state that callers and the driver share.
+struct Shared {
+    stream: Stream,
+    state: Mutex<State>,
+    /// The driver is to write.
+    handed: Notify,
+    messages: broadcast::Sender<Message>,
+    ended: CancellationToken,
+    /// The same, where it is only asked for: a look at the token takes a lock.
+    over: AtomicBool,
+    ended_at: OnceLock<Instant>,
+    malformed: OnceLock<Malformed>,
+}
+
+struct State {
+    wire: Wire<Answer>,
+    writer: Writer,
+    /// Bytes that were taken from the wire, and that the socket did not take.
+    rest: Vec<u8>,
+    /// The TLS session has something to send by itself.
+    tls_waits: bool,
+    /// Why the connection ended.
+    end: Option<String>,
+}
+
+/// Who writes to the socket.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Writer {
+    Nobody,
+    /// A thread is writing.
+    Thread,
+    /// The socket is full, or a caller has written for long enough.
+    Driver,
+}
+
+type Answer = oneshot::Sender<Result<Frame, LinkError>>;
+
+/// A command that was sent, and has no reply yet.
+pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
 
 impl Connection {
     /// Connects once, on the runtime in whose context this is polled: its router lives there.
@@ -84,90 +135,140 @@ impl Connection {
         settings: &LinkSettings,
         capacity: usize,
     ) -> Result<(Self, Router), ConnectError> {
-        let label = target::label(&server);
-        let client = Client::new(
-            target.config(server),
-            Some(profile::performance(capacity)),
-            Some(profile::connection(settings)),
-            None,
-        );
-        let messages = client.message_rx();
-        let router = connected(&client, settings.attempt().saturating_mul(2))
-            .await
-            .map_err(|error| ConnectError::of_fred(&label, target.secure(), &error))?;
-        let guard = AbortOnDrop(Some(router));
-        let ids = client.connection_ids();
-        let (server, id) = ids
-            .into_iter()
-            .next()
-            .map_or_else(|| (label, None), |(server, id)| (address::address_of(&server.host, server.port), Some(id)));
-        let abort = guard.abort_handle();
-        let mut connection = Self {
-            id,
-            server,
-            about: About::default(),
-            began: Instant::now(),
-            client,
-            messages: Mutex::new(Some(messages)),
-            router: abort,
-            ended: CancellationToken::new(),
-            over: AtomicBool::new(false),
-            ended_at: OnceLock::new(),
-            confirmed_dead: AtomicBool::new(false),
-            kill_forbidden: AtomicBool::new(false),
-            scripts: Mutex::default(),
-        };
-        connection.about = connection.introduce(settings.attempt()).await?;
-        Ok((connection, guard.disarm()))
-    }
-
-    /// Sends a command once and waits for the frame that answers it, or for the end of the connection. With a `timeout` it
-    /// must be polled where tokio's timers are at hand; fred skips a command whose time ran out before it was written.
-    pub(super) async fn send(
-        &self,
-        command: &'static str,
-        args: Vec<Value>,
-        timeout: Option<Duration>,
-    ) -> Result<Resp3Frame, LinkError> {
-        if self.has_ended() {
-            return Err(LinkError::NotSent(format!("the connection to {} was lost", self.server)));
-        }
-        let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
-        let client = self.client.with_options(&options);
-        let command = CustomCommand::new_static(command, ClusterHash::FirstKey, false);
-        // fred's future has many futures within it. Boxed, it keeps callers' own futures small, and far from the compiler's
-        // limit for types within types.
-        let sent: BoxFuture<'_, FredResult<Resp3Frame>> = Box::pin(client.custom_raw(command, args));
-        tokio::select! {
-            biased;
-            answer = sent => answer.map_err(|error| error::of_fred(&error)),
-            () = self.ended.cancelled() => {
-                Err(LinkError::Unknown(format!("the connection to {} was lost", self.server)))
+        let mut resp3 = target.resp3();
+        loop {
+            let to = greeting::endpoint(target, &server, settings).await?;
+            let label = match &server {
+                ServerConfig::Unix { .. } => target::label(&server),
+                _ => to.label(),
+            };
+            let (mut connection, router) = Self::open(target, &to, label, settings, capacity, resp3).await?;
+            let guard = AbortOnDrop(Some(router));
+            match greeting::greet(&connection, target, settings.attempt(), resp3).await? {
+                Greeted::Known { id, about } => {
+                    (connection.id, connection.about) = (id, about);
+                    return Ok((connection, guard.disarm()));
+                }
+                // Only RESP3 has the command.
+                Greeted::NoHello => resp3 = false,
             }
         }
     }
 
+    /// Connects to one socket.
+    pub(super) async fn open(
+        target: &ServerTarget,
+        to: &Endpoint,
+        server: String,
+        settings: &LinkSettings,
+        capacity: usize,
+        resp3: bool,
+    ) -> Result<(Self, Router), ConnectError> {
+        let stream = Stream::connect(target, to, settings).await?;
+        let (messages, received) = broadcast::channel(capacity);
+        let shared = Arc::new(Shared {
+            stream,
+            state: Mutex::new(State {
+                wire: Wire::default(),
+                writer: Writer::Nobody,
+                rest: Vec::new(),
+                tls_waits: false,
+                end: None,
+            }),
+            handed: Notify::new(),
+            messages,
+            ended: CancellationToken::new(),
+            over: AtomicBool::new(false),
+            ended_at: OnceLock::new(),
+            malformed: OnceLock::new(),
+        });
+        let router = tokio::spawn(drive(EndOnDrop(Arc::clone(&shared))));
+        let connection = Self {
+            id: None,
+            server,
+            about: About::default(),
+            began: Instant::now(),
+            resp3,
+            shared,
+            messages: Mutex::new(Some(received)),
+            router: router.abort_handle(),
+            confirmed_dead: AtomicBool::new(false),
+            kill_forbidden: AtomicBool::new(false),
+            scripts: Mutex::default(),
+        };
+        Ok((connection, router))
+    }
+
+    /// Sends a command once and waits for its reply, or for the end of the connection. It is encoded when the future is first polled. With a
+    /// `timeout` it must be polled where tokio's timers are at hand.
+    pub(super) async fn send(
+        &self,
+        command: &'static str,
+        args: Vec<Bytes>,
+        timeout: Option<Duration>,
+    ) -> Result<Frame, LinkError> {
+        let sent = self.begin(command, &args)?;
+        drop(args);
+        self.answered(sent, timeout).await
+    }
+
+    /// Sends a command once, at this moment.
+    pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
+        self.shared.send(&self.server, |wire, answer| wire.send(command, args, answer))
+    }
+
+    /// Subscribes or unsubscribes, and waits until the server has confirmed or refused it.
+    pub(super) async fn subscription(
+        &self,
+        what: Subscription,
+        channel: &Bytes,
+        timeout: Option<Duration>,
+    ) -> Result<Result<(), ServerError>, LinkError> {
+        let sent = self.shared.send(&self.server, |wire, answer| {
+            wire.subscription(what, channel.clone(), self.resp3, answer);
+        })?;
+        match self.answered(sent, timeout).await? {
+            Frame::Error(refusal) => Ok(Err(refusal)),
+            _ => Ok(Ok(())),
+        }
+    }
+
+    /// Waits for the reply to a command that was sent.
+    pub(super) async fn answered(&self, sent: Sent, timeout: Option<Duration>) -> Result<Frame, LinkError> {
+        let answered = match timeout {
+            None => sent.await,
+            Some(timeout) => match tokio::time::timeout(timeout, sent).await {
+                Ok(answered) => answered,
+                Err(_) => return Err(LinkError::Unknown(format!("no answer came within {timeout:?}"))),
+            },
+        };
+        answered.unwrap_or_else(|_| Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))))
+    }
+
     /// Whether the connection is gone, or given up. Nothing begins on it any more.
     pub(super) fn has_ended(&self) -> bool {
-        self.over.load(Ordering::Acquire)
+        self.shared.over.load(Ordering::Acquire)
     }
 
     /// Waits for the end of the connection.
     pub(super) async fn ended(&self) {
-        self.ended.cancelled().await;
+        self.shared.ended.cancelled().await;
     }
 
     /// Gives the connection up: calls that wait on it end, with an unknown outcome. It may be called from any thread.
     pub(super) fn end(&self) {
-        self.ended_at.get_or_init(Instant::now);
-        self.over.store(true, Ordering::Release);
-        self.ended.cancel();
+        self.shared.end("the connection was given up");
         self.router.abort();
+    }
+
+    /// The fault in what the server sent, if that ended the connection.
+    pub(super) fn malformed(&self) -> Option<Malformed> {
+        self.shared.malformed.get().cloned()
     }
 
     /// When the connection ended, as far as it was noticed.
     pub(super) fn ended_at(&self) -> Option<Instant> {
-        self.ended_at.get().copied()
+        self.shared.ended_at.get().copied()
     }
 
     /// Whether both are connections to one process; `None` where a server does not tell its run id.
@@ -214,36 +315,238 @@ impl Connection {
     pub(super) fn take_messages(&self) -> Option<broadcast::Receiver<Message>> {
         self.messages.lock().take()
     }
-
-    /// Asks whether the connection answers, and who the server is, in one round trip.
-    async fn introduce(&self, patience: Duration) -> Result<About, ConnectError> {
-        let ping = self.send("PING", Vec::new(), Some(patience));
-        let info = self.send("INFO", vec![Value::from_static_str("server")], Some(patience));
-        let role = self.send("INFO", vec![Value::from_static_str("replication")], Some(patience));
-        let (ping, info, role) = futures_util::join!(ping, info, role);
-        let lost = |error| ConnectError::of_loss(&self.server, error);
-        // A server that loads its data answers INFO, and refuses PING. A user who may not PING may still call scripts.
-        if let Some(refusal) = frame::refusal(&ping.map_err(lost)?)
-            && refusal.code() != "NOPERM"
-        {
-            return Err(ConnectError::of_refusal(&self.server, &refusal));
-        }
-        let mut about = frame::text(&info.map_err(lost)?).map(About::parse).unwrap_or_default();
-        let role = role.map_err(lost)?;
-        about.is_read_only = frame::text(&role).is_some_and(is_read_only);
-        about.is_active_replica = frame::text(&role).is_some_and(is_active_replica);
-        Ok(about)
-    }
 }
 
 impl Drop for Connection {
     fn drop(&mut self) {
+        self.shared.end("the connection was dropped");
         self.router.abort();
     }
 }
 
+impl Shared {
+    /// Queues a command, and writes it unless another thread is writing.
+    fn send(&self, server: &str, queue: impl FnOnce(&mut Wire<Answer>, Answer)) -> Result<Sent, LinkError> {
+        let (answer, answered) = oneshot::channel();
+        let mut state = self.state.lock();
+        if let Some(why) = &state.end {
+            return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
+        }
+        queue(&mut state.wire, answer);
+        if state.writer == Writer::Nobody {
+            state.writer = Writer::Thread;
+            let out = state.wire.take_out();
+            drop(state);
+            self.write(out);
+        }
+        Ok(answered)
+    }
+
+    /// Writes, as the one writer, until nothing is queued. What the socket does not take is left to the driver.
+    fn write(&self, mut plain: Vec<u8>) {
+        for round in 1.. {
+            let written = self.secured(plain).and_then(|mut bytes| {
+                let written = unless_full(self.stream.socket.write(&bytes))?;
+                bytes.drain(..written);
+                Ok(bytes)
+            });
+            let rest = match written {
+                Ok(rest) => rest,
+                Err(error) => return self.end(&lost(&error)),
+            };
+            let mut state = self.state.lock();
+            if rest.is_empty() && !state.wants_to_write() {
+                state.writer = Writer::Nobody;
+                return;
+            }
+            if !rest.is_empty() || round == WRITES {
+                state.rest = rest;
+                state.writer = Writer::Driver;
+                drop(state);
+                self.handed.notify_one();
+                return;
+            }
+            plain = state.take();
+        }
+    }
+
+    /// Writes, as the driver, until nothing is queued or the socket is full.
+    fn write_as_driver(&self) -> io::Result<()> {
+        loop {
+            let mut state = self.state.lock();
+            if state.writer != Writer::Driver {
+                return Ok(());
+            }
+            let mut rest = std::mem::take(&mut state.rest);
+            if rest.is_empty() {
+                if !state.wants_to_write() {
+                    state.writer = Writer::Nobody;
+                    return Ok(());
+                }
+                let plain = state.take();
+                drop(state);
+                rest = self.secured(plain)?;
+            } else {
+                drop(state);
+            }
+            let written = unless_full(self.stream.socket.try_write(&rest))?;
+            rest.drain(..written);
+            if !rest.is_empty() {
+                self.state.lock().rest = rest;
+                return Ok(());
+            }
+        }
+    }
+
+    /// The bytes that go to the socket.
+    fn secured(&self, plain: Vec<u8>) -> io::Result<Vec<u8>> {
+        match &self.stream.tls {
+            Some(tls) => tls.encrypt(&plain),
+            None => Ok(plain),
+        }
+    }
+
+    /// Reads what has arrived, and hands out replies and messages.
+    fn read(&self, buffer: &mut [u8]) -> Result<(), String> {
+        for _ in 0..READS {
+            match self.stream.socket.try_read(buffer) {
+                Ok(0) => return Err(CLOSED.to_owned()),
+                Ok(read) => self.received(&buffer[..read])?,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(lost(&error)),
+            }
+        }
+        Ok(())
+    }
+
+    fn received(&self, bytes: &[u8]) -> Result<(), String> {
+        let mut plain = Vec::new();
+        let mut tls_waits = false;
+        if let Some(tls) = &self.stream.tls {
+            tls_waits = tls.decrypt(bytes, &mut plain).map_err(|error| lost(&error))?;
+        }
+        let mut events = Vec::new();
+        let mut state = self.state.lock();
+        state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
+        let malformed = loop {
+            match state.wire.poll() {
+                Ok(Some(event)) => events.push(event),
+                Ok(None) => break None,
+                Err(malformed) => break Some(malformed),
+            }
+        };
+        state.tls_waits |= tls_waits;
+        if state.tls_waits && state.writer == Writer::Nobody {
+            state.writer = Writer::Driver;
+        }
+        drop(state);
+        // Whoever is woken by an answer may send at once.
+        for event in events {
+            match event {
+                // A caller that has gone needs no answer.
+                Event::Answered(answer, frame) => drop(answer.send(Ok(frame))),
+                // Nobody listens on a connection for calls.
+                Event::Message { channel, payload } => drop(self.messages.send(Message { channel, payload })),
+                Event::Unsubscribed { channel } => {
+                    event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
+                }
+            }
+        }
+        match malformed {
+            Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
+            None => Ok(()),
+        }
+    }
+
+    /// Ends the connection: each call without a reply learns whether it was sent.
+    fn end(&self, why: &str) {
+        let calls: Vec<_> = {
+            let mut state = self.state.lock();
+            if state.end.is_some() {
+                return;
+            }
+            state.end = Some(why.to_owned());
+            state.wire.close().collect()
+        };
+        self.ended_at.get_or_init(Instant::now);
+        self.over.store(true, Ordering::Release);
+        self.stream.socket.shut_down();
+        self.ended.cancel();
+        for (answer, fate) in calls {
+            drop(answer.send(Err(match fate {
+                Fate::NotSent => LinkError::NotSent(format!("the connection was lost: {why}")),
+                Fate::Unknown => LinkError::Unknown(format!("the connection was lost before a reply came: {why}")),
+            })));
+        }
+    }
+}
+
+impl State {
+    fn wants_to_write(&self) -> bool {
+        self.wire.unwritten() > 0 || self.tls_waits
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.tls_waits = false;
+        self.wire.take_out()
+    }
+}
+
+/// Drives a connection until it ends. All state is in the connection, so nothing is lost when the runtime drops this.
+async fn drive(shared: EndOnDrop) {
+    let shared = &shared.0;
+    let mut buffer = vec![0; READ];
+    let why = loop {
+        let writes = shared.state.lock().writer == Writer::Driver;
+        let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
+        let ready = tokio::select! {
+            biased;
+            () = shared.ended.cancelled() => return,
+            ready = shared.stream.socket.ready(interest) => ready,
+            () = shared.handed.notified() => continue,
+        };
+        match ready {
+            Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
+                if let Err(why) = shared.read(&mut buffer) {
+                    break why;
+                }
+            }
+            Ok(_) => {}
+            Err(error) => break lost(&error),
+        }
+        if let Err(error) = shared.write_as_driver() {
+            break lost(&error);
+        }
+    };
+    shared.end(&why);
+}
+
+/// Ends the connection when its driver is dropped: the runtime is gone.
+struct EndOnDrop(Arc<Shared>);
+
+impl Drop for EndOnDrop {
+    fn drop(&mut self) {
+        self.0.end("its runtime is gone");
+    }
+}
+
+const CLOSED: &str = "the connection was closed by the other side";
+
+/// The reason why a connection was lost, in words.
+fn lost(error: &io::Error) -> String {
+    words::plain(&format!("{error:?}"))
+}
+
+/// A socket that is full takes nothing.
+fn unless_full(written: io::Result<usize>) -> io::Result<usize> {
+    match written {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
+        written => written,
+    }
+}
+
 impl About {
-    fn parse(info: &str) -> Self {
+    pub(super) fn parse(info: &str) -> Self {
         let field = |name: &str| {
             let mut lines = info.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
@@ -263,51 +566,24 @@ impl About {
 }
 
 /// Whether `INFO replication` is that of a replica which refuses writes.
-fn is_read_only(info: &str) -> bool {
+pub(super) fn is_read_only(info: &str) -> bool {
     let has = |line: &str| info.lines().any(|other| other.trim() == line);
     has("role:slave") && has("slave_read_only:1")
 }
 
 /// Whether `INFO replication` is that of a server of KeyDB with `active-replica`, which takes writes beside its primary.
-fn is_active_replica(info: &str) -> bool {
+pub(super) fn is_active_replica(info: &str) -> bool {
     info.lines().any(|line| line.trim() == "role:active-replica")
 }
 
-/// Starts the router and waits until it is connected, or has failed. `Client::init` cannot be given a limit: dropped, it
-/// leaves its router behind.
-async fn connected(client: &Client, limit: Duration) -> FredResult<Router> {
-    let mut connect = pin!(client.wait_for_connect());
-    // The first poll subscribes to the news, which must be done before there can be any.
-    std::future::poll_fn(|cx| {
-        let _ = connect.as_mut().poll(cx);
-        Poll::Ready(())
-    })
-    .await;
-    let mut guard = AbortOnDrop(Some(client.connect()));
-    let failed = |why: &'static str| fred::error::Error::new(fred::error::ErrorKind::IO, why);
-    let Some(router) = guard.0.as_mut() else { return Err(failed("no router")) };
-    tokio::select! {
-        biased;
-        news = connect => news?,
-        end = router => match end {
-            Ok(Ok(())) => return Err(failed("the connection was closed at once")),
-            Ok(Err(error)) => return Err(error),
-            Err(_) => return Err(failed("the runtime is shutting down")),
-        },
-        () = tokio::time::sleep(limit) => {
-            return Err(fred::error::Error::new(fred::error::ErrorKind::Timeout, "no answer in time"));
-        }
-    }
-    Ok(guard.disarm())
+/// A word of a command.
+pub(super) const fn word(text: &'static str) -> Bytes {
+    Bytes::from_static(text.as_bytes())
 }
 
 struct AbortOnDrop(Option<Router>);
 
 impl AbortOnDrop {
-    fn abort_handle(&self) -> AbortHandle {
-        self.0.as_ref().expect("the router is taken at the end only").abort_handle()
-    }
-
     fn disarm(mut self) -> Router {
         self.0.take().expect("the router is taken once")
     }

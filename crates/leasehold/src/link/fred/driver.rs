@@ -2,11 +2,10 @@
 
 use super::batches::{LineId, Queued, Refusal, Taken};
 use super::connection_slot::ConnectionSlot;
-use super::frame;
 use super::pool::Pool;
 use super::route;
-use fred::interfaces::Resp3Frame;
 use leasehold_core::link::LinkError;
+use leasehold_core::wire::Frame;
 use std::pin::pin;
 use std::sync::Arc;
 use std::time::Instant;
@@ -75,7 +74,7 @@ async fn attempt(
     line: LineId,
     begun: u64,
     calls: &[Queued],
-) -> Result<(Arc<ConnectionSlot>, Resp3Frame), LinkError> {
+) -> Result<(Arc<ConnectionSlot>, Frame), LinkError> {
     let timeout = pool.call_timeout();
     let connection_slot = route::connection_slot_of(pool, line)?;
     let connection = route::ready(&connection_slot, timeout).await?;
@@ -87,24 +86,24 @@ async fn attempt(
     pool.shared.scripts.note(script);
     let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), timeout);
     let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
-    if calls.len() > 1 && frame::refusal(&answer).is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
+    if calls.len() > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
         route::give(&connection, script.source(), timeout);
     }
     Ok((connection_slot, answer))
 }
 
 /// Hands out the answer to a command that these calls were in.
-fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Queued>, answer: Resp3Frame) {
+fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Queued>, answer: Frame) {
     if calls.len() == 1 {
         if let Some(queued) = calls.pop() {
-            match frame::reply(answer) {
+            match answer.into_reply() {
                 Ok(reply) => queued.done(Ok(reply)),
                 Err(refusal) => queued.refuse(Refusal::OfCall(refusal)),
             }
         }
         return;
     }
-    if let Some(refusal) = frame::refusal(&answer) {
+    if let Some(refusal) = answer.error().cloned() {
         let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
         if lacks_a_right {
             pool.batches.pause();
@@ -122,10 +121,10 @@ fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Que
         }
         return;
     }
-    match frame::into_parts(answer) {
-        Some(replies) if replies.len() == calls.len() => {
+    match answer {
+        Frame::Array(replies) if replies.len() == calls.len() => {
             for (queued, reply) in calls.into_iter().zip(replies) {
-                queued.done(frame::reply(reply).map_err(|refusal| route::refused(connection_slot, refusal)));
+                queued.done(reply.into_reply().map_err(|refusal| route::refused(connection_slot, refusal)));
             }
         }
         _ => {

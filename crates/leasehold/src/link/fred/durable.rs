@@ -10,9 +10,9 @@
 
 use super::call::FOLLOWED;
 use super::connection::Connection;
+use super::connection::word;
 use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
-use super::frame;
 use super::pool::Pool;
 use super::pools::Pools;
 use super::probe;
@@ -21,12 +21,11 @@ use super::settle;
 use super::shared::Role;
 use super::slots::{Node, Slots};
 use crate::telemetry::event;
-use fred::interfaces::Resp3Frame;
-use fred::types::Value;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
 use leasehold_core::link::{Epoch, LinkError, Plane, ServerError, Settled};
 use leasehold_core::reply::Reply;
+use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
@@ -52,9 +51,9 @@ struct Turn {
 
 /// The result of a pipeline.
 struct Answers {
-    script: Resp3Frame,
-    mark: Resp3Frame,
-    wait: Resp3Frame,
+    script: Frame,
+    mark: Frame,
+    wait: Frame,
 }
 
 impl Durable {
@@ -128,7 +127,7 @@ impl Durable {
             turn.connection_slot.blocks_for(replicas.within);
             let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
             let answers = Box::pin(route::unless_settled(&self.send_barrier, begun, sent)).await.map_err(unsent)?;
-            let refusal = match frame::reply(answers.script) {
+            let refusal = match answers.script.into_reply() {
                 Ok(reply) => {
                     let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
@@ -162,9 +161,9 @@ impl Durable {
         let timeout = Some(turn.connection_slot.timeout());
         if !connection.has_given_any() {
             // It is answered at once. If it is refused, the script must not be sent.
-            let args = vec![Value::from_static_str("0"), Value::from_static_str("1")];
+            let args = vec![word("0"), word("1")];
             let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
-            match frame::refusal(&answer) {
+            match answer.error().cloned() {
                 Some(refusal) if refusal.is_of_a_missing_command() => return Err(LinkError::Refused(refusal)),
                 Some(refusal) => {
                     // A replica, which was the primary until just now.
@@ -175,7 +174,7 @@ impl Durable {
             }
         }
         // A first call that met NOSCRIPT would wait for replicas in vain. If this is forbidden, it does.
-        let args = vec![Value::from_static_str("LOAD"), Value::from_static_str(call.script().source())];
+        let args = vec![word("LOAD"), word(call.script().source())];
         connection.send("SCRIPT", args, timeout).await.map_err(unsent)?;
         connection.note_given(sha1);
         Ok((turn, connection))
@@ -216,7 +215,7 @@ async fn pipeline(
     let lock = call.keys().first().cloned().unwrap_or_default();
     let mark = mark::mark(lock);
     let millis = replicas.within.as_millis().max(1);
-    let wait = vec![Value::from(replicas.at_least.to_string()), Value::from(millis.to_string())];
+    let wait = vec![replicas.at_least.to_string().into(), millis.to_string().into()];
     // An importing node wants it before each command with a key. The server answers "OK", which is of no use.
     let ask = || async move {
         if asking {
@@ -237,21 +236,21 @@ async fn pipeline(
 }
 
 /// How many replicas have what the script wrote.
-fn acknowledged(connection_slot: &ConnectionSlot, mark: Resp3Frame, wait: &Resp3Frame) -> Result<i64, LinkError> {
-    let marked = frame::reply(mark).map(|reply| mark::marked(&reply));
-    let refusals = [("EVAL", marked.as_ref().err().cloned()), ("WAIT", frame::refusal(wait))];
+fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
+    let marked = mark.into_reply().map(|reply| mark::marked(&reply));
+    let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];
     for (command, refusal) in refusals {
-        if let Some(refusal) = refusal.filter(ServerError::is_of_a_missing_command) {
-            return Err(refused_after(command, &refusal));
+        if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {
+            return Err(refused_after(command, refusal));
         }
     }
-    match (marked, frame::int(wait)) {
+    match (marked, wait.int()) {
         (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
         (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
         // No single one is known. `WAIT` is refused by a primary that became a replica meanwhile, for one.
         (marked, _) => {
             let mark = marked.err();
-            event!(debug, server = %connection_slot.label(), ?mark, wait = ?frame::refusal(wait), "the replicas cannot be asked");
+            event!(debug, server = %connection_slot.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
             Ok(0)
         }
     }

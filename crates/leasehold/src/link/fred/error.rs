@@ -1,10 +1,10 @@
 //! The errors of connecting, and of a call under way.
 
 use super::{Cause, words};
-use fred::error::{Error, ErrorKind};
 use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::wire::Malformed;
+use std::io;
 use std::time::Duration;
-use std::{fmt, io};
 use thiserror::Error as ThisError;
 
 /// Why a link could not be made. The texts name the server, never a password.
@@ -150,29 +150,43 @@ impl ConnectError {
         self
     }
 
-    /// The error of fred while it connected to `server`.
-    pub(super) fn of_fred(server: &str, tls: bool, error: &Error) -> Self {
-        let (server, reason) = (server.to_owned(), words::plain(error.details()));
-        let source = Some(cause_of(error));
-        let any = |words: &[&str]| words.iter().any(|word| reason.contains(word));
-        if let Some(refused) = Self::of_text(&server, &reason) {
-            return refused;
+    /// What `server` sent while we got to know it is not what a server sends.
+    pub(super) fn of_malformed(server: &str, malformed: Malformed) -> Self {
+        let reason = malformed.to_string();
+        Self::Protocol { server: server.to_owned(), reason, source: Some(Cause::new(malformed)) }
+    }
+
+    /// `server` gave no answer in time.
+    pub(super) fn silent(server: String) -> Self {
+        Self::Unreachable { server, reason: "no answer in time".to_owned(), source: None }
+    }
+
+    /// The error of the operating system while connecting to `server`.
+    pub(super) fn of_io(server: &str, error: io::Error) -> Self {
+        let reason = words::plain(&format!("{error:?}"));
+        Self::Unreachable { server: server.to_owned(), reason, source: Some(Cause::new(error)) }
+    }
+
+    /// The error while a connection to `server` was secured.
+    #[cfg(feature = "tls")]
+    pub(super) fn of_tls(server: &str, error: io::Error) -> Self {
+        // The TLS session has no error of the operating system.
+        let is_of_session = error.get_ref().is_some_and(|error| error.is::<fred::rustls::Error>());
+        match Self::of_io(server, error) {
+            Self::Unreachable { server, reason, source } if is_of_session => Self::Tls { server, reason, source },
+            other => other,
         }
-        if error.kind().to_str() == TLS_KIND
-            || (tls && any(&["certificate", "does not speak TLS", "secure connection", "version of TLS"]))
-        {
-            return Self::Tls { server, reason, source };
-        }
-        match error.kind() {
-            ErrorKind::Auth => Self::WrongPassword { server, reason },
-            ErrorKind::Timeout => Self::Unreachable { server, reason: "no answer in time".to_owned(), source },
-            _ if any(&["failed to lookup address", "Name or service not known", "No such host"]) => {
-                Self::Dns { server, reason, source }
+    }
+
+    /// The same error, which is one of TLS where the server ended a secure connection because of a certificate.
+    pub(super) fn secure(self, tls: bool) -> Self {
+        match self {
+            Self::Unreachable { server, reason, source }
+                if tls && ["certificate", "secure connection"].iter().any(|word| reason.contains(word)) =>
+            {
+                Self::Tls { server, reason, source }
             }
-            ErrorKind::IO | ErrorKind::Sentinel | ErrorKind::Canceled => Self::Unreachable { server, reason, source },
-            ErrorKind::Config if reason.contains("cluster support disabled") => Self::NotACluster { server, reason },
-            ErrorKind::Config | ErrorKind::Url => Self::Address(reason),
-            _ => Self::Protocol { server, reason, source },
+            other => other,
         }
     }
 
@@ -224,78 +238,6 @@ impl ConnectError {
     }
 }
 
-/// fred's word for errors of that kind. The kind itself is there only with the feature `tls`.
-const TLS_KIND: &str = "TLS Error";
-
-/// An error of fred, of which users see no more than its text: fred is no part of the API.
-#[derive(Debug)]
-struct FredError(Error);
-
-impl fmt::Display for FredError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Display::fmt(&self.0, f)
-    }
-}
-
-impl std::error::Error for FredError {}
-
-/// The error behind an error of fred. fred keeps no more of an error of the operating system than its `Debug` form, and the code there says
-/// which one it was.
-fn cause_of(error: &Error) -> Cause {
-    let code = error.details().split_once("Os { code: ").and_then(|(_, rest)| rest.split_once(','));
-    match code.and_then(|(code, _)| code.parse().ok()) {
-        Some(code) => Cause::new(io::Error::from_raw_os_error(code)),
-        None => Cause::new(FredError(error.clone())),
-    }
-}
-
-/// The fate of a command for which fred has no reply.
-///
-/// Only four of fred's errors prove that the command never left the process, given the profile that we use: one write
-/// attempt, `fail_fast`, and a router that never reconnects.
-///
-/// - `Connection closed unexpectedly.` is said in one place, before the command is queued.
-/// - `Failed to send command to router.` is said when the queue has no receiver any more, by the call that found it so.
-/// - `Failed to route command.` is said when there is no connection to write to. With one write attempt the command had
-///   none before.
-/// - Back-pressure is said instead of queueing.
-///
-/// Everything else, `Too many failed write attempts.` included, may come after the command was written. So may an error
-/// that repeats a server's words: on `CLUSTERDOWN` fred drops the connection and gives these words to every command that
-/// was under way.
-pub(super) fn of_fred(error: &Error) -> LinkError {
-    let unsent = match error.kind() {
-        ErrorKind::Canceled => error.details() == "Connection closed unexpectedly.",
-        ErrorKind::Unknown => {
-            error.details() == "Failed to send command to router." || error.details() == "Failed to route command."
-        }
-        ErrorKind::Backpressure => true,
-        _ => false,
-    };
-    // fred's words for a connection that is gone say more of fred than of the connection.
-    let lost = matches!(error.kind(), ErrorKind::Canceled | ErrorKind::Unknown | ErrorKind::IO);
-    match (unsent, lost && LOST.contains(&error.details())) {
-        (true, true) => LinkError::NotSent("the connection was lost".to_owned()),
-        (true, false) => LinkError::NotSent(error.to_string()),
-        (false, true) => LinkError::Unknown("the connection was lost before a reply came".to_owned()),
-        (false, false) if *error.kind() == ErrorKind::IO => {
-            let why = words::plain(error.details());
-            LinkError::Unknown(format!("the connection was lost before a reply came: {why}"))
-        }
-        (false, false) => LinkError::Unknown(error.to_string()),
-    }
-}
-
-/// The words of fred for a connection that is gone, or for the end of the task that owns it.
-const LOST: [&str; 6] = [
-    "Connection closed unexpectedly.",
-    "Connection closed.",
-    "Failed to send command to router.",
-    "Failed to route command.",
-    "channel closed",
-    "Canceled.",
-];
-
 /// The target of a redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
@@ -321,31 +263,6 @@ pub(super) fn redirect(error: &ServerError) -> Option<Redirect> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn only_four_errors_prove_that_nothing_was_sent() {
-        let unsent = [
-            Error::new(ErrorKind::Canceled, "Connection closed unexpectedly."),
-            Error::new(ErrorKind::Unknown, "Failed to send command to router."),
-            Error::new(ErrorKind::Unknown, "Failed to route command."),
-            Error::new(ErrorKind::Backpressure, "x"),
-        ];
-        for error in unsent {
-            assert!(matches!(of_fred(&error), LinkError::NotSent(_)), "{error}");
-        }
-        let unknown = [
-            Error::new(ErrorKind::Canceled, "Canceled."),
-            Error::new(ErrorKind::IO, "Connection closed."),
-            Error::new(ErrorKind::Timeout, "Request timed out."),
-            Error::new(ErrorKind::Unknown, "channel closed"),
-            Error::new(ErrorKind::Unknown, "Too many failed write attempts."),
-            Error::new(ErrorKind::Cluster, "CLUSTERDOWN The cluster is down"),
-            Error::new(ErrorKind::Unknown, "OOM command not allowed"),
-        ];
-        for error in unknown {
-            assert!(matches!(of_fred(&error), LinkError::Unknown(_)), "{error}");
-        }
-    }
 
     #[test]
     fn redirections_are_read() {

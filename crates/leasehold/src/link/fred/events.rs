@@ -78,10 +78,7 @@ impl Events {
         let Some(mut messages) = connection.take_messages() else { return std::future::pending().await };
         loop {
             match messages.recv().await {
-                Ok(message) => {
-                    let text = message.value.as_bytes().unwrap_or_default();
-                    self.notice(message.channel.into_inner(), text);
-                }
+                Ok(message) => self.notice(message.channel, &message.payload),
                 Err(RecvError::Lagged(missed)) => {
                     event!(debug, missed, "notices came faster than they were taken");
                     self.event(LinkEvent::NoticesLagged);

@@ -1,13 +1,12 @@
 //! Getting to know a server: what it is, and what it does with keys when its memory is full.
 
+use super::connection::word;
 use super::connection_slot::ConnectionSlot;
 use super::error::ConnectError;
-use super::frame;
 use super::settings::Publish;
 use super::shared::LinkShared;
-use fred::interfaces::Resp3Frame;
-use fred::types::Value;
 use leasehold_core::link::ServerInfo;
+use leasehold_core::wire::Frame;
 
 /// Asks the server what it is, once.
 pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot) -> Result<ServerInfo, ConnectError> {
@@ -17,7 +16,7 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
     let timeout = Some(shared.settings.attempt());
     let ask = async |command: &'static str, words: [&'static str; 2]| {
         let words = words.into_iter().filter(|word| !word.is_empty());
-        connection.send(command, words.map(Value::from_static_str).collect(), timeout).await.map_err(lost)
+        connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
     };
     // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
     let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
@@ -48,8 +47,8 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
         Publish::Classic => false,
         Publish::Sharded => true,
         Publish::Auto if cluster => {
-            let words = vec![Value::from_static_str("SHARDNUMSUB"), Value::from_static_str("0")];
-            frame::refusal(&connection.send("PUBSUB", words, timeout).await.map_err(lost)?).is_none()
+            let words = vec![word("SHARDNUMSUB"), word("0")];
+            connection.send("PUBSUB", words, timeout).await.map_err(lost)?.error().is_none()
         }
         Publish::Auto => false,
     };
@@ -64,23 +63,22 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
 }
 
 /// Whether `INFO modules` has the module of the replicated types of Redis Enterprise.
-fn has_crdt(answer: &Resp3Frame) -> bool {
+fn has_crdt(answer: &Frame) -> bool {
     let is_crdt = |line: &str| line.split(&[':', ','][..]).any(|word| word.trim() == "name=crdt");
-    frame::text(answer).is_some_and(|info| info.lines().any(is_crdt))
+    answer.text().is_some_and(|info| info.lines().any(is_crdt))
 }
 
 /// The value of the one setting that was asked for.
-fn configured(answer: &Resp3Frame) -> Option<String> {
-    if let Resp3Frame::Map { data, .. } = answer {
-        return data.values().next().and_then(frame::text).map(str::to_owned);
-    }
-    match frame::parts(answer) {
-        Some([_, policy]) => frame::text(policy).map(str::to_owned),
+fn configured(answer: &Frame) -> Option<String> {
+    match answer {
+        Frame::Map(entries) => entries.first()?.1.text(),
+        Frame::Array(parts) => parts.get(1)?.text(),
         _ => None,
     }
+    .map(str::to_owned)
 }
 
-fn reported_policy(answer: &Resp3Frame) -> Option<String> {
-    let mut lines = frame::text(answer)?.lines();
+fn reported_policy(answer: &Frame) -> Option<String> {
+    let mut lines = answer.text()?.lines();
     lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
 }

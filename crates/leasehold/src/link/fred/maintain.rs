@@ -2,6 +2,7 @@
 
 use super::address;
 use super::connection::Connection;
+use super::connection::word;
 use super::error::ConnectError;
 use super::notices::Notices;
 use super::pool::Pool;
@@ -11,7 +12,6 @@ use super::shared::LinkShared;
 use super::slots::{self, Node, Slots};
 use super::{settle, target};
 use crate::telemetry::event;
-use fred::types::Value;
 use fred::types::config::ServerConfig;
 use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Plane, Settled};
@@ -110,7 +110,7 @@ async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: ServerConfig) -> Res
     let server = target::label(&seed);
     let (connection, _router) = Connection::connect(&shared.target, seed, &shared.settings, 16).await?;
     let timeout = Some(shared.settings.command_timeout);
-    let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
+    let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await;
     connection.end();
     let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
     let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
@@ -135,7 +135,7 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     let timeout = Some(shared.settings.command_timeout);
     for (_, connection_slot) in pool.all() {
         let Ok(connection) = connection_slot.current() else { continue };
-        let answer = connection.send("CLUSTER", vec![Value::from_static_str("SLOTS")], timeout).await;
+        let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await;
         let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
         match answer.map(|answer| slots.learn(&answer, host)) {
             Ok(Ok(changed)) => {

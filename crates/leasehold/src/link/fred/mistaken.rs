@@ -3,9 +3,7 @@
 //! Neither side says so by itself: a server without TLS takes the greeting for the beginning of a long command, and waits for the rest; one
 //! with TLS closes the connection. So after a failure, and only then, the server is asked in the other language, without user and password.
 
-use super::connection::Connection;
 use super::error::ConnectError;
-use super::shared::LinkShared;
 use super::{target, tls};
 use fred::types::config::{Server, ServerConfig};
 use futures_util::future::select_ok;
@@ -14,9 +12,6 @@ use std::time::Duration;
 
 /// How long the server may take to show itself.
 const PATIENCE: Duration = Duration::from_millis(500);
-
-/// How many messages of fred wait for their reader. With room for one alone it loses the reason why it has not connected.
-const CAPACITY: usize = 16;
 
 /// The answer of a server without TLS.
 const PING: &[u8] = b"PING\r\n";
@@ -27,38 +22,8 @@ const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 /// The type of a TLS record that carries an alert.
 const ALERT: u8 = 0x15;
 
-/// The reason why a server could not be connected to, if that is its side of TLS, and not a fault that time mends.
-pub(super) async fn reason(shared: &LinkShared, seed: &ServerConfig) -> Option<ConnectError> {
-    match about_tls(seed, shared.target.secure()).await {
-        Some(mistaken) => Some(mistaken),
-        None => about_certificates(shared, seed).await,
-    }
-}
-
-/// The reason why no secure connection is made to a Sentinel, which fred does not pass on. Each is asked by itself, without user and password.
-async fn about_certificates(shared: &LinkShared, seed: &ServerConfig) -> Option<ConnectError> {
-    let ServerConfig::Sentinel { hosts, .. } = seed else { return None };
-    if !shared.target.secure() {
-        return None;
-    }
-    let target = shared.target.clone().without_credentials();
-    for server in hosts {
-        let server = ServerConfig::Centralized { server: server.clone() };
-        let connecting = Connection::connect(&target, server, &shared.settings, CAPACITY);
-        match tokio::time::timeout(PATIENCE, connecting).await {
-            Ok(Err(error @ ConnectError::Tls { .. })) => return Some(error),
-            Ok(Ok((connection, router))) => {
-                connection.end();
-                router.abort();
-            }
-            _ => {}
-        }
-    }
-    None
-}
-
-/// The advice for the user, if the URL is wrong about TLS.
-async fn about_tls(seed: &ServerConfig, secure: bool) -> Option<ConnectError> {
+/// The error with the advice for the user, if the URL is wrong about TLS.
+pub(super) async fn reason(seed: &ServerConfig, secure: bool) -> Option<ConnectError> {
     let hosts = match seed {
         ServerConfig::Centralized { server } => std::slice::from_ref(server),
         ServerConfig::Sentinel { hosts, .. } => hosts.as_slice(),

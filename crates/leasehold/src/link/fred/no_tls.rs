@@ -30,6 +30,16 @@ pub(super) fn secure(_target: &mut Config, _certificates: &Certificates) -> Resu
     available("rediss")
 }
 
+/// There is none.
+#[derive(Debug)]
+pub(super) enum ClientSide {}
+
+/// A configuration has no TLS side.
+#[expect(clippy::unnecessary_wraps, reason = "with the feature `tls` it may fail")]
+pub(super) const fn of(_target: &Config) -> Result<Option<&ClientSide>, ConnectError> {
+    Ok(None)
+}
+
 /// A server. Without certificates no name is checked.
 pub(super) fn server(host: &str, port: u16, _certificate_name: Option<String>) -> Server {
     Server::new(host.to_owned(), port)

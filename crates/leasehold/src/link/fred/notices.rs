@@ -1,28 +1,19 @@
 //! Subscriptions, and the messages that come for them.
 //!
-//! fred answers `SUBSCRIBE` before it has written it, and drops the server's answers to all commands of this family. So a
-//! subscription is confirmed by a `PING` with a payload of its own, in one pipeline with it: one round trip for both. An error
-//! reply has no command that waits for it, and fred hands it to whichever command is next: then a `PING` is answered by
-//! something else than its payload, and the connection, on which no reply can be trusted any more, is made anew.
-//!
-//! `SSUBSCRIBE` is sent alone, one channel at a time, as a command of its own whose frame comes back to us.
+//! A sharded channel is subscribed to one at a time on a connection, and confirmed by the node that owns its slot.
 
 use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
-use super::frame;
 use super::pool::Pool;
 use super::slots::Node;
 use crate::telemetry::event;
 use bytes::Bytes;
-use fred::error::ErrorKind;
-use fred::interfaces::{ClientLike, PubsubInterface};
-use fred::types::config::Options;
-use fred::types::{ClusterHash, CustomCommand, Value};
 use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::wire::Subscription;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// The subscriptions of a link.
@@ -31,12 +22,11 @@ pub(super) struct Notices {
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
-    payloads: AtomicU64,
 }
 
 impl Notices {
     pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool, sharded: AtomicBool::new(false), anchor: Mutex::default(), payloads: AtomicU64::new(0) }
+        Self { pool, sharded: AtomicBool::new(false), anchor: Mutex::default() }
     }
 
     /// Whether to use sharded notices. It is said once, before anything is subscribed to.
@@ -54,33 +44,31 @@ impl Notices {
 
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
     pub(super) async fn subscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
-        let text = text(channel)?;
         if self.is_sharded() {
             return self.subscribe_sharded(channel).await;
         }
         let connection_slot = self.anchored().await?;
         let connection = connection_slot.ready().await?;
-        self.confirmed(&connection, Family::Subscribe, text).await
+        self.confirmed(&connection, Subscription::Subscribe, channel).await
     }
 
     /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
-        let text = text(channel)?;
         if !self.is_sharded() {
             let connection_slot = self.anchored().await?;
             let connection = connection_slot.current()?;
-            return self.confirmed(&connection, Family::Unsubscribe, text).await;
+            return self.confirmed(&connection, Subscription::Unsubscribe, channel).await;
         }
         let slot = fred::util::redis_keyslot(channel);
         self.forget(slot, channel);
         let connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
         let connection = connection_slot.current()?;
         let _turn = connection_slot.turn.lock().await;
-        self.confirmed(&connection, Family::Sunsubscribe, text).await
+        self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
     }
 
-    /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, fred drops its word of it,
-    /// and the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
+    /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, and
+    /// the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
     /// with a redirection where the slot is gone.
     pub(super) async fn audit(&self) {
         let channels: Vec<_> = self.pool.shared.subscribed.lock().values().flatten().cloned().collect();
@@ -149,19 +137,7 @@ impl Notices {
         if !is_wanted() {
             return Ok(Ok(()));
         }
-        let answer = connection.send("SSUBSCRIBE", vec![Value::Bytes(channel.clone())], Some(self.timeout())).await?;
-        if let Some(refusal) = frame::refusal(&answer) {
-            return Ok(Err(refusal));
-        }
-        let parts = frame::parts(&answer).unwrap_or_default();
-        if let [kind, name, ..] = parts
-            && frame::text(kind) == Some("ssubscribe")
-            && frame::text(name).map(str::as_bytes) == Some(channel)
-        {
-            return Ok(Ok(()));
-        }
-        connection.end();
-        Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
+        connection.subscription(Subscription::SubscribeSharded, channel, Some(self.timeout())).await
     }
 
     /// The node to which a refused sharded subscription leads.
@@ -180,54 +156,9 @@ impl Notices {
         self.pool.to(node)
     }
 
-    /// Sends a command of the subscription family, which fred answers too early, and waits for the `PING` behind it.
-    ///
-    /// The two are one pipeline, which the router writes without reading in between. Were they queued one after the other, an
-    /// error reply to the first could come when no command waits for a reply, and vanish; the `PING` would confirm nothing.
-    async fn confirmed(&self, connection: &Connection, what: Family, channel: &str) -> Result<(), LinkError> {
-        if connection.has_ended() {
-            return Err(LinkError::NotSent("the notice connection was lost".to_owned()));
-        }
-        let payload = format!("leasehold:confirm:{}", self.payloads.fetch_add(1, Ordering::Relaxed));
-        let timeout = Some(self.timeout());
-        let options = Options { max_attempts: Some(1), fail_fast: true, timeout, ..Options::default() };
-        let pipeline = connection.client.pipeline().with_options(&options);
-        // These wait for nothing: they only fill the pipeline.
-        let filled = match what {
-            Family::Subscribe => pipeline.subscribe(channel).await,
-            Family::Unsubscribe => pipeline.unsubscribe(channel).await,
-            Family::Sunsubscribe => pipeline.sunsubscribe(channel).await,
-        };
-        let ping = CustomCommand::new_static("PING", ClusterHash::FirstKey, false);
-        let filled = match filled {
-            Ok(()) => pipeline.custom::<Value, _>(ping, vec![payload.as_str()]).await.map(drop),
-            Err(error) => Err(error),
-        };
-        filled.map_err(|error| LinkError::NotSent(error.to_string()))?;
-        let answer = tokio::select! {
-            biased;
-            answer = pipeline.last::<Value>() => answer,
-            () = connection.ended() => return Err(LinkError::Unknown("the notice connection was lost".to_owned())),
-        };
-        match answer {
-            Ok(answer) if is_pong(&answer, &payload) => Ok(()),
-            Ok(_) => {
-                connection.end();
-                Err(LinkError::Unknown("a reply went astray on the notice connection".to_owned()))
-            }
-            // The error reply to the first command: the one to the PING will find no waiting command, or another one.
-            Err(error) if error.details().starts_with("NOPERM") => {
-                connection.end();
-                Err(LinkError::Refused(ServerError::new(error.details())))
-            }
-            Err(error) => {
-                let lost = error::of_fred(&error);
-                if matches!(lost, LinkError::Unknown(_)) && *error.kind() != ErrorKind::Timeout {
-                    connection.end();
-                }
-                Err(lost)
-            }
-        }
+    /// Sends a command about a subscription, and waits until the server has confirmed it.
+    async fn confirmed(&self, connection: &Connection, what: Subscription, channel: &Bytes) -> Result<(), LinkError> {
+        connection.subscription(what, channel, Some(self.timeout())).await?.map_err(LinkError::Refused)
     }
 
     /// The connection slot that holds the classic subscriptions.
@@ -273,23 +204,4 @@ impl Notices {
     fn timeout(&self) -> Duration {
         self.pool.shared.settings.command_timeout
     }
-}
-
-/// The commands that fred answers before it writes them.
-#[derive(Clone, Copy)]
-enum Family {
-    Subscribe,
-    Unsubscribe,
-    Sunsubscribe,
-}
-
-fn is_pong(answer: &Value, payload: &str) -> bool {
-    match answer {
-        Value::Array(parts) => matches!(parts.as_slice(), [_, echo] if echo.as_bytes() == Some(payload.as_bytes())),
-        echo => echo.as_bytes() == Some(payload.as_bytes()),
-    }
-}
-
-fn text(channel: &Bytes) -> Result<&str, LinkError> {
-    std::str::from_utf8(channel).map_err(|_| LinkError::NotSent("a channel's name is not UTF-8".to_owned()))
 }

@@ -2,12 +2,12 @@
 
 use super::address;
 use super::connection::Connection;
+use super::connection::word;
 use super::connection_slot::ConnectionSlot;
 use super::error::Redirect;
 use super::pool::Pool;
 use super::slots::Slots;
 use bytes::Bytes;
-use fred::types::Value;
 use futures_util::FutureExt as _;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
@@ -54,25 +54,25 @@ pub(super) async fn ready(
 }
 
 /// The arguments of the command that calls a script, by its hash or by its text. The call may have to be sent once more.
-pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Value> {
+pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
     words(script, call.keys().len(), call.keys().iter().chain(call.args()).cloned())
 }
 
 /// The same of a call that is not sent once more.
-pub(super) fn into_arguments(call: Call, script: &'static str) -> Vec<Value> {
+pub(super) fn into_arguments(call: Call, script: &'static str) -> Vec<Bytes> {
     let (keys, args) = call.into_words();
     words(script, keys.len(), keys.into_iter().chain(args))
 }
 
-fn words(script: &'static str, keys: usize, words: impl Iterator<Item = Bytes>) -> Vec<Value> {
+fn words(script: &'static str, keys: usize, words: impl Iterator<Item = Bytes>) -> Vec<Bytes> {
     const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
     let count = match COUNTS.get(keys) {
-        Some(count) => Value::from_static_str(count),
-        None => Value::from(keys.to_string()),
+        Some(count) => word(count),
+        None => keys.to_string().into(),
     };
     let mut arguments = Vec::with_capacity(2 + words.size_hint().0);
-    arguments.extend([Value::from_static_str(script), count]);
-    arguments.extend(words.map(Value::Bytes));
+    arguments.extend([word(script), count]);
+    arguments.extend(words);
     arguments
 }
 
@@ -141,6 +141,6 @@ pub(super) fn refused(connection_slot: &ConnectionSlot, refusal: ServerError) ->
 /// Gives the server a script whose call was settled before its text could be sent. It changes no data. Whatever names the script next is
 /// queued behind it, and finds it; otherwise a client that settles all the time would never get it there. The answer is not needed.
 pub(super) fn give(connection: &Connection, source: &'static str, timeout: Option<Duration>) {
-    let words = vec![Value::from_static_str("LOAD"), Value::from_static_str(source)];
+    let words = vec![word("LOAD"), word(source)];
     drop(connection.send("SCRIPT", words, timeout).now_or_never());
 }

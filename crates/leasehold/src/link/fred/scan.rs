@@ -4,9 +4,8 @@
 //! to another.
 
 use super::pool::Pool;
+use super::route;
 use super::slots::Slots;
-use super::{frame, route};
-use fred::types::Value;
 use leasehold_core::link::LinkError;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 
@@ -24,9 +23,9 @@ pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Resu
     let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
     let timeout = Some(slot.timeout());
     let connection = route::ready(&slot, timeout).await?;
-    let words = page.words().map(Value::Bytes).to_vec();
+    let words = page.words().to_vec();
     let answer = connection.send("SCAN", words, timeout).await?;
-    let reply = frame::reply(answer).map_err(|refusal| route::refused(&slot, refusal))?;
+    let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
     let process = connection.about.run_id.clone().unwrap_or_default();
     Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
 }

@@ -7,10 +7,8 @@
 //!
 //! It goes beside the calls, and nothing waits for it: a call that meets `NOSCRIPT` is followed up by itself.
 
-use super::connection::Connection;
-use super::frame;
+use super::connection::{Connection, word};
 use crate::telemetry::event;
-use fred::types::Value;
 use leasehold_core::script::Script;
 use parking_lot::RwLock;
 use std::time::Duration;
@@ -40,17 +38,16 @@ impl Scripts {
         if used.is_empty() {
             return;
         }
-        let word = Value::from_static_str;
         let hashes = used.iter().map(|script| word(script.sha1()));
         let asked = std::iter::once(word("EXISTS")).chain(hashes).collect();
         let Ok(answer) = connection.send("SCRIPT", asked, Some(timeout)).await else { return };
-        let Some(known) = frame::parts(&answer) else { return };
-        let lacking = used.iter().zip(known).filter(|(_, known)| frame::int(known) == Some(0));
+        let Some(known) = answer.array() else { return };
+        let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Some(0));
         // One after the other: renewals must not wait behind all of them.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
             match connection.send("SCRIPT", given, Some(timeout)).await {
-                Ok(answer) if frame::refusal(&answer).is_none() => {}
+                Ok(answer) if answer.error().cloned().is_none() => {}
                 _ => return,
             }
             event!(debug, server = %connection.server, script = script.name(), "the script was loaded");

@@ -13,7 +13,7 @@
 //!    was queued earlier has been applied or refused.
 //! 3. **A connection that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
 //!    kill it by id, over the background. "Killed" and "no such client" both mean that the server reads nothing from it any more.
-//!    Commands that fred may still hold in its queue have no other way to the server. This needs nothing of the runtime on which the
+//!    Bytes that are not written yet have no other way to the server. This needs nothing of the runtime on which the
 //!    connection lives, so a starved executor does not delay it.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process on the background must have the run id of the
 //!    one that the connection spoke to. If it has another, that process must have been found, by the background or by the plane itself,
@@ -37,11 +37,10 @@
 //! If the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
 use super::connection::Connection;
+use super::connection::word;
 use super::connection_slot::ConnectionSlot;
-use super::frame;
 use super::pool::Pool;
 use crate::telemetry::event;
-use fred::types::Value;
 use leasehold_core::link::{Epoch, LinkError, Settled};
 use std::time::Duration;
 
@@ -159,14 +158,14 @@ async fn kill(
         _ if connection.server == executioner.server => {}
         _ => return Ok(Settled::Unproven),
     }
-    let args = vec![Value::from_static_str("KILL"), Value::from_static_str("ID"), Value::from(id.to_string())];
+    let args = vec![word("KILL"), word("ID"), id.to_string().into()];
     let answer = executioner.send("CLIENT", args, None).await?;
-    if frame::int(&answer).is_some() {
+    if answer.int().is_some() {
         connection.confirm_dead();
         return Ok(Settled::Proven);
     }
     connection.forbid_kill();
-    event!(debug, server = %by.label(), refusal = ?frame::refusal(&answer), "CLIENT KILL was refused");
+    event!(debug, server = %by.label(), refusal = ?answer.error(), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
 }
 

@@ -6,8 +6,7 @@
 //! where a call is.
 
 use super::address;
-use super::frame;
-use fred::interfaces::Resp3Frame;
+use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
 use tokio::sync::Notify;
@@ -191,23 +190,23 @@ impl Slots {
 
     /// Takes in what `CLUSTER SLOTS` answered, and tells which slots changed their owner. `asked` is the host of the node
     /// that answered: it stands for a host that the node does not know of itself.
-    pub(super) fn learn(&self, answer: &Resp3Frame, asked: &str) -> Result<Vec<u16>, String> {
-        let ranges = frame::parts(answer).ok_or("CLUSTER SLOTS did not answer with an array")?;
+    pub(super) fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
+        let ranges = answer.array().ok_or("CLUSTER SLOTS did not answer with an array")?;
         let mut read = Vec::with_capacity(ranges.len());
         for range in ranges {
-            let parts = frame::parts(range).unwrap_or_default();
+            let parts = range.array().unwrap_or_default();
             let ([first, last, primary, ..], limit) = (parts, SLOTS as i64) else {
                 return Err("CLUSTER SLOTS answered with a range of fewer than three parts".to_owned());
             };
-            let node = frame::parts(primary).unwrap_or_default();
-            let (Some(first), Some(last), [host, port, ..]) = (frame::int(first), frame::int(last), node) else {
+            let node = primary.array().unwrap_or_default();
+            let (Some(first), Some(last), [host, port, ..]) = (first.int(), last.int(), node) else {
                 return Err("CLUSTER SLOTS answered with a range that cannot be read".to_owned());
             };
-            let port = frame::int(port).unwrap_or_default();
+            let port = port.int().unwrap_or_default();
             if first < 0 || last >= limit || port <= 0 {
                 return Err("CLUSTER SLOTS answered with numbers out of range".to_owned());
             }
-            let host = frame::text(host).filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
+            let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
             read.push((first as u16, last as u16, self.node(&format!("{host}:{port}"))));
         }
         if read.is_empty() {
@@ -252,23 +251,15 @@ impl Map {
 mod tests {
     use super::*;
 
-    fn number(data: i64) -> Resp3Frame {
-        Resp3Frame::Number { data, attributes: None }
-    }
-
-    fn array(data: Vec<Resp3Frame>) -> Resp3Frame {
-        Resp3Frame::Array { data, attributes: None }
-    }
-
-    fn range(first: i64, last: i64, host: &'static str, port: i64) -> Resp3Frame {
-        let host = Resp3Frame::BlobString { data: host.into(), attributes: None };
-        array(vec![number(first), number(last), array(vec![host, number(port)])])
+    fn range(first: i64, last: i64, host: &'static str, port: i64) -> Frame {
+        let host = Frame::Text(host.into());
+        Frame::Array(vec![Frame::Int(first), Frame::Int(last), Frame::Array(vec![host, Frame::Int(port)])])
     }
 
     #[test]
     fn earlier_owners_stay_carriers() {
         let slots = Slots::default();
-        let answer = array(vec![range(0, 99, "a", 1), range(100, 16_383, "", 2)]);
+        let answer = Frame::Array(vec![range(0, 99, "a", 1), range(100, 16_383, "", 2)]);
         assert_eq!(slots.learn(&answer, "seed").map(|changed| changed.len()), Ok(SLOTS));
         let (a, b) = (slots.node("a:1"), slots.node("seed:2"));
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
@@ -286,7 +277,7 @@ mod tests {
     #[test]
     fn goal_counts_as_carrier_until_quiet_for_two_audits() {
         let slots = Slots::default();
-        slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         let (a, goal) = (slots.node("a:1"), slots.node("goal:1"));
         let told = || (slots.settled_carriers(7), slots.in_use());
         slots.asked(7, goal);
@@ -314,8 +305,8 @@ mod tests {
     #[test]
     fn nodes_that_own_nothing_are_forgotten_with_their_addresses() {
         let slots = Slots::default();
-        slots.learn(&array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
-        slots.learn(&array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
+        slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
+        slots.learn(&Frame::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
         assert_eq!((slots.carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
         slots.forget_strangers();
@@ -326,15 +317,15 @@ mod tests {
     #[test]
     fn nonsense_is_an_error() {
         let slots = Slots::default();
-        assert!(slots.learn(&number(1), "x").is_err());
-        assert!(slots.learn(&array(vec![]), "x").is_err());
-        assert!(slots.learn(&array(vec![range(0, 16_384, "a", 1)]), "x").is_err());
+        assert!(slots.learn(&Frame::Int(1), "x").is_err());
+        assert!(slots.learn(&Frame::Array(vec![]), "x").is_err());
+        assert!(slots.learn(&Frame::Array(vec![range(0, 16_384, "a", 1)]), "x").is_err());
     }
 
     #[test]
     fn ipv6_node_is_one_however_its_address_is_written() {
         let slots = Slots::default();
-        slots.learn(&array(vec![range(0, 16_383, "::1", 7000)]), "seed").expect("a map");
+        slots.learn(&Frame::Array(vec![range(0, 16_383, "::1", 7000)]), "seed").expect("a map");
         let node = slots.node("::1:7000");
         assert_eq!((slots.node("[::1]:7000"), slots.primaries()), (node, vec![node]));
         assert_eq!(slots.address(node).as_deref(), Some("[::1]:7000"));

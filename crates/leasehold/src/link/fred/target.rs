@@ -141,18 +141,28 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// The configuration of one connection to `server`, with all that the target says.
-    pub(super) fn config(&self, server: ServerConfig) -> Config {
-        let mut config = self.config.clone();
-        config.server = server;
-        config.fail_fast = true;
-        config
+    /// The user, if there is one, and the password.
+    pub(super) fn credentials(&self) -> Option<(Option<String>, String)> {
+        Some((self.config.username.clone(), self.config.password.clone()?))
     }
 
-    /// The same without user and password.
-    pub(super) fn without_credentials(mut self) -> Self {
-        (self.config.username, self.config.password) = (None, None);
-        self
+    /// The database to choose.
+    pub(super) fn database(&self) -> Option<u8> {
+        self.config.database.filter(|database| *database != 0)
+    }
+
+    /// Whether connections speak RESP3.
+    pub(super) fn resp3(&self) -> bool {
+        self.config.version == RespVersion::RESP3
+    }
+
+    /// The TLS side of connections.
+    ///
+    /// # Errors
+    ///
+    /// It is that of another library than rustls.
+    pub(super) fn tls(&self) -> Result<Option<&tls::ClientSide>, ConnectError> {
+        tls::of(&self.config)
     }
 
     /// Whether connections are secured.
@@ -380,12 +390,10 @@ mod tests {
             "redis+unix:///run/redis.sock?db=7",
         ] {
             let target = ServerTarget::parse(url).expect(url);
-            for seed in target.seeds() {
-                assert_eq!(target.config(seed).database, Some(7), "{url}");
-            }
+            assert_eq!(target.database(), Some(7), "{url}");
         }
         for url in ["redis://host", "redis://host/", "redis-cluster://a:1/"] {
-            assert_eq!(ServerTarget::parse(url).expect(url).config.database, None, "{url}");
+            assert_eq!(ServerTarget::parse(url).expect(url).database(), None, "{url}");
         }
         for url in ["redis://host/300", "redis-cluster://host/256", "redis+unix:///run/redis.sock?db=1000"] {
             assert!(refusal(url).contains("at most 255"), "{url}");

@@ -6,7 +6,6 @@ mod calls;
 mod cluster;
 mod connecting;
 mod durable;
-mod fred_itself;
 mod notices;
 mod scripts;
 mod settling;

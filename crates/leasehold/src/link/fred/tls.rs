@@ -31,6 +31,24 @@ pub(super) fn server(host: &str, port: u16, certificate_name: Option<String>) ->
     Server::new_with_tls(host.to_owned(), port, certificate_name)
 }
 
+/// What a client needs for secure connections.
+pub(super) type ClientSide = Arc<ClientConfig>;
+
+/// The TLS side in a configuration of fred.
+///
+/// # Errors
+///
+/// It is that of another TLS library.
+pub(super) fn of(target: &Config) -> Result<Option<&ClientSide>, ConnectError> {
+    match target.tls.as_ref().map(|tls| &tls.connector) {
+        None => Ok(None),
+        Some(TlsConnector::Rustls(connector)) => Ok(Some(connector.config())),
+        // Another crate of the build may enable it.
+        #[expect(unreachable_patterns, reason = "fred has no other TLS library in this build")]
+        Some(_) => Err(ConnectError::Certificates("they are not for rustls".to_owned())),
+    }
+}
+
 /// The TLS side of a connection. It brings its own crypto provider: what the process has installed, or has not, plays no part.
 fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
     let provider = Arc::new(crypto::ring::default_provider());

@@ -572,10 +572,11 @@ fn fr16_a_cluster_that_is_down_comes_back() {
         until("the cluster is down", is_down);
         for plane in PLANES {
             for _ in 0..20 {
-                // fred drops the connection on this error, and gives its text to all that was under way: it says nothing
-                // about one call.
                 let answer = world.call(plane, inspect(&healthy));
-                assert!(matches!(answer, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{answer:?}");
+                assert!(
+                    matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CLUSTERDOWN"),
+                    "{answer:?}"
+                );
             }
         }
         down.restart();

@@ -103,7 +103,7 @@ fn a_client_certificate_is_shown() {
     }
 }
 
-/// fred says no more than that it has connected to no Sentinel. The server is asked like one, and does not get as far as to say that it is none.
+/// The server is asked like a Sentinel, and does not get as far as to say that it is none.
 #[test]
 fn tls_of_a_sentinel_is_told_of() {
     let server = Server::builder().tls().start();

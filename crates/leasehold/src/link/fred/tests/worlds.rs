@@ -1,7 +1,7 @@
 //! The link in random worlds, with a check of its traces.
 //!
-//! fred opens its sockets by itself, so the link cannot run on a simulated network with a simulated clock. So it runs on servers that are
-//! written for this, inside the process. These lose and delay as a seed says, and note when they execute what. The link's caller
+//! The link opens sockets of the system, so it does not run on the simulated network. It runs on servers that are written for this, inside the
+//! process. These lose and delay as a seed says, and note when they execute what. The link's caller
 //! notes what it is told. A world keeps the contract of [`Link`] if its trace does.
 //!
 //! `LEASEHOLD_SEEDS=n` runs that many worlds instead of the usual slice, and `LEASEHOLD_SEED=s` one, with its trace. The plan of a world

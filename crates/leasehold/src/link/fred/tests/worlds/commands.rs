@@ -1,4 +1,4 @@
-//! The commands of a server, as far as the link and fred use them.
+//! The commands of a server, as far as the link uses them.
 
 use super::batch;
 use super::servers::State;
@@ -41,12 +41,12 @@ impl State {
             ["CLIENT", "ID"] => Resp::Int(connection),
             ["CLIENT", "KILL", "ID", id] => self.killed(id),
             ["CLIENT", ..] => ok(),
-            ["INFO", what, ..] => text(self.info(node, what)),
-            ["PING"] => Resp::Simple("PONG".to_owned()),
-            ["PING", payload] => {
-                peer.introduced = true;
-                text(*payload)
+            ["INFO", what, ..] => {
+                // The last word of a greeting.
+                peer.introduced |= *what == "replication";
+                text(self.info(node, what))
             }
+            ["PING"] => Resp::Simple("PONG".to_owned()),
             ["CONFIG", ..] => Resp::Array(Vec::new()),
             ["PUBSUB", ..] if !self.sharded => error("ERR unknown subcommand"),
             ["PUBSUB", ..] => Resp::Array(Vec::new()),

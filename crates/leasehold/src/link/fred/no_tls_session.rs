@@ -1,0 +1,24 @@
+//! Without the feature `tls` no TLS session is ever made.
+
+use super::error::ConnectError;
+use super::stream::Socket;
+use super::tls::ClientSide;
+use fred::types::config::Server;
+
+/// A session that is never made.
+#[derive(Debug)]
+pub(super) enum Session {}
+
+impl Session {
+    pub(super) async fn open(_: &Socket, _: &Server, config: &ClientSide) -> Result<Self, ConnectError> {
+        match *config {}
+    }
+
+    pub(super) fn encrypt(&self, _plain: &[u8]) -> std::io::Result<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(super) fn decrypt(&self, _arrived: &[u8], _plain: &mut Vec<u8>) -> std::io::Result<bool> {
+        match *self {}
+    }
+}

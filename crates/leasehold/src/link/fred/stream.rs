@@ -1,0 +1,180 @@
+//! The byte stream of a connection: TCP, TLS above it, or a Unix socket.
+//!
+//! Any thread writes, at once and without waiting. Reading, and writing what the socket did not take, needs the runtime on which the stream was
+//! made, because that runtime is told when the socket is ready.
+
+use super::Cause;
+use super::address;
+use super::error::ConnectError;
+use super::settings::LinkSettings;
+use super::target::ServerTarget;
+use super::tls_session::Session;
+use fred::socket2::{SockRef, TcpKeepalive};
+use fred::types::config::Server;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use rustix::net::{SendFlags, Shutdown};
+use std::io;
+use std::net::SocketAddr;
+use std::path::Path;
+use std::time::Duration;
+use tokio::io::{Interest, Ready};
+use tokio::net::{TcpStream, UnixStream};
+
+/// The next address of a host is tried after this time, beside the one before it (RFC 8305).
+const NEXT_ADDRESS: Duration = Duration::from_millis(250);
+
+/// A connected socket.
+#[derive(Debug)]
+pub(super) enum Socket {
+    Tcp(TcpStream),
+    Unix(UnixStream),
+}
+
+impl Socket {
+    /// Connects to a host. All of its addresses are tried.
+    pub(super) async fn tcp(server: &Server) -> Result<Self, ConnectError> {
+        let label = address::address_of(&server.host, server.port);
+        let unresolved = |reason: String, source| ConnectError::Dns { server: label.clone(), reason, source };
+        let found = tokio::net::lookup_host((&*server.host, server.port)).await;
+        let found = found.map_err(|error| unresolved(error.to_string(), Some(Cause::new(error))))?;
+        let stream = match first_of(found.collect()).await {
+            Some(Ok(stream)) => stream,
+            Some(Err(error)) => return Err(ConnectError::of_io(&label, error)),
+            None => return Err(unresolved("it has no address".to_owned(), None)),
+        };
+        let unset = |error| ConnectError::of_io(&label, error);
+        stream.set_nodelay(true).map_err(unset)?;
+        keep_alive(&stream).map_err(unset)?;
+        Ok(Self::Tcp(stream))
+    }
+
+    /// Connects to a Unix socket.
+    pub(super) async fn unix(path: &Path) -> Result<Self, ConnectError> {
+        let stream = UnixStream::connect(path).await;
+        stream.map(Self::Unix).map_err(|error| ConnectError::of_io(&path.display().to_string(), error))
+    }
+
+    /// Waits until the socket is ready, on the runtime on which it was connected.
+    pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        match self {
+            Self::Tcp(stream) => stream.ready(interest).await,
+            Self::Unix(stream) => stream.ready(interest).await,
+        }
+    }
+
+    /// Reads what has arrived.
+    pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_read(buffer),
+            Self::Unix(stream) => stream.try_read(buffer),
+        }
+    }
+
+    /// Writes as much as the socket takes, from any thread. tokio does not learn that the socket is full: see [`Socket::try_write`].
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let written = match self {
+            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
+            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
+        };
+        written.map_err(io::Error::from)
+    }
+
+    /// Writes as much as the socket takes. Afterwards [`Socket::ready`] waits until it takes more.
+    pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp(stream) => stream.try_write(bytes),
+            Self::Unix(stream) => stream.try_write(bytes),
+        }
+    }
+
+    /// Ends the connection in both directions, from any thread.
+    pub(super) fn shut_down(&self) {
+        // A socket that is not connected any more needs no end.
+        let _ = match self {
+            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
+            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
+        };
+    }
+}
+
+/// The first connection that any of the addresses accepts, or the error of the last one.
+async fn first_of(addresses: Vec<SocketAddr>) -> Option<io::Result<TcpStream>> {
+    let mut waiting = addresses.into_iter();
+    let mut attempts = FuturesUnordered::new();
+    attempts.push(TcpStream::connect(waiting.next()?));
+    loop {
+        tokio::select! {
+            biased;
+            Some(connected) = attempts.next() => match (connected, waiting.next()) {
+                (Ok(stream), _) => return Some(Ok(stream)),
+                (Err(_), Some(next)) => attempts.push(TcpStream::connect(next)),
+                (Err(error), None) if attempts.is_empty() => return Some(Err(error)),
+                (Err(_), None) => {}
+            },
+            () = tokio::time::sleep(NEXT_ADDRESS), if waiting.len() > 0 => {
+                attempts.extend(waiting.next().map(TcpStream::connect));
+            }
+        }
+    }
+}
+
+/// The system probes an idle connection, and closes one that does not answer. A firewall or balancer that forgets idle connections sees the probes.
+fn keep_alive(stream: &TcpStream) -> io::Result<()> {
+    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(15));
+    // Elsewhere the system's own numbers hold.
+    #[cfg(any(target_os = "linux", target_os = "macos"))]
+    let keepalive = keepalive.with_interval(Duration::from_secs(5));
+    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+}
+
+/// Bytes in clear or through TLS.
+pub(super) struct Stream {
+    pub(super) socket: Socket,
+    /// The TLS session, above the socket.
+    pub(super) tls: Option<Session>,
+}
+
+impl Stream {
+    /// Connects, and secures the connection where the target says so.
+    pub(super) async fn connect(
+        target: &ServerTarget,
+        to: &Endpoint,
+        settings: &LinkSettings,
+    ) -> Result<Self, ConnectError> {
+        let connected = async {
+            match to {
+                Endpoint::Unix(path) => Ok(Self { socket: Socket::unix(path).await?, tls: None }),
+                Endpoint::Tcp(server) => {
+                    let socket = Socket::tcp(server).await?;
+                    let tls = match target.tls()? {
+                        Some(config) => Some(Session::open(&socket, server, config).await?),
+                        None => None,
+                    };
+                    Ok(Self { socket, tls })
+                }
+            }
+        };
+        match tokio::time::timeout(settings.attempt(), connected).await {
+            Ok(connected) => connected,
+            Err(_) => Err(ConnectError::silent(to.label())),
+        }
+    }
+}
+
+/// The address of one socket.
+#[derive(Clone, Debug)]
+pub(super) enum Endpoint {
+    Tcp(Server),
+    Unix(std::path::PathBuf),
+}
+
+impl Endpoint {
+    /// The address in errors and logs.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::Tcp(server) => address::address_of(&server.host, server.port),
+            Self::Unix(path) => path.display().to_string(),
+        }
+    }
+}
