@@ -39,7 +39,7 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// The status of the answer. A caller repeats an order that was answered with 503.
+    /// The status of the answer. A caller repeats an order that was answered with 423 or 503.
     pub fn status(&self) -> StatusCode {
         match self {
             Self::NoSuchItem => StatusCode::NOT_FOUND,
