@@ -42,8 +42,7 @@ if refusal and refusal[1] == 0 and publish and publish ~= 'SILENT' then
   -- A healthy lock has one field, and of an application's hash nothing is read. A user who may not look, or not publish, waits for as long
   -- as the hold lingers.
   local holder = redis.pcall('HLEN', lock_key) == 1 and redis.pcall('HKEYS', lock_key)[1]
-  local client_of = function(field) return string.match(field, '^[^:]*') end
-  if holder and string.sub(holder, -1) == '~' and client_of(holder) ~= client_of(ask.hold) then
+  if holder and string.sub(holder, -1) == '~' and string.match(holder, '^[^:]*') ~= string.match(ask.hold, '^[^:]*') then
     redis.pcall(publish, channel, '2')
   end
 end
