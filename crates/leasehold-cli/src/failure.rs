@@ -248,6 +248,8 @@ impl From<Error> for Failure {
             Error::Lost { .. } => Exit::Lost,
             Error::Unreachable { .. } | Error::SearchFailed { refusal: None, .. } => Exit::Unreachable,
             Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
+            // The server is there, and does not serve: it loads its data, or its cluster is down.
+            Error::Refused { refusal, .. } if refusal.is_transient() => Exit::Unreachable,
             Error::Refused { .. } | Error::SearchFailed { .. } => Exit::Refused,
             Error::Invalid(_) => Exit::Usage,
             _ => Exit::Other,

@@ -266,7 +266,7 @@ fn recorder_tells_the_traffic_and_can_send_it_again() {
     let (recorder, all) = (link.record(), server.record());
     send(&link, acquire());
     link.inject(Fault::LoseReply, FaultTarget::next());
-    send(&link, call(&RELEASE, "k c", "me:1 0 PUBLISH 0 -"));
+    send(&link, call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c"));
     send(&other, call(&INSPECT, "k", ""));
     assert_eq!(recorder.scripts(), ["lock/acquire", "lock/release"]);
     assert_eq!(all.scripts(), ["lock/acquire", "lock/release", "lock/inspect"]);

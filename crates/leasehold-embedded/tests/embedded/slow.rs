@@ -143,7 +143,7 @@ fn a_probe_and_a_settlement_ask_about_what_was_sent_before_them() {
     let mut before = pin!(link.call(FOREGROUND, acquire()));
     let mut probe = pin!(link.probe(FOREGROUND, epoch, "k".into()));
     let mut settle = pin!(link.settle(FOREGROUND, epoch, "k".into()));
-    let mut after = pin!(link.call(FOREGROUND, call(&RELEASE, "k c", "me:1 0 1000 -1 0")));
+    let mut after = pin!(link.call(FOREGROUND, call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
     assert!(poll(before.as_mut()).is_pending() && poll(probe.as_mut()).is_pending());
     assert!(poll(settle.as_mut()).is_pending());
     clock.advance(ms(1));
