@@ -166,6 +166,7 @@ fn the_other_process() {
         "secrets" => crate::secrets::child(),
         "outage" => crate::outages::child(builder, &url),
         "held up" => crate::shutdown::child(builder, &url),
+        "fork" => crate::forks::child(builder, &url),
         role => panic!("no role {role:?}"),
     }
 }

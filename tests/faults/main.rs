@@ -15,6 +15,7 @@ mod connecting;
 mod demotion;
 mod durability;
 mod fallback;
+mod forks;
 mod latency;
 mod lazy;
 mod memory;

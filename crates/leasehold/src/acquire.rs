@@ -199,6 +199,7 @@ impl<K: LockKind> Acquire<K> {
     /// Checks the request before anything is sent.
     fn wish(&self, patience: Option<Patience>) -> Result<Box<AcquireRequest>, Error> {
         let handle = self.spec.handle();
+        handle.check_process()?;
         let options = self.spec.options();
         let fixed = self.lease.or(options.lease);
         if let Some(lease) = fixed {

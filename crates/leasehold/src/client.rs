@@ -32,6 +32,14 @@ use thiserror::Error;
 /// releases that are under way, for at most 250 ms. **Await [`Client::shutdown`]** before `main` returns: it waits for guards as well, and names
 /// what it could not release. Without it a client in a `static`, which is never dropped, loses releases that are under way when `main` returns.
 ///
+/// # Forks
+///
+/// A process that is forked from the one that built a client cannot use that client, because it has none of its threads: each call fails with
+/// [`Error::Invalid`](crate::Error::Invalid), or finds the lock lost, and guards are not held. Build a client after the fork. What the forked
+/// process drops, and its exit, changes nothing for the locks of its parent.
+///
+/// # Examples
+///
 /// ```
 /// # use std::time::Duration;
 /// #[tokio::main(flavor = "current_thread")]
@@ -259,6 +267,10 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
+        if self.handle.check_process().is_err() {
+            // What there is belongs to the process that built the client.
+            return Ok(());
+        }
         let deadline = self.handle.clock.now() + within;
         self.handle.with(|session, now| session.close(now));
         let locks = self.handle.background.shut_down(deadline).await;

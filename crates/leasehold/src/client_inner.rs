@@ -3,15 +3,18 @@
 use crate::background::{Alarm, Background};
 use crate::caller;
 use crate::clock::Clock;
+use crate::error::InvalidInput;
 use crate::foreign::{self, Foreign};
 use crate::link::AnyLink;
+use crate::process::Process;
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Classes;
 use leasehold_core::link::{Link, Plane};
+use leasehold_core::owner::ClientId;
 use leasehold_core::session::{Session, Via};
 use leasehold_core::time::Instant;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -19,6 +22,9 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct ClientInner {
     state: Mutex<State>,
+    /// The state of a client that has ended, for processes that were forked from this one: another thread may have had the lock at the fork.
+    forked: OnceLock<Box<Mutex<State>>>,
+    client: ClientId,
     pub(crate) link: AnyLink,
     pub(crate) clock: Clock,
     pub(crate) settings: Settings,
@@ -41,6 +47,8 @@ impl ClientInner {
         background: Background,
     ) -> Self {
         Self {
+            client: session.client(),
+            forked: OnceLock::new(),
             state: Mutex::new(State { session, alarm: Alarm::default() }),
             link,
             clock,
@@ -52,6 +60,9 @@ impl ClientInner {
 
     /// Does something with the session, wakes whom that concerns, and wakes the background where it has something to do.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
+        if self.check_process().is_err() {
+            return work(&mut self.forked().lock().session, Instant::FAR_FUTURE);
+        }
         let mut state = self.state.lock();
         // The clock is read under the lock, so that the session never sees it go back.
         let result = work(&mut state.session, self.clock.now());
@@ -66,6 +77,22 @@ impl ClientInner {
             self.background.turn();
         }
         result
+    }
+
+    /// # Errors
+    ///
+    /// This process was forked from the one that built the client.
+    pub(crate) fn check_process(&self) -> Result<(), InvalidInput> {
+        self.clock.process().map_or(Ok(()), Process::check)
+    }
+
+    fn forked(&self) -> &Mutex<State> {
+        self.forked.get_or_init(|| {
+            let mut session = Session::new(self.client, leasehold_core::settings::Settings::default(), 0);
+            session.close(Instant::FAR_FUTURE);
+            session.lose_all(Instant::FAR_FUTURE);
+            Box::new(Mutex::new(State { session, alarm: Alarm::default() }))
+        })
     }
 
     /// As [`ClientInner::with`], for the background itself, which then sleeps until the instant that is given, or until it is woken.
@@ -131,6 +158,9 @@ impl std::ops::Deref for Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
+        if self.0.check_process().is_err() {
+            return;
+        }
         let owes = self.0.with(|session, _| !session.holds_nothing());
         self.0.background.end(owes);
     }

@@ -1,5 +1,6 @@
 //! The clock of a client: it also counts while the machine is suspended.
 
+use crate::process::Process;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
@@ -9,8 +10,9 @@ use leasehold_embedded::ManualClock;
 /// The clock from which a client takes the present, and by which its background sleeps.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`).
-    Machine,
+    /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`), for the process that built the client. In a
+    /// process that was forked from it nothing renews a lock, so there every deadline has passed.
+    Machine(Process),
     /// A clock that a test moves by hand.
     #[cfg(feature = "embedded")]
     Manual(ManualClock),
@@ -24,9 +26,15 @@ pub(crate) enum Clock {
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Clock {
+    /// The clock of the machine, for this process.
+    pub(crate) fn of_machine() -> Self {
+        Self::Machine(Process::current())
+    }
+
     pub(crate) fn now(&self) -> Instant {
         match self {
-            Self::Machine => boot_time(),
+            Self::Machine(process) if !process.is_current() => Instant::FAR_FUTURE,
+            Self::Machine(_) => boot_time(),
             #[cfg(feature = "embedded")]
             Self::Manual(clock) => clock.now(),
             #[cfg(feature = "embedded")]
@@ -34,10 +42,19 @@ impl Clock {
         }
     }
 
+    /// The process that alone can use the client, where the background of that is a thread.
+    pub(crate) const fn process(&self) -> Option<Process> {
+        match self {
+            Self::Machine(process) => Some(*process),
+            #[cfg(feature = "embedded")]
+            Self::Manual(_) | Self::Tokio(_) => None,
+        }
+    }
+
     /// Sleeps until `instant`, or for a shorter time; for ever on `None`, as far as the clock allows.
     pub(crate) async fn sleep_until(&self, instant: Option<Instant>) {
         match self {
-            Self::Machine => {
+            Self::Machine(_) => {
                 let left = instant.map_or(LOOK, |instant| instant.since(boot_time()).min(LOOK));
                 // tokio rounds up to whole milliseconds: what is due a moment later is as good as due.
                 tokio::time::sleep(left).await;
@@ -85,8 +102,8 @@ mod tests {
 
     #[test]
     fn the_machines_clock_goes_forward() {
-        let before = Clock::Machine.now();
-        let after = Clock::Machine.now();
+        let before = Clock::of_machine().now();
+        let after = Clock::of_machine().now();
         assert!(before <= after && before > Instant::from_nanos(0));
     }
 }

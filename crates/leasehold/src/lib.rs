@@ -90,6 +90,7 @@ mod lock_spec;
 mod loss;
 mod once;
 mod owner;
+mod process;
 mod record;
 mod relay;
 mod runtime;

@@ -166,6 +166,7 @@ impl LockSpec {
         decode: impl FnOnce(&Reply) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
         let handle = self.handle();
+        handle.check_process()?;
         let end = handle.clock.now() + handle.settings.command_timeout;
         let mut pause = Duration::from_millis(5);
         let reply = loop {
@@ -199,6 +200,7 @@ impl LockSpec {
         decode: impl Fn(&Reply) -> Result<T, DecodeError>,
     ) -> Result<T, Error> {
         let handle = self.handle();
+        handle.check_process()?;
         let end = handle.clock.now() + handle.settings.unreachable_after;
         let mut pause = Duration::from_millis(10);
         let mut unknown = None;

@@ -27,7 +27,7 @@ use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 #[cfg(feature = "embedded")]
 fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, ConnectError> {
     match (named, engine) {
-        (None | Some(Clock::Machine), ClockSort::System) => Ok(Clock::Machine),
+        (None | Some(Clock::Machine(_)), ClockSort::System) => Ok(Clock::of_machine()),
         (None, ClockSort::Manual(clock)) => Ok(Clock::Manual(clock)),
         (None, ClockSort::Tokio(zero)) => Ok(Clock::Tokio(zero)),
         (Some(clock @ Clock::Manual(_)), ClockSort::Manual(_) | ClockSort::Other)
@@ -120,8 +120,12 @@ impl ClientBuilder {
         let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
         let link = FredLink::unmet(foreground, background);
         let settings = builder.settings.clone();
-        let inner =
-            builder.assemble(AnyLink::Fred(link.clone()), Clock::Machine, Background::in_thread(), Chance::new())?;
+        let inner = builder.assemble(
+            AnyLink::Fred(link.clone()),
+            Clock::of_machine(),
+            Background::in_thread(),
+            Chance::new(),
+        )?;
         let client = Arc::downgrade(&inner);
         link.meet(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
@@ -234,9 +238,9 @@ impl ClientBuilder {
         let link = AnyLink::Embedded(link);
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match clock {
-            Clock::Machine => {
+            Clock::Machine(_) => {
                 let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::Machine, Background::in_thread(), chance)?;
+                let client = self.assemble(link, Clock::of_machine(), Background::in_thread(), chance)?;
                 // The thread waits for the client, so it is there to receive it.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
@@ -302,7 +306,7 @@ impl ClientBuilder {
         let (background, server) = background?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
         let link = AnyLink::Fred(FredLink::new(foreground, background, server));
-        let inner = self.assemble(link, Clock::Machine, Background::in_thread(), Chance::new())?;
+        let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
     }

@@ -88,6 +88,14 @@ pub enum InvalidInput {
         /// The most that is allowed.
         most: i64,
     },
+    /// The process was forked from the one that built the client, whose threads and connections it does not have.
+    #[error(
+        "this process was forked from the process {built_by}, which built the client: build a client after the fork"
+    )]
+    Forked {
+        /// The id of the process that built the client.
+        built_by: u32,
+    },
     /// An owner of another client was named.
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]
     ForeignOwner,

@@ -124,6 +124,7 @@ impl Keys {
     /// A page; `None` where the server has no keys any more. A connection that is being made anew is waited for.
     async fn scan(&self, place: &Place) -> Result<Option<Scanned>, Error> {
         let handle = &self.handle;
+        handle.check_process()?;
         let end = handle.clock.now() + handle.settings.command_timeout;
         let mut pause = Duration::from_millis(5);
         loop {

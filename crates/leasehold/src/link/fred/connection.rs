@@ -17,6 +17,7 @@ use super::settings::LinkSettings;
 use super::stream::{Endpoint, Stream};
 use super::target::{self, ServerTarget};
 use super::words;
+use crate::process::Process;
 use crate::telemetry::event;
 use bytes::Bytes;
 use fred::types::config::ServerConfig;
@@ -99,6 +100,8 @@ struct Shared {
     over: AtomicBool,
     ended_at: OnceLock<Instant>,
     malformed: OnceLock<Malformed>,
+    /// The process that connected. A process that forks off from it shares the socket.
+    process: Process,
 }
 
 struct State {
@@ -181,6 +184,7 @@ impl Connection {
             over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
             malformed: OnceLock::new(),
+            process: Process::current(),
         });
         let router = tokio::spawn(drive(EndOnDrop(Arc::clone(&shared))));
         let connection = Self {
@@ -332,6 +336,9 @@ impl Shared {
         if let Some(why) = &state.end {
             return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
         }
+        if self.is_forked() {
+            return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
+        }
         queue(&mut state.wire, answer);
         if state.writer == Writer::Nobody {
             state.writer = Writer::Thread;
@@ -458,6 +465,10 @@ impl Shared {
         }
     }
 
+    fn is_forked(&self) -> bool {
+        !self.process.is_current()
+    }
+
     /// Ends the connection: each call without a reply learns whether it was sent.
     fn end(&self, why: &str) {
         let calls: Vec<_> = {
@@ -470,7 +481,10 @@ impl Shared {
         };
         self.ended_at.get_or_init(Instant::now);
         self.over.store(true, Ordering::Release);
-        self.stream.socket.shut_down();
+        // In a forked process this would end the connection of the other process.
+        if !self.is_forked() {
+            self.stream.socket.shut_down();
+        }
         self.ended.cancel();
         for (answer, fate) in calls {
             drop(answer.send(Err(match fate {

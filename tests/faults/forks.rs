@@ -1,0 +1,59 @@
+//! A process that is forked from one that has a client.
+
+use crate::child::{Child, say};
+use crate::support::on_one_of_each;
+use fork::{Fork, fork, waitpid};
+use leasehold::blocking::Client;
+use leasehold::{ClientBuilder, Error, InvalidInput};
+use leasehold_test_support::Server;
+use std::time::Duration;
+
+#[test]
+fn forked_process_is_told_so_and_changes_nothing_for_its_parent() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let mut process = Child::start("fork", &server.url(), Duration::from_secs(30));
+        for word in ["refused", "dropped", "renewed", "parent"] {
+            process.hear(word);
+        }
+        process.wait();
+        assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
+    });
+}
+
+/// The other process, which forks.
+pub(crate) fn child(builder: ClientBuilder, url: &str) {
+    let client = Client::build(builder, url).expect("a client");
+    let guard = client.lock("stock").acquire().expect("the lock");
+    let token = guard.cancellation_token();
+    match fork().expect("a process") {
+        Fork::Child => {
+            let forked = |error: Option<Error>| matches!(error, Some(Error::Invalid(InvalidInput::Forked { .. })));
+            let lock = client.lock("other");
+            assert!(forked(lock.acquire().err()) && forked(lock.try_acquire().err()));
+            assert!(forked(lock.inspect().err()) && forked(guard.reenter().err()));
+            assert!(forked(client.locks("*").next().and_then(Result::err)));
+            assert!(forked(client.multi_lock([client.as_async().lock("one")]).acquire().err()));
+            assert!(!guard.is_held() && guard.remaining().is_zero() && token.is_cancelled());
+            guard.wait_until_lost();
+            client.shutdown(Duration::from_secs(30)).expect("nothing of this process");
+            say(format_args!("refused"));
+            assert!(matches!(guard.release(), Err(Error::Lost { .. })));
+            drop((client, lock));
+            say(format_args!("dropped"));
+            let own = Client::connect(url).expect("a client of its own");
+            assert!(own.lock("stock").try_acquire().expect("an answer").is_none(), "the parent has it");
+            own.lock("other").acquire().expect("the lock").release().expect("a release");
+            say(format_args!("renewed"));
+            std::process::exit(0);
+        }
+        Fork::Parent(pid) => {
+            waitpid(pid).expect("the end of the other process");
+            assert!(guard.is_held());
+            guard.release().expect("it was held all the time");
+            client.lock("stock").acquire().expect("the connection is as before").release().expect("a release");
+            say(format_args!("parent"));
+            std::process::exit(0);
+        }
+    }
+}
