@@ -149,7 +149,7 @@ fn graceful_shutdown() {
         "graceful_shutdown",
         &[
             "awaits client.shutdown",
-            "its job was told: the lock was lost: the client was shut down",
+            "its job ended under the lock, which it released",
             "its waiter was told",
             "\"reports\" is free on the server",
             "the cron job holds",

@@ -6,7 +6,7 @@ use leasehold_test_support::{After, Proxy, Server};
 use std::time::{Duration, Instant};
 
 #[test]
-fn inspection_waits_while_the_connection_is_made_anew() {
+fn inspection_fails_in_a_known_outage_and_is_answered_after_it() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
@@ -18,15 +18,19 @@ fn inspection_waits_while_the_connection_is_made_anew() {
             proxy.refuse(true);
             proxy.cut();
             loop {
-                match tokio::time::timeout(Duration::from_millis(200), lock.inspect()).await {
+                match soon("a look", lock.inspect()).await {
                     // The loss of the connection has not been noticed yet.
-                    Ok(Ok(_) | Err(Error::OutcomeUnknown { .. })) => {}
-                    Ok(Err(error)) => panic!("it does not wait: {error}"),
-                    Err(_) => break,
+                    Ok(_) | Err(Error::OutcomeUnknown { .. }) => {}
+                    Err(Error::Unreachable { .. }) => break,
+                    Err(error) => panic!("the server is out of reach: {error}"),
                 }
             }
-            let (looked, ()) = tokio::join!(soon("a look", lock.inspect()), async { proxy.refuse(false) });
-            assert!(looked.expect("an answer").is_some());
+            proxy.refuse(false);
+            while let Err(error) = soon("a look", lock.inspect()).await {
+                assert!(matches!(error, Error::Unreachable { .. }), "{error}");
+                tokio::task::yield_now().await;
+            }
+            assert!(lock.inspect().await.expect("an answer").is_some());
         });
     });
 }

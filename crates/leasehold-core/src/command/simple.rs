@@ -70,7 +70,7 @@ impl KindProtocol for Simple {
     }
 }
 
-/// Ends the hold of `holder`: a release in its name, by any client. [`lock::forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder`: a release in its name, by any client. [`forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     let id = unescaped(holder).filter(|bytes| std::str::from_utf8(bytes).is_err());
     release(lock, &id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from), 0)

@@ -99,7 +99,12 @@ const STORIES: &[Story] = &[
     ("write/release", "HSET s mode write me:1:write 1; PEXPIRE s 500", RW, "me:1:write 0 PUBLISH chan"),
     ("write/release", "HSET s mode write me:1:write 2; PEXPIRE s 500", RW, "me:1:write 1 PUBLISH chan"),
     ("write/release", "READS me:2; HSET s mode write me:1:write 1", RW, "me:1:write 0 PUBLISH chan"),
-    ("write/release", "READS you:1; ZADD writers LATER me:1:write; PEXPIRE writers 900", RW, "me:1:write 0 PUBLISH chan"),
+    (
+        "write/release",
+        "READS you:1; ZADD writers LATER me:1:write; PEXPIRE writers 900",
+        RW,
+        "me:1:write 0 PUBLISH chan",
+    ),
     ("read_write/inspect", "READS me:1", "s readers", ""),
     ("semaphore/acquire", "SET seats 3", "seats op", "1 2 0 600000"),
     ("semaphore/release", "SET seats 1; SET op -2 PX 900", "seats op", "0 2 1 600000 PUBLISH chan"),

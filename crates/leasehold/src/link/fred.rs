@@ -29,6 +29,8 @@ mod met;
 mod mistaken;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
+#[cfg(not(feature = "tls"))]
+mod no_tls_session;
 mod notices;
 mod pool;
 mod pools;
@@ -46,7 +48,7 @@ mod target;
 mod tests;
 #[cfg(feature = "tls")]
 mod tls;
-#[cfg_attr(not(feature = "tls"), path = "fred/no_tls_session.rs")]
+#[cfg(feature = "tls")]
 mod tls_session;
 mod words;
 
@@ -64,6 +66,8 @@ use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
+#[cfg(not(feature = "tls"))]
+use no_tls_session as tls_session;
 use pool::Pool;
 use std::fmt;
 use std::pin::pin;
