@@ -72,7 +72,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 ///     leader
 ///         .run(async move |term| {
 ///             tokio::task::yield_now().await;
-///             format!("{} {}", feed, term.is_leader())
+///             format!("{} {}", feed, term.is_leading())
 ///         })
 ///         .await
 /// });
