@@ -94,6 +94,9 @@ impl Plan {
             if let Deed::Disturb(Disturbance::Cut { .. } | Disturbance::HoldRequests(_)) = deed {
                 steps.extend(calls_in_trouble(&mut rng, favourite));
             }
+            if rng.u8(..16) == 0 {
+                steps.extend(calls_at_once(&mut rng, favourite));
+            }
             if cluster && rng.u8(..40) == 0 {
                 steps.extend(subscription_that_moves(&mut rng));
             }
@@ -125,6 +128,13 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Ste
     steps.last_mut().into_iter().for_each(|step| step.pause = pause_before);
     steps.push(Step { deed: Deed::Settle { plane, lock }, pause: pause(rng) });
     steps
+}
+
+/// More calls for one lock at once than go out by themselves.
+fn calls_at_once(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
+    let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
+    let mut call = || Deed::Call { plane, lock, script: rng.usize(..4), manner: Manner::Awaits, at_home: rng.bool() };
+    (0..8).map(|_| Step { deed: call(), pause: 0 }).collect()
 }
 
 /// A subscription is under way while its slot moves, and calls for the slot learn of that.
