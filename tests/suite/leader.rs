@@ -5,6 +5,7 @@ use leasehold::embedded::{EmbeddedServer, tokio_clock};
 use leasehold::{Client, Error, LeaderHandle, LeaderState, Term, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 type Outcome = Result<Option<u64>, WithError<u64>>;
@@ -133,16 +134,22 @@ pub(crate) async fn candidate_that_resigns_is_seen_to_lead_until_it_has_ended(wo
     let client = world.client().await;
     let (handle, task) = campaign(&client, &world.name("leader"));
     let mut state = handle.watch();
+    let (led, has_led) = oneshot::channel();
+    let mut led = Some(led);
     let seen = tokio::spawn(async move {
         let mut seen = Vec::new();
         while *state.borrow_and_update() != LeaderState::Ended {
             let leads = matches!(*state.borrow(), LeaderState::Leading { .. });
             seen.push((leads, *state.borrow() == LeaderState::Following));
+            if leads && let Some(led) = led.take() {
+                led.send(()).expect("the test waits");
+            }
             state.changed().await.expect("a candidate");
         }
         seen
     });
-    leads(&handle).await;
+    // The watcher must have seen the term before it ends: a watch keeps the last value alone.
+    has_led.await.expect("a term");
     handle.resign().await;
     task.await.expect("a task").expect("a term");
     let seen = seen.await.expect("a task");
