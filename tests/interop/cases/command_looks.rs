@@ -82,7 +82,7 @@ fn held(kind: &str, holders: &[Value]) -> Value {
 
 /// A hold of a JVM, which does not say what process it is or for how long it has held.
 fn hold(id: &str, half: Option<&str>, count: u32) -> Value {
-    json!({ "id": id, "half": half, "hold_count": count, "held_ms": null, "process": null })
+    json!({ "id": id, "half": half, "hold_count": count, "held_ms": null, "process": null, "unrenewed_ms": null })
 }
 
 fn waiter(id: &str) -> Value {
