@@ -136,18 +136,10 @@ impl<T> Wire<T> {
         self.messages_as_arrays |= !resp3;
     }
 
-    /// Takes the queued bytes for writing. The caller writes them in this order, and hands back what it could not write with
-    /// [`Wire::put_back`].
+    /// Takes the queued bytes for writing. The caller writes them in this order.
     pub fn take_out(&mut self) -> Vec<u8> {
         self.taken = self.queued();
         std::mem::take(&mut self.out)
-    }
-
-    /// Puts bytes that were taken and certainly not written in front of those that were queued since.
-    pub fn put_back(&mut self, mut unwritten: Vec<u8>) {
-        self.taken -= u64::try_from(unwritten.len()).unwrap_or_default();
-        unwritten.append(&mut self.out);
-        self.out = unwritten;
     }
 
     /// Number of queued bytes that wait for being written.
@@ -300,20 +292,6 @@ mod tests {
         let fates: Vec<_> = wire.close().collect();
         assert_eq!(fates, [(0, Fate::Unknown), (1, Fate::Unknown), (2, Fate::NotSent)]);
         assert_eq!(taken.len(), 28);
-    }
-
-    #[test]
-    fn bytes_that_were_put_back_go_out_first_and_are_unsent() {
-        let mut wire = sent(0..3);
-        let taken = wire.take_out();
-        wire.send("X", &[""; 0], 3);
-        // One command and a part of the next were written.
-        wire.put_back(taken[20..].to_vec());
-        let fates = |wire: &mut Wire<u32>| wire.close().map(|(_, fate)| fate).collect::<Vec<_>>();
-        let expected = [Fate::Unknown, Fate::Unknown, Fate::NotSent, Fate::NotSent];
-        let rest = wire.out.clone();
-        assert_eq!(rest, [&taken[20..], b"*1\r\n$1\r\nX\r\n"].concat());
-        assert_eq!(fates(&mut wire), expected);
     }
 
     #[test]

@@ -9,8 +9,7 @@
 //! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
 
 use super::call::FOLLOWED;
-use super::connection::Connection;
-use super::connection::word;
+use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
 use super::pool::Pool;

@@ -1,7 +1,6 @@
 //! The first words on a connection: who we are, who the server is, and where Sentinel sends us.
 
-use super::connection::word;
-use super::connection::{About, Connection, is_active_replica, is_read_only};
+use super::connection::{About, Connection, is_active_replica, is_read_only, word};
 use super::error::ConnectError;
 use super::settings::LinkSettings;
 use super::stream::Endpoint;

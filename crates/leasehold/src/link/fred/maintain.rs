@@ -1,8 +1,7 @@
 //! The regular duties of a link, done by a task on the background's runtime.
 
 use super::address;
-use super::connection::Connection;
-use super::connection::word;
+use super::connection::{Connection, word};
 use super::error::ConnectError;
 use super::notices::Notices;
 use super::pool::Pool;

@@ -1,8 +1,7 @@
 //! The way of a command: to which connection, in which words, and not behind a settling.
 
 use super::address;
-use super::connection::Connection;
-use super::connection::word;
+use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
 use super::error::Redirect;
 use super::pool::Pool;

@@ -47,7 +47,7 @@ impl Scripts {
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
             match connection.send("SCRIPT", given, Some(timeout)).await {
-                Ok(answer) if answer.error().cloned().is_none() => {}
+                Ok(answer) if answer.error().is_none() => {}
                 _ => return,
             }
             event!(debug, server = %connection.server, script = script.name(), "the script was loaded");

@@ -36,8 +36,7 @@
 //!
 //! If the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
 
-use super::connection::Connection;
-use super::connection::word;
+use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
 use super::pool::Pool;
 use crate::telemetry::event;
