@@ -71,8 +71,14 @@ async fn with_client(
     unblocks: bool,
     json: bool,
 ) -> Result<Ending, Failure> {
-    let acquiring = nested::with_warning(hold::acquire(client, options, times), client, options, json);
-    let acquiring = waiting::told(acquiring, client, options, json);
+    let acquiring = async {
+        tokio::select! {
+            biased;
+            acquired = hold::acquire(client, options, times) => acquired,
+            never = nested::warn(client, options, json) => match never {},
+            never = waiting::tell(client, options, json) => match never {},
+        }
+    };
     let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
         // The future is dropped, so the client takes back whatever it has asked for.

@@ -41,23 +41,8 @@ fn read(text: &str) -> Vec<HolderId> {
     text.split_ascii_whitespace().filter(|word| is_of_a_client(word)).map(HolderId::from).collect()
 }
 
-/// Completes with `acquiring`, and warns before if that waits for a hold of a command around this one. Such a wait is silent otherwise, and has
-/// no end.
-pub(super) async fn with_warning<T>(
-    acquiring: impl Future<Output = T>,
-    client: &Client,
-    options: &RunOptions,
-    json: bool,
-) -> T {
-    tokio::select! {
-        biased;
-        acquired = acquiring => acquired,
-        never = warn(client, options, json) => match never {},
-    }
-}
-
-/// Says once that a holder is one of those around.
-async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
+/// Warns once of a wait for a hold of a command around this one, and never completes. Such a wait is silent otherwise, and has no end.
+pub(super) async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
     let around = around();
     if !around.is_empty() && !options.try_once {
         tokio::time::sleep(GRANTED).await;

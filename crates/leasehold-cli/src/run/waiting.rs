@@ -39,21 +39,8 @@ impl<'a> ForServer<'a> {
     }
 }
 
-/// Completes with `acquiring`, and says once what is waited for if that takes long.
-pub(super) async fn told<T>(
-    acquiring: impl Future<Output = T>,
-    client: &Client,
-    options: &RunOptions,
-    json: bool,
-) -> T {
-    tokio::select! {
-        biased;
-        acquired = acquiring => acquired,
-        never = tell(client, options, json) => match never {},
-    }
-}
-
-async fn tell(client: &Client, options: &RunOptions, json: bool) -> Infallible {
+/// Says once what is waited for if that takes long, and never completes.
+pub(super) async fn tell(client: &Client, options: &RunOptions, json: bool) -> Infallible {
     if !options.quiet && !options.try_once {
         tokio::time::sleep(LONG).await;
         let name = &options.name;
