@@ -6,6 +6,8 @@ use fork::{Fork, fork, waitpid};
 use leasehold::blocking::Client;
 use leasehold::{ClientBuilder, Error, InvalidInput};
 use leasehold_test_support::Server;
+use std::collections::BTreeSet;
+use std::io::stdin;
 use std::time::Duration;
 
 #[test]
@@ -13,12 +15,31 @@ fn forked_process_is_told_so_and_changes_nothing_for_its_parent() {
     on_one_of_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let mut process = Child::start("fork", &server.url(), Duration::from_secs(30));
-        for word in ["refused", "dropped", "renewed", "parent"] {
+        process.hear("holds");
+        let before = ids(&server);
+        process.order("fork");
+        for word in ["refused", "dropped", "renewed", "ended"] {
             process.hear(word);
         }
+        let after = ids(&server);
+        assert!(before.is_subset(&after), "connections of the parent are lost: {before:?}, now {after:?}");
+        process.order("go on");
+        process.hear("parent");
         process.wait();
         assert_eq!(server.command(&["EXISTS", "stock"]).as_int(), Some(0));
     });
+}
+
+/// The ids of the connections to the server, its own to this program left out.
+fn ids(server: &Server) -> BTreeSet<String> {
+    let own = server.command(&["CLIENT", "ID"]).as_int().expect("a number").to_string();
+    server.client_list().into_iter().filter_map(|mut client| client.remove("id")).filter(|id| *id != own).collect()
+}
+
+/// Waits for the next order.
+fn next_order() {
+    let mut order = String::new();
+    assert!(stdin().read_line(&mut order).expect("an order") > 0);
 }
 
 /// The other process, which forks.
@@ -26,6 +47,8 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
     let client = Client::build(builder, url).expect("a client");
     let guard = client.lock("stock").acquire().expect("the lock");
     let token = guard.cancellation_token();
+    say(format_args!("holds"));
+    next_order();
     match fork().expect("a process") {
         Fork::Child => {
             let forked = |error: Option<Error>| matches!(error, Some(Error::Invalid(InvalidInput::Forked { .. })));
@@ -49,6 +72,8 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
         }
         Fork::Parent(pid) => {
             waitpid(pid).expect("the end of the other process");
+            say(format_args!("ended"));
+            next_order();
             assert!(guard.is_held());
             guard.release().expect("it was held all the time");
             client.lock("stock").acquire().expect("the connection is as before").release().expect("a release");
