@@ -150,19 +150,19 @@ impl ConnectionSlot {
     pub(super) async fn open(self: &Arc<Self>) -> Result<Router, ConnectError> {
         let capacity = if self.role == Role::Notices { MESSAGES } else { 16 };
         let shared = &self.shared;
-        let last = &shared.epochs[self.role.index()];
         let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
         let mut state = self.state.lock();
         state.attempts += 1;
         let opened = made.map(|(connection, router)| {
-            last.fetch_add(1, Ordering::AcqRel);
-            if let Some(old) = state.current.replace(Arc::new(connection))
-                && !old.is_confirmed_dead()
-            {
-                state.ended.push(old);
-                if state.ended.len() > REMEMBERED {
-                    state.ended.remove(0);
-                    state.forgot = true;
+            // The first connection begins no new epoch: nothing was sent before it.
+            if let Some(old) = state.current.replace(Arc::new(connection)) {
+                shared.epochs[self.role.index()].fetch_add(1, Ordering::AcqRel);
+                if !old.is_confirmed_dead() {
+                    state.ended.push(old);
+                    if state.ended.len() > REMEMBERED {
+                        state.ended.remove(0);
+                        state.forgot = true;
+                    }
                 }
             }
             router

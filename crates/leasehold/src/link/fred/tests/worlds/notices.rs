@@ -60,7 +60,7 @@ fn confirmed(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// A message that is published while a subscription is confirmed is told, or it is told that some were missed.
+/// A message that is published while a subscription is confirmed is told, or it is told that some were missed, while the subscription stands.
 fn delivered(lines: &[Line]) -> Vec<String> {
     let mut confirmed: BTreeSet<&Bytes> = BTreeSet::new();
     // Subscriptions under way: a reset in between makes their answer stale, as it does for a session.
@@ -75,7 +75,11 @@ fn delivered(lines: &[Line]) -> Vec<String> {
                     confirmed.insert(channel);
                 }
             }
-            Event::Unsubscribing { channel } => _ = confirmed.remove(channel),
+            Event::Unsubscribing { channel } => {
+                confirmed.remove(channel);
+                // Its caller listens no longer. A slot that moved meanwhile is told to the others.
+                awaited.retain(|(_, other)| *other != channel);
+            }
             Event::Published { channel, .. } if confirmed.contains(channel) => awaited.push((place, channel)),
             Event::Told(LinkEvent::NoticesReset) => {
                 confirmed.clear();
