@@ -136,6 +136,7 @@ suite! {
             resignation_ends_a_wait_and_a_work_that_does_not_end,
             candidates_in_one_owners_scope_do_not_lead_at_once,
             candidate_that_resigns_is_seen_to_lead_until_it_has_ended,
+            candidate_that_lost_the_leadership_follows_the_next_leader,
             campaign_that_cannot_succeed_ends_with_the_reason;
         waiting_handed_on:
             release_hands_the_field_on_to_the_next_task,
@@ -202,7 +203,8 @@ suite! {
             two_three_and_five_clients_in_a_circle_are_found,
             scope_that_waits_for_the_one_around_it_is_found,
             waits_that_end_are_no_deadlock,
-            client_says_what_it_holds_and_waits_for;
+            client_says_what_it_holds_and_waits_for,
+            deadlock_of_a_client_with_many_older_holds_is_found;
         blocking:
             threads_take_locks_of_every_kind,
             thread_whose_lock_was_lost_is_told_and_keeps_its_value,
@@ -245,7 +247,8 @@ suite! {
             l3_a_lost_notice_costs_one_sleep,
             after_a_reconnect_waiters_try_again;
         leader:
-            campaign_outlives_an_outage;
+            campaign_outlives_an_outage,
+            candidate_whose_work_has_ended_leads_no_more_while_it_releases;
     }
     servers {
         drop:

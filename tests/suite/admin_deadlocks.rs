@@ -201,3 +201,27 @@ pub(crate) async fn record_is_written_at_most_once_a_second(_: World) {
     clock.advance(secs(3));
     assert_eq!(client.locks_of(client.id()).await.expect("an answer").len(), 64);
 }
+
+pub(crate) async fn deadlock_of_a_client_with_many_older_holds_is_found(world: World) {
+    let operator = world.client().await;
+    let [one, other] = [
+        world.client_with(|builder| builder.announce("one")).await,
+        world.client_with(|builder| builder.announce("other")).await,
+    ];
+    // More than a record has room for.
+    let mut older = Vec::new();
+    for number in 0..80 {
+        older.push(one.lock(world.name(&format!("older:{number}"))).acquire().await.expect("the lock"));
+    }
+    let locks = [world.name("a"), world.name("b")];
+    let (first, second) = (holds(&one, &locks[0]).await, holds(&other, &locks[1]).await);
+    let (first, second) = (waits(first, &one, &locks[1]), waits(second, &other, &locks[0]));
+    assert_eq!(found(&operator, &locks).await.0.waits.len(), 2);
+    for task in [first, second] {
+        task.abort();
+        let _ = task.await;
+    }
+    drop(older);
+    idle(&one).await;
+    idle(&other).await;
+}

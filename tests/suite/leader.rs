@@ -249,3 +249,40 @@ pub(crate) fn five_candidates_have_one_leader_and_soon_a_next_one() {
         });
     }
 }
+
+pub(crate) async fn candidate_whose_work_has_ended_leads_no_more_while_it_releases(world: World) {
+    let world = world.proxied();
+    let client = world.client_with(|builder| builder.lease(secs(3_600)).unreachable_after(secs(3_600))).await;
+    let leader = client.leader(world.name("leader"));
+    let handle = leader.handle();
+    let (ends, end) = oneshot::channel();
+    let mut end = Some(end);
+    let task = tokio::spawn(leader.run(async move |_| end.take().expect("one term").await));
+    leads(&handle).await;
+    world.set_down(true);
+    ends.send(()).expect("the work waits");
+    // The lock stays on the server until that is back.
+    until("the work has ended", || !handle.is_leader()).await;
+    assert!(!task.is_finished(), "the server has not answered");
+    world.set_down(false);
+    assert_eq!(task.await.expect("a task"), Ok(Some(Ok(()))));
+}
+
+pub(crate) async fn candidate_that_lost_the_leadership_follows_the_next_leader(world: World) {
+    // A wait without a failure is one behind another leader, after so long: this test does not wait for that.
+    let client = world.client_with(|builder| builder.lease(secs(3)).unreachable_after(secs(3_600))).await;
+    let (other, name) = (world.client().await, world.name("leader"));
+    let (handle, task) = campaign(&client, &name);
+    leads(&handle).await;
+    other.fenced_lock(&name).force_release().await.expect("an answer").expect("a leader");
+    let next = other.fenced_lock(&name).acquire().wait(secs(60)).await.expect("the lock");
+    let mut state = handle.watch();
+    let follows = state.wait_for(|state| *state == LeaderState::Following);
+    drop(tokio::time::timeout(secs(60), follows).await.expect("it follows").expect("a candidate"));
+    assert!(!handle.is_leader());
+    next.release().await.expect("a release");
+    leads(&handle).await;
+    handle.resign().await;
+    assert!(task.await.expect("a task").is_ok());
+    world.gone(&name).await;
+}

@@ -145,7 +145,6 @@ impl Leader {
                     Either::Right(((), _)) => TermEnd::GraceOver,
                 }
             };
-            campaign.end_term();
             match end {
                 TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
                 // One that resigns does not campaign again.

@@ -289,3 +289,38 @@ fn a_refusal_within_a_grant_leaves_no_place_behind() {
         }
     }
 }
+
+#[test]
+fn free_lock_whose_queue_lost_a_score_is_granted_as_by_the_long_way() {
+    // At each place of the list: an entry without a score, beside a score without an entry, so that both are as long.
+    for at in 0..3 {
+        for asks in 0..4 {
+            let mut pair = Pair::new(Kind::Fair);
+            let process = pair.short.process();
+            let [holder, first, second, unscored, gone] = [1, 2, 3, 77, 78].map(|number| process.hold(number));
+            for hold in [&holder, &first, &second] {
+                let call = pair.short.acquire_call(hold, |_| {});
+                pair.run(&call);
+            }
+            let mut entries = vec![first, second];
+            entries.insert(at, unscored);
+            pair.both(|world| {
+                let (queue, deadlines) = (world.key("queue"), world.key("deadlines"));
+                let score = (world.now() + 1_000).to_string();
+                drop(world.command(&["DEL", &queue, "stock"]));
+                entries.iter().for_each(|entry| drop(world.command(&["RPUSH", &queue, entry])));
+                drop(world.command(&["ZADD", &deadlines, &score, &gone]));
+            });
+            entries.push(gone);
+            let call = pair.short.acquire_call(&entries[asks], |_| {});
+            pair.run(&call);
+            // The next grant finds the queue that this one has left.
+            if let Some((holder, _)) = pair.short.holder() {
+                let call = pair.short.release_call(&holder, 0);
+                pair.run(&call);
+            }
+            let call = pair.short.acquire_call(&entries[asks], |_| {});
+            pair.run(&call);
+        }
+    }
+}

@@ -305,6 +305,20 @@ fn command_that_was_done_after_the_loss_is_told_apart() {
 }
 
 #[test]
+fn command_that_ended_after_the_lease_of_a_paused_leasehold_is_told_apart() {
+    let (name, end) = (name(), path(&SERVER));
+    let script = format!("echo child $$; until [ -e '{}' ]; do sleep 0.02; done; exit 3", end.display());
+    let running = run_script(&SERVER, &[&name, "--lease", "1s"], &script).start();
+    let child = running.says("child ");
+    running.signal(Signal::STOP);
+    until("the lease is over", || !exists(&SERVER, &name));
+    std::fs::write(end, "").expect("a file");
+    until_gone(&child);
+    running.signal(Signal::CONT);
+    running.finish().fails_with(76, &["was lost", "was not stopped", "exit code 3"]);
+}
+
+#[test]
 fn sigkill_of_leasehold_leaves_no_command_and_no_lock() {
     let name = name();
     let running = run_script(&SERVER, &[&name, "--lease", "1s"], "echo child $$; sleep 100").start();

@@ -59,7 +59,6 @@ impl Leader {
         let campaign = self.0.begin();
         let Some(term) = park_on(self.0.campaign(&campaign)).map_err(WithError::NotAcquired)? else { return Ok(None) };
         let value = work(&term);
-        campaign.end_term();
         WithError::unless_released(value, park_on(term.release())).map(Some)
     }
 }

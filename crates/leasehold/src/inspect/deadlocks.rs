@@ -256,3 +256,35 @@ async fn announced(client: &Client) -> Result<Vec<Announced>, Error> {
     }
     Ok(found)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::Holder;
+    use super::super::state::FoundKind;
+    use super::*;
+
+    fn holder(name: &str) -> Holder {
+        let remaining = Some(Duration::from_secs(30));
+        Holder { id: HolderId::from(name), hold_count: 1, remaining }
+    }
+
+    #[test]
+    fn reader_waits_for_the_writer_and_for_no_reader() {
+        let state = LockState {
+            name: "stock".to_owned(),
+            kind: FoundKind::ReadWriteLock,
+            holders: vec![holder("writer")],
+            readers: vec![holder("one"), holder("other")],
+            held: 3,
+            remaining: Some(Duration::from_secs(30)),
+            waiters: None,
+            queue: Vec::new(),
+            fencing_token: None,
+            available: None,
+            problems: Vec::new(),
+        };
+        let names = |kind| in_the_way(&state, kind).into_iter().map(HolderId::as_str).collect::<Vec<_>>();
+        assert_eq!(names(Kind::Read), ["writer"]);
+        assert_eq!(names(Kind::Write), ["writer", "one", "other"]);
+    }
+}

@@ -171,11 +171,6 @@ impl<'a> Campaign<'a> {
         Term::new(guard, self.0.clone())
     }
 
-    /// The work of the term does not go on. The state is told by what follows: another campaign, or the end.
-    pub(crate) fn end_term(&self) {
-        *self.0.term.lock() = None;
-    }
-
     /// The candidate campaigns again.
     pub(super) fn follow(&self) {
         self.0.state.send_replace(LeaderState::Following);

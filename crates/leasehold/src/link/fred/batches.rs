@@ -286,6 +286,7 @@ impl Batches {
 mod tests {
     use super::*;
     use bytes::Bytes;
+    use leasehold_core::batch::MOST;
     use leasehold_core::script::RELEASE;
 
     const SETTINGS: Batching =
@@ -369,5 +370,35 @@ mod tests {
         let more = take(&batches, 1);
         drop((many, more));
         assert!(goes_out().is_some(), "none is under way");
+    }
+
+    #[test]
+    fn calls_queued_beyond_a_full_batch_go_by_the_next_one() {
+        let batches = batches(0);
+        for _ in 0..150 {
+            queue(&batches, 1);
+        }
+        let taken = [(); 3].map(|()| take(&batches, 1).calls.len());
+        let most = usize::try_from(MOST / RELEASE.weight().expect("a weight")).expect("a number");
+        assert_eq!(taken, [most, most, 150 - 2 * most]);
+        assert!(batches.take(1, || ()).is_none());
+    }
+
+    #[test]
+    fn call_that_comes_while_taken_calls_are_not_written_is_queued() {
+        let batches = batches(SETTINGS.direct);
+        let goes_out = || match way(&batches, 1) {
+            Way::Direct(_, Some(out)) => Some(out),
+            _ => None,
+        };
+        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        queue(&batches, 1);
+        drop(out);
+        assert!(goes_out().is_none(), "it would overtake the queue");
+        let ((), taken) = batches.take(1, || ()).expect("calls");
+        assert!(goes_out().is_none(), "it would overtake what was taken");
+        batches.wrote(1);
+        drop((take(&batches, 1), taken));
+        assert!(goes_out().is_some(), "nothing is in front of it");
     }
 }

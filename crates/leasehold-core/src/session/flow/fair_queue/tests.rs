@@ -95,9 +95,12 @@ impl World {
 
     /// The server offers the free lock to a hold of this client.
     fn is_offered_to(&mut self, number: HoldNumber) {
-        let entry = ID.field(number);
+        self.hears_of(&ID.field(number));
+    }
+
+    fn hears_of(&mut self, entry: &[u8]) {
         let channel = self.session.parts.locks.iter().find_map(|(_, lock)| lock.channel()).expect("a channel");
-        self.session.handle_event(self.now, LinkEvent::of_message(channel, &entry));
+        self.session.handle_event(self.now, LinkEvent::of_message(channel, entry));
     }
 
     fn number_of(&self, ticket: Ticket) -> HoldNumber {
@@ -187,4 +190,17 @@ fn task_that_an_offer_names_asks_and_not_the_first_one() {
     assert_eq!(world.asks(first), None, "it would ask in vain");
     let flight = world.asks(second).expect("it is its turn");
     assert_eq!(world.granted(second, flight).hold, number);
+}
+
+#[test]
+fn offer_to_an_entry_that_is_not_known_has_the_contender_ask() {
+    let other = ClientId::new(uuid::Uuid::max());
+    let unknown = (0..999).fold(HoldNumber::FIRST, |number, _| number.next());
+    for entry in [ID.field(unknown), other.field(HoldNumber::FIRST), b"no entry".to_vec().into()] {
+        let mut world = World::new();
+        let [first, _] = world.waiters;
+        assert_eq!(world.asks(first), None, "the lock is held");
+        world.hears_of(&entry);
+        assert!(world.asks(first).is_some(), "{entry:?}: the lock may be free");
+    }
 }

@@ -380,3 +380,16 @@ fn first_waiter_of_a_held_lock_asks_once_it_listens() {
     let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
     assert!(matches!(step, Step::Send(..)), "{step:?}");
 }
+
+#[test]
+fn request_whose_grant_ended_unread_stands_right_behind_the_contender() {
+    let mut world = World::new(Some(LIMITS));
+    let guard = world.holds(wish());
+    let [unread, contender, last] = [(); 3].map(|()| world.waits(wish()));
+    world.listens(unread);
+    world.releases(&guard);
+    world.now = world.now + LEASE;
+    assert!(matches!(world.poll(unread), Step::Wait), "another one contends by now");
+    let queue: Vec<Ticket> = world.session.parts.locks.iter().flat_map(|(_, lock)| lock.line().members()).collect();
+    assert_eq!(queue, [contender, unread, last]);
+}
