@@ -121,6 +121,8 @@ suite! {
             another_client_gets_a_lingering_lock_at_once,
             guard_of_a_lock_that_is_wanted_is_released_for_good,
             force_release_and_the_end_of_the_client_end_lingering,
+            own_attempts_do_not_end_lingering,
+            released_lock_that_lingers_is_not_busy_for_its_own_client,
             longest_lingering_is_a_third_of_the_lease;
         at_least:
             released_lock_stays_busy_for_its_least_time,
@@ -387,6 +389,11 @@ mod embedded_paused {
     #[test]
     fn tries_of_shared_locks_take_one_round_trip_together() {
         crate::suite::acquire::tries_of_shared_locks_take_one_round_trip_together();
+    }
+
+    #[test]
+    fn another_client_gets_in_within_a_second_behind_a_slow_network() {
+        crate::suite::release_lingering::another_client_gets_in_within_a_second_behind_a_slow_network();
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod flow;
 mod hold;
 mod ids;
 mod invariants;
+mod listening;
 mod lock;
 mod lowerings;
 mod missing;
@@ -356,6 +357,11 @@ impl Session {
     /// Whether a hold lingers: its last guard is gone, and it is kept for the next request.
     pub fn lingers(&self, number: HoldNumber) -> bool {
         self.parts.holds.get(number).is_some_and(|hold| hold.lingers())
+    }
+
+    /// Whether this client does not ask for the lock of this key, because others have a head start.
+    pub fn gives_head_start(&self, now: Instant, key: &[u8]) -> bool {
+        self.parts.contended.held_back_until(now, key).is_some()
     }
 
     /// Has no hold linger any longer: each is released.

@@ -249,6 +249,8 @@ pub(crate) struct Seen {
     pub(crate) has_clean_up: bool,
     /// It keeps a hold without a guard for a while.
     pub(crate) lingers: bool,
+    /// It does not ask for the lock, because others have a head start.
+    pub(crate) gives_head_start: bool,
     /// The rest of it, if it stopped here.
     pub(crate) left: Option<ClientStats>,
     /// The fault.
@@ -616,6 +618,7 @@ impl Client {
             is_idle: self.waiting.is_empty() && self.settling.is_empty() && self.probing.is_empty(),
             has_clean_up: self.session.has_clean_up(),
             lingers: numbers.into_iter().any(|number| self.session.lingers(number)),
+            gives_head_start: self.session.gives_head_start(now, lock().key()),
             left: left.then_some(census),
             wrong: self.wrong.clone(),
         }

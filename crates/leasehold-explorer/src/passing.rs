@@ -87,9 +87,9 @@ impl World {
     /// Time passes to the next timer, and on while nothing comes of it.
     pub(crate) fn rest(&mut self, state: &mut State) -> Result<(), String> {
         let calm = state.disturbances == self.options.disturbances && state.losses == self.options.losses;
-        // A hold that lingers ends by itself: a message that would end it sooner may come before its client listens.
-        let lingers = self.living(state).any(|(_, seen)| seen.lingers);
-        if calm && !lingers && self.living(state).any(|(_, seen)| !seen.is_done) {
+        // A head start ends by itself. A hold that lingers does not wait for that: who wants the lock asks for it, and is heard.
+        let is_meant = self.living(state).any(|(_, seen)| seen.gives_head_start);
+        if calm && !is_meant && self.living(state).any(|(_, seen)| !seen.is_done) {
             let who = self.unfinished(state);
             return Err(format!("nothing went wrong, and somebody waits for time to pass: {who}"));
         }

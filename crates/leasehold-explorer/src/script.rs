@@ -66,7 +66,11 @@ impl Subject {
                 let beside = AcquireBeside { kind: Kind::Lock, renewed };
                 vec![take(Kind::Lock), beside, Release(0), Release(1)]
             }
-            (Self::Linger, 0) => vec![take(Kind::Lock), Release(0), take(Kind::Lock), Release(1)],
+            // The first hold begins the subscription, the second one lingers, and the third is had from it.
+            (Self::Linger, 0) => {
+                let again = |index| [take(Kind::Lock), Release(index)];
+                (0..3).flat_map(again).collect()
+            }
             (Self::HandOver | Self::Linger, _) => vec![take(Kind::Lock), Release(0)],
             (Self::Fair, _) => vec![take(Kind::Fair), Release(0)],
             (Self::ReadWrite, 0) if clients > 2 => vec![take(Kind::Write), Release(0)],

@@ -64,6 +64,11 @@ impl World {
         self.stats.reach_all(leaks::check_strays(self).then_some(Coverage::StraysSought));
     }
 
+    pub(crate) fn check_keys_left(&self, when: &str) {
+        leaks::check_keys_left(self, when);
+    }
+
+    /// The same, and that nobody listens.
     pub(crate) fn check_left(&self, when: &str) {
         leaks::check_left(self, when);
     }

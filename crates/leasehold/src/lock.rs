@@ -160,7 +160,7 @@ impl Lock {
     ///
     /// **When to use it:** where one process takes the same lock again and again with short pauses, and others seldom want it.
     /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** where JVMs want the lock often, or where an acquire is followed by no
-    /// other: each grant of the server costs a subscription besides.
+    /// other within two seconds: the first hold begins a subscription, and those that follow linger.
     ///
     /// A client of this library that finds the lock busy asks for it, whether its own locks linger or not. The lingering client hears that, and
     /// releases the lock at once, or with its guard's release; for the next second its holds of this lock do not linger. A JVM does not
@@ -169,8 +169,8 @@ impl Lock {
     ///
     /// [`Guard::release`] is `Ok` at once. Each guard counts its own [`held_for`](Guard::held_for) and has its own loss;
     /// [`holder_id`](Guard::holder_id) is that of the guard before, with a `~` at its end. A lock lingers only while the client hears who
-    /// wants it and the server is in reach, and only if both acquires renew the same lease, the hold has had one guard, no replica was asked
-    /// ([`durable`](crate::Acquire::durable)), and no request for it chose [`Fallback::Local`]. A shutdown, the client's end, and a
+    /// wants it and the server is in reach, and only if both acquires renew the same lease, the hold has had one guard, no
+    /// [`max_hold`](crate::Acquire::max_hold) was set, no replica was asked ([`durable`](crate::Acquire::durable)), and no request for it chose [`Fallback::Local`]. A shutdown, the client's end, and a
     /// force release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///

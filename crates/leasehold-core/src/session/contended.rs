@@ -13,23 +13,53 @@ const AT_MOST: usize = 1_024;
 
 /// See the [module](self).
 #[derive(Debug, Default)]
-pub(super) struct Contended(HashMap<Bytes, Instant>);
+pub(super) struct Contended(HashMap<Bytes, Noted>);
+
+/// What is remembered of a lock.
+#[derive(Clone, Copy, Debug)]
+struct Noted {
+    /// When another client was last known to want it.
+    wanted: Option<Instant>,
+    /// Until then this client does not ask for it.
+    held_back_until: Instant,
+}
+
+impl Noted {
+    fn is_stale(&self, now: Instant) -> bool {
+        self.wanted.is_none_or(|at| now.since(at) >= LATELY) && self.held_back_until <= now
+    }
+}
 
 impl Contended {
     /// Another client wants a lock, or has it.
     pub(super) fn note(&mut self, now: Instant, key: &[u8]) {
-        if self.0.len() >= AT_MOST {
-            self.0.retain(|_, at| now.since(*at) < LATELY);
-        }
-        if self.0.len() >= AT_MOST {
-            self.0.clear();
-        }
-        self.0.insert(Bytes::copy_from_slice(key), now);
+        self.entry(now, key).wanted = Some(now);
+    }
+
+    /// Other clients have a head start until then.
+    pub(super) fn hold_back(&mut self, now: Instant, key: &[u8], until: Instant) {
+        self.entry(now, key).held_back_until = until;
     }
 
     /// Whether another client has wanted a lock lately.
     pub(super) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
-        self.0.get(key).is_some_and(|at| now.since(*at) < LATELY)
+        self.0.get(key).and_then(|noted| noted.wanted).is_some_and(|at| now.since(at) < LATELY)
+    }
+
+    /// Until when other clients have a head start.
+    pub(super) fn held_back_until(&self, now: Instant, key: &[u8]) -> Option<Instant> {
+        self.0.get(key).map(|noted| noted.held_back_until).filter(|until| *until > now)
+    }
+
+    fn entry(&mut self, now: Instant, key: &[u8]) -> &mut Noted {
+        if self.0.len() >= AT_MOST {
+            self.0.retain(|_, noted| !noted.is_stale(now));
+        }
+        if self.0.len() >= AT_MOST {
+            self.0.clear();
+        }
+        let new = Noted { wanted: None, held_back_until: now };
+        self.0.entry(Bytes::copy_from_slice(key)).or_insert(new)
     }
 }
 
@@ -44,6 +74,12 @@ mod tests {
         assert!(!contended.is_contended(now, key));
         contended.note(now, key);
         assert!(contended.is_contended(now + LATELY / 2, key) && !contended.is_contended(now + LATELY, key));
+        assert_eq!(contended.held_back_until(now, key), None);
+        contended.hold_back(now, key, now + LATELY / 4);
+        assert_eq!(contended.held_back_until(now, key), Some(now + LATELY / 4));
+        assert!(
+            contended.is_contended(now + LATELY / 2, key) && contended.held_back_until(now + LATELY / 4, key).is_none()
+        );
         for other in 0..AT_MOST {
             contended.note(now, other.to_string().as_bytes());
         }

@@ -34,7 +34,7 @@ impl Parts {
             let lock = self.locks.get(hold.lock());
             let is_named = lock.is_some_and(|lock| lock.protocol().may_be_handed_on());
             ensure(!is_named || names.insert(hold.cell().name()), || format!("{number:?} is there twice"))?;
-            let is_heard = !hold.lingers() || self.subscriptions.is_heard(hold.lock());
+            let is_heard = !hold.lingers() || self.subscriptions.hears(hold.lock());
             ensure(is_heard, || format!("{number:?} lingers, and nothing is heard of others that want it"))?;
             ensure(self.locks.contains(hold.lock()), || format!("{number:?} is of a lock that is not there"))?;
             hold.check().map_err(|found| format!("{number:?}: {found}"))?;
@@ -55,6 +55,9 @@ impl Parts {
                 of_lock.held += 1;
                 of_lock.permits += hold.permits();
             }
+        }
+        for lock in self.listening.locks() {
+            found.entry(lock).or_default().refs += 1;
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
@@ -104,7 +107,9 @@ impl Parts {
         let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer());
         let of_holds = self.holds.iter().map(|(_, hold)| hold).filter_map(|hold| hold.timer());
-        let slots = of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers();
+        let slots = of_requests.chain(of_locks).chain(of_holds).count()
+            + self.subscriptions.timers()
+            + self.listening.locks().count();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for (lock, owner, owned) in self.owners.iter() {
             let (holds, wishes) = (owned.holds(), owned.wishes());

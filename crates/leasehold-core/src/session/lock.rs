@@ -253,6 +253,12 @@ impl Lock {
         }
     }
 
+    /// The server has confirmed the subscription. Says whether it is the contender's turn now.
+    #[must_use]
+    pub(super) fn note_confirmed(&mut self) -> bool {
+        self.waiters.0.as_mut().is_some_and(|waiters| waiters.line.note_confirmed())
+    }
+
     /// No request waits any more.
     pub(super) fn end_line(&mut self) {
         let Some(waiters) = &mut self.waiters.0 else { return };

@@ -7,6 +7,7 @@ use crate::owner::{ClientId, HoldNumber};
 use crate::session::client_record::ClientRecord;
 use crate::session::contended::Contended;
 use crate::session::hold::holds::Holds;
+use crate::session::listening::Listening;
 use crate::session::lock::locks::Locks;
 use crate::session::lowerings::ToLower;
 use crate::session::out::Out;
@@ -61,6 +62,8 @@ pub(super) struct Parts {
     pub(super) resumed: u64,
     /// The locks that other clients have wanted lately.
     pub(super) contended: Contended,
+    /// The locks whose channel stays subscribed between holds that may linger.
+    pub(super) listening: Listening,
     pub(super) out: Out,
 }
 
@@ -107,6 +110,7 @@ impl Parts {
             granted_ahead: 0,
             resumed: 0,
             contended: Contended::default(),
+            listening: Listening::default(),
             out: Out::default(),
         }
     }

@@ -109,12 +109,9 @@ impl Subscriptions {
         of_lock.all(|id| self.channels[*id].state == Subscription::Confirmed)
     }
 
-    /// Whether a lock listens, and nothing says that it misses anything: the server has confirmed it, or is about to.
-    pub(super) fn is_heard(&self, lock: LockId) -> bool {
-        let is_heard = |id: &ChannelId| {
-            matches!(self.channels[*id].state, Subscription::Confirmed | Subscription::Asked { stale: false })
-        };
-        self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().all(is_heard))
+    /// Whether a lock listens, and the server has confirmed it: what is published from now on is heard.
+    pub(super) fn hears(&self, lock: LockId) -> bool {
+        self.by_lock.contains_key(&lock) && self.is_confirmed(lock)
     }
 
     /// The locks that listen to a channel.

@@ -15,6 +15,8 @@ pub(super) enum Timer {
     Hold(HoldNumber),
     /// A channel: a subscription, or its end, is tried again.
     Channel(ChannelId),
+    /// A lock whose channel stays subscribed between holds: it is time to end the subscription.
+    Listening(LockId),
     /// A request: the caller's patience ends.
     Request(Ticket),
 }

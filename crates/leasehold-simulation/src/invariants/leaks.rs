@@ -129,7 +129,7 @@ pub(crate) fn check_left(world: &World, when: &str) {
 }
 
 /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
-fn check_keys_left(world: &World, when: &str) {
+pub(crate) fn check_keys_left(world: &World, when: &str) {
     for key in world.server.keys() {
         let int = |command: &[u8]| match world.server.command(&[command, &key]) {
             Ok(Reply::Int(value)) => value,

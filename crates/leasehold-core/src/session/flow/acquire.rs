@@ -72,10 +72,17 @@ impl Parts {
     }
 
     /// A request comes to an empty line, and contends. Says whether it asks at once: it does not where another task of this client has the lock,
-    /// and is about to hand it on. Then it asks when the server has confirmed its subscription, or when it is told of a release.
+    /// and is about to hand it on. Then it asks when the server has confirmed its subscription, or when it is told of a release. Nor does it while
+    /// others have a head start.
     fn begin_line(&mut self, now: Instant, ticket: Ticket, lock: LockId, patience: Patience) -> bool {
         let until = now + self.locks[lock].wait_policy().turn(&self.settings);
         self.locks[lock].line_mut().begin(ticket, until);
+        let head_start = self.contended.held_back_until(now, self.locks[lock].name().key());
+        if let Some(until) = head_start.filter(|_| patience != Patience::Try) {
+            self.locks[lock].line_mut().back_off(until);
+            self.set_lock_timer(lock);
+            return false;
+        }
         let asks = patience == Patience::Try || !self.expects_hand_over(now, lock) || self.want_notices(lock);
         if !asks {
             self.locks[lock].line_mut().wait_for_release(false, until);

@@ -59,14 +59,21 @@ impl Parts {
         hold.grant(renewed);
         acquire.grant(hold.granted(number, renewed));
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
+        let would_linger = acquire.wish().may_linger() && self.locks[lock].protocol().is_asked_for();
         if self.locks[lock].wait_policy() == WaitPolicy::Broadcast {
             self.gate_opens(now, ticket, number, lock);
             return;
         }
         self.locks[lock].add_held(permits);
         self.locks[lock].note_granted(number);
-        if self.holds.get(number).is_some_and(|hold| hold.is_asked_for()) {
-            self.want_notices(lock);
+        if would_linger {
+            self.listen_for_others(now, lock);
+        }
+        // What another client asks may have come, or have been missed, before this reply.
+        let is_wanted = self.contended.is_contended(now, self.locks[lock].name().key());
+        let may_linger = self.holds.get(number).is_some_and(|hold| hold.may_linger());
+        if may_linger && (is_wanted || !self.subscriptions.hears(lock)) {
+            self.stop_lingering(now, number);
         }
         self.locks[lock].note_anomaly(None, true);
         self.leave_queue(ticket, lock);

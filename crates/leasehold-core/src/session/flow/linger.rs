@@ -2,6 +2,9 @@
 //!
 //! The server sees one hold that lasts, as it does of a hold that is [handed on](super::hand_over). A request has it under a new number.
 //!
+//! A hold may linger only if its client has heard, since before it asked for the hold, who wants the lock. So the first hold of a lock does not
+//! linger: its grant begins a subscription, which is kept from one hold to the next, until two seconds after the last one.
+//!
 //! | what happens to a hold that may linger | what follows |
 //! |---|---|
 //! | its only guard goes, and no request of the client waits | it lingers |
@@ -14,11 +17,15 @@
 //! | another client asks, or ends the hold by force | a release |
 //! | the time is over | a release |
 //! | messages were missed, a connection was lost, a subscription failed, or the client closes | a release |
+//!
+//! The client that released such a hold gives others a head start, if there may be some: it does not ask again for two round trips.
 
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
 use crate::session::hold::linger::Stay;
 use crate::session::ids::LockId;
+use crate::session::listening::Kept;
+use crate::session::lock::rivals::Rivals;
 use crate::session::parts::Parts;
 use crate::session::request::acquire::LocalPlace;
 use crate::time::Instant;
@@ -29,7 +36,7 @@ impl Parts {
         self.lose_if_passed(now, number);
         let hold = self.holds.get(number).filter(|_| renewed)?;
         let (stay, lock) = (hold.plan_stay(now)?, hold.lock());
-        let may = self.locks[lock].line().is_empty() && self.subscriptions.is_heard(lock) && self.may_keep(lock);
+        let may = self.locks[lock].line().is_empty() && self.subscriptions.hears(lock) && self.may_keep(lock);
         may.then_some(stay)
     }
 
@@ -71,6 +78,7 @@ impl Parts {
         let place = acquire.place();
         self.locks[lock].add_held(permits);
         self.resumed += 1;
+        self.listen_for_others(now, lock);
         self.admit_others(now, lock, next);
         if place == LocalPlace::Line {
             self.locks[lock].forget_failures();
@@ -95,6 +103,7 @@ impl Parts {
         let (lock, lingered) = (hold.lock(), hold.decline_to_linger());
         self.drop_unwanted_notices(lock);
         if lingered {
+            self.let_others_in(now, number);
             // A hold whose lease is over by now is forgotten, and the lock perhaps with it.
             self.clean_up_by_background(now, number);
         }
@@ -112,17 +121,82 @@ impl Parts {
     /// Another client wants the lock: what this client has of it does not linger.
     pub(super) fn give_way(&mut self, now: Instant, lock: LockId) {
         self.contended.note(now, self.locks[lock].name().key());
+        let listened = self.listening.end(lock, &mut self.timers);
         if let Some(number) = self.locks[lock].last_granted().filter(|number| self.holds.contains(*number)) {
             self.stop_lingering(now, number);
         }
+        if listened {
+            self.drop_unwanted_notices(lock);
+            self.locks.unref(lock, &mut self.timers);
+        }
     }
 
-    /// No hold lingers any longer: this client may not hear who wants the lock, or closes.
+    /// A hold of the lock was granted to a request that would have it linger: from now on the client hears who wants the lock.
+    pub(super) fn listen_for_others(&mut self, now: Instant, lock: LockId) {
+        let is_quiet = !self.contended.is_contended(now, self.locks[lock].name().key());
+        if !is_quiet || !self.may_keep(lock) {
+            return;
+        }
+        match self.listening.keep(now, lock, &mut self.timers) {
+            Kept::Not => return,
+            Kept::New => self.locks[lock].add_ref(),
+            Kept::Longer => {}
+        }
+        self.want_notices(lock);
+    }
+
+    /// The subscription of a lock has outlived its last hold for long enough, unless something still refers to the lock.
+    pub(crate) fn listening_is_due(&mut self, now: Instant, lock: LockId) {
+        if !self.listening.contains(lock) {
+            return;
+        }
+        if self.locks[lock].refs() > 1 {
+            let _ = self.listening.keep(now, lock, &mut self.timers);
+        } else {
+            self.stop_listening(lock);
+        }
+    }
+
+    fn stop_listening(&mut self, lock: LockId) {
+        if self.listening.end(lock, &mut self.timers) {
+            self.drop_unwanted_notices(lock);
+            self.locks.unref(lock, &mut self.timers);
+        }
+    }
+
+    /// The client ends: it listens for nobody.
+    pub(super) fn stop_all_listening(&mut self) {
+        let listening: Vec<LockId> = self.listening.locks().collect();
+        listening.into_iter().for_each(|lock| self.stop_listening(lock));
+    }
+
+    /// A hold that had the mark is released: other clients have the time to ask first, if there may be some.
+    pub(super) fn let_others_in(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.get(number).filter(|hold| hold.wanted() <= 1) else { return };
+        let lock = hold.lock();
+        let is_wanted = self.contended.is_contended(now, self.locks[lock].name().key());
+        let may_be = self.locks[lock].rivals() == Rivals::Possible;
+        let Some(pause) = hold.head_start(is_wanted, may_be) else { return };
+        let until = now + pause;
+        self.contended.hold_back(now, self.locks[lock].name().key(), until);
+        let line = self.locks[lock].line();
+        if line.contender().is_some() && line.is_at_rest() {
+            self.locks[lock].line_mut().back_off(until);
+            self.set_lock_timer(lock);
+        }
+    }
+
+    /// No hold lingers any longer, nor will one that has a guard: this client may not hear who wants the lock, or closes.
     pub(crate) fn stop_all_lingering(&mut self, now: Instant) {
-        let lingering = self.holds.iter().filter(|(_, hold)| hold.lingers());
-        let mut lingering: Vec<HoldNumber> = lingering.map(|(number, _)| number).collect();
-        lingering.sort_unstable();
-        lingering.into_iter().for_each(|number| self.stop_lingering(now, number));
+        self.stop_lingering_of(now, |_| true);
+    }
+
+    /// The same for the holds of some locks.
+    pub(super) fn stop_lingering_of(&mut self, now: Instant, is_it: impl Fn(LockId) -> bool) {
+        let marked = self.holds.iter().filter(|(_, hold)| hold.may_linger() && is_it(hold.lock()));
+        let mut marked: Vec<HoldNumber> = marked.map(|(number, _)| number).collect();
+        marked.sort_unstable();
+        marked.into_iter().for_each(|number| self.stop_lingering(now, number));
     }
 
     /// See [`Session::look_again`](crate::session::Session::look_again). A hold of this name lingers no longer.

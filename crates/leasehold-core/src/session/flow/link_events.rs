@@ -71,8 +71,7 @@ impl Parts {
             Answered::Nothing => {}
             Answered::Confirmed(locks) => {
                 for lock in locks {
-                    let waits = self.locks[lock].line().listens();
-                    if waits && self.subscriptions.is_confirmed(lock) {
+                    if self.subscriptions.is_confirmed(lock) && self.locks[lock].note_confirmed() {
                         self.begin_turn(now, lock);
                     }
                 }
@@ -103,11 +102,7 @@ impl Parts {
 
     /// These locks hear nothing: what this client has of them does not linger.
     fn stop_unheard(&mut self, now: Instant, locks: &[LockId]) {
-        for lock in locks {
-            if let Some(number) = self.lingering(*lock) {
-                self.stop_lingering(now, number);
-            }
-        }
+        self.stop_lingering_of(now, |lock| locks.contains(&lock));
     }
 
     /// See [`Session::handle_unsubscribed`](crate::session::Session::handle_unsubscribed).

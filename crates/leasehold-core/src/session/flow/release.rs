@@ -34,7 +34,10 @@ impl Parts {
         if self.hand_over(now, number, renewed) {
             return true;
         }
-        let Some(stay) = self.plan_stay(now, number, renewed) else { return false };
+        let Some(stay) = self.plan_stay(now, number, renewed) else {
+            self.let_others_in(now, number);
+            return false;
+        };
         self.begin_stay(number, stay);
         self.take_guard(now, number, renewed);
         true

@@ -25,6 +25,7 @@ impl Parts {
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
         self.stop_all_lingering(now);
+        self.stop_all_listening();
     }
 
     /// A grant that no future has read is none: its caller is told that the client is closed.

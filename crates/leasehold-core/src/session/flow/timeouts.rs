@@ -182,6 +182,7 @@ impl Parts {
             match due {
                 Timer::Lock(lock) => self.lock_is_due(now, lock),
                 Timer::Hold(number) => self.hold_is_due(now, number),
+                Timer::Listening(lock) => self.listening_is_due(now, lock),
                 Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
                 Timer::Request(ticket) => self.request_is_due(now, ticket),
             }

@@ -30,7 +30,7 @@ pub(super) struct Tenure {
 const LEAST_HEAD_START: Duration = Duration::from_millis(1);
 
 /// The most: the waiters of this client do not pay for a server that took long.
-const MOST_HEAD_START: Duration = Duration::from_millis(20);
+pub(super) const MOST_HEAD_START: Duration = Duration::from_millis(20);
 
 /// The pause where no other client listens. It is no head start: the notice of the release comes back before the next answer then. A notice that
 /// comes later has the next waiter ask for a lock that is not free.
@@ -85,10 +85,15 @@ impl Hold {
     /// For how long this client does not ask again once it has released the hold to the server: twice the time in which the server granted
     /// it, if other clients may want it. `None` where its guard is not the last one, or it was never handed on.
     pub(crate) fn pause_behind(&self, others: bool) -> Option<Duration> {
-        let round_trip = self.tenure.since.since(self.tenure.asked_at);
-        let head_start = (round_trip * 2).clamp(LEAST_HEAD_START, MOST_HEAD_START);
+        let head_start = self.two_round_trips(MOST_HEAD_START);
         let is_last = self.count.wanted() == 1 && self.is_live();
         (is_last && self.was_handed_on()).then_some(if others { head_start } else { PAUSE_ALONE })
+    }
+
+    /// Twice the time in which the server granted it.
+    pub(super) fn two_round_trips(&self, most: Duration) -> Duration {
+        let round_trip = self.tenure.since.since(self.tenure.asked_at);
+        (round_trip * 2).clamp(LEAST_HEAD_START, most)
     }
 
     /// Ends for its guard, and begins anew for the guard of a request. The server has it under the same name, and its lease goes on.

@@ -10,6 +10,9 @@ use std::time::Duration;
 /// For how many times its longest lingering a client keeps a hold from the server, guards aside: a JVM does not ask.
 const TENURE: u32 = 10;
 
+/// The longest head start of a client that is known to want the lock.
+const MOST_HEAD_START: Duration = Duration::from_millis(250);
+
 /// Whether a hold whose name on the server has the mark stays there when its last guard is gone. One without the mark does not.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Linger {
@@ -94,6 +97,22 @@ impl Hold {
             Some(Linger::For(_)) => self.is_live(),
             Some(Linger::Lingers(_)) => true,
             Some(Linger::Declined | Linger::Left) | None => false,
+        }
+    }
+
+    /// Whether it lingers, or will when its guard goes.
+    pub(crate) fn may_linger(&self) -> bool {
+        matches!(self.linger.as_deref(), Some(Linger::For(_) | Linger::Lingers(_)))
+    }
+
+    /// For how long its client does not ask again once it is released, where it had the mark: twice the time in which the server granted it, at
+    /// most a quarter of a second if another client is known to want the lock, and little if there `may_be` one.
+    pub(crate) fn head_start(&self, is_wanted: bool, may_be: bool) -> Option<Duration> {
+        self.linger.as_deref()?;
+        match (is_wanted, may_be && self.was_handed_on()) {
+            (true, _) => Some(self.two_round_trips(MOST_HEAD_START)),
+            (false, true) => Some(self.two_round_trips(super::hand_over::MOST_HEAD_START)),
+            (false, false) => None,
         }
     }
 

@@ -269,6 +269,13 @@ impl Line {
         false
     }
 
+    /// The server has confirmed the subscription, and releases before that were not heard. Says whether it is the contender's turn now; if its
+    /// command is under way, the answer may be older, and it asks once more after it.
+    #[must_use]
+    pub(crate) fn note_confirmed(&mut self) -> bool {
+        self.phase == Phase::Subscribing || self.note_notice()
+    }
+
     /// Notices may have been missed: the contender asks at `at` or before, and once more if its command is under way.
     pub(crate) fn note_missed_notices(&mut self, at: Instant) {
         match &mut self.phase {

@@ -26,8 +26,28 @@ struct World {
 }
 
 impl World {
+    /// The client has had the lock before, and hears who wants it.
     fn new() -> Self {
+        let mut world = Self::cold();
+        world.holds_and_releases(wish());
+        world
+    }
+
+    /// The client does not know the lock.
+    fn cold() -> Self {
         Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1), now: NOW }
+    }
+
+    /// Acquires, and releases to the server, which answers. Gives the field of the hold.
+    fn holds_and_releases(&mut self, wish: AcquireRequest) -> bytes::Bytes {
+        let guard = self.holds(wish);
+        let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+        let step = self.session.poll_release(self.now, ticket, VIA, Waker::noop());
+        let Step::Send(flight, _) = step else { panic!("it is released: {step:?}") };
+        // The one connection that listens is this client's.
+        self.session.handle_reply(self.now, ticket, flight, Ok(Reply::Int(6)));
+        assert!(matches!(self.session.poll_release(self.now, ticket, VIA, Waker::noop()), Step::Done(Ok(()))));
+        guard.cell.field()
     }
 
     /// The lock lingers, after one guard.
@@ -141,8 +161,43 @@ fn next_request_has_the_hold_under_another_number() {
 fn hold_is_released_when_its_time_is_over() {
     let (mut world, guard) = World::lingering();
     world.pass(LONGEST);
-    assert_eq!(world.actions(), ["unsubscribe", "lock/release"]);
+    assert_eq!(world.actions(), ["lock/release"], "it goes on to listen");
     assert!(!world.lingers(guard.hold) && world.resumes(wish()).is_none());
+}
+
+#[test]
+fn hold_has_the_mark_only_if_its_client_hears_who_wants_it_since_before() {
+    let mut world = World::cold();
+    let first = world.holds(wish());
+    assert!(!first.cell.field().ends_with(b"~") && !world.releases(&first), "a wish may have been missed");
+    assert!(World::new().holds(wish()).cell.field().ends_with(b"~"));
+}
+
+#[test]
+fn subscription_outlives_a_hold_for_two_seconds() {
+    let (mut world, guard) = World::lingering();
+    world.pass(LONGEST);
+    assert_eq!(world.actions(), ["lock/release"]);
+    assert!(!world.lingers(guard.hold));
+    let mut world = World::new();
+    world.pass(Duration::from_millis(1_900));
+    assert_eq!(world.actions(), Vec::<&str>::new());
+    world.pass(Duration::from_millis(100));
+    assert_eq!(world.actions(), ["unsubscribe"]);
+    // While a guard exists, and whatever it is of, the next hold is soon to come.
+    let mut world = World::new();
+    let guard = world.holds(wish());
+    world.pass(Duration::from_secs(5));
+    assert!(!world.actions().contains(&"unsubscribe") && guard.cell.ended(world.now).is_none());
+}
+
+#[test]
+fn messages_that_may_be_missed_while_there_is_a_guard_end_its_lingering() {
+    let mut world = World::new();
+    let guard = world.holds(wish());
+    world.is_told(LinkEvent::NoticesReset);
+    world.confirm();
+    assert!(!world.releases(&guard), "it hears again, and may have missed something");
 }
 
 #[test]
@@ -165,6 +220,62 @@ fn request_that_meets_what_lingered_here_asks_once_more() {
         let key = wish().name.key().to_vec();
         assert!(!world.session.is_contended(world.now, &key), "no other client has wanted it");
     }
+}
+
+#[test]
+fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
+    let mut world = World::new();
+    let (ticket, step) = world.begin(wish());
+    let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+    // The message comes by another connection than the reply, which it overtakes.
+    world.is_told(wanted());
+    world.session.handle_reply(world.now, ticket, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+        panic!("it is granted")
+    };
+    assert!(guard.cell.field().ends_with(b"~") && !world.releases(&guard));
+}
+
+#[test]
+fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
+    let mut world = World::cold();
+    let (first, step) = world.begin(wish());
+    let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+    world.session.handle_reply(world.now, first, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, first, VIA, Waker::noop()) else {
+        panic!("it is granted")
+    };
+    assert!(!world.releases(&guard));
+    let (second, step) = world.begin(AcquireRequest { renewed: false, ..wish() });
+    let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+    // Another client has had the lock, and has released it before the server confirms the subscription of the first hold.
+    world.confirm();
+    world.session.handle_reply(world.now, second, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+    let step = world.session.poll_acquire(world.now, second, VIA, Waker::noop());
+    assert!(matches!(step, Step::Send(..)), "the release was not heard: {step:?}");
+}
+
+#[test]
+fn client_that_gives_way_leaves_others_two_round_trips() {
+    let mut world = World::new();
+    let sent = world.now;
+    let (ticket, step) = world.begin(wish());
+    let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+    world.now = sent + MS * 100;
+    world.session.handle_reply(world.now, ticket, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+        panic!("it is granted")
+    };
+    assert!(world.releases(&guard));
+    world.is_told(wanted());
+    let (ticket, step) = world.begin(wish());
+    assert!(matches!(step, Step::Wait), "{step:?}");
+    world.pass(MS * 199);
+    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Wait));
+    world.pass(MS);
+    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Send(..)));
+    let (_, step) = World::new().begin(wish());
+    assert!(matches!(step, Step::Send(..)), "nobody wants it");
 }
 
 #[test]
@@ -216,7 +327,7 @@ fn hold_does_not_linger_beyond_its_renewal() {
     world.pass(MS * 60);
     assert!(world.releases(&guard));
     world.pass(MS * 45);
-    assert_eq!(world.actions(), ["unsubscribe", "lock/release"], "a third of the lease is over");
+    assert_eq!(world.actions(), ["lock/release"], "a third of the lease is over");
 }
 
 #[test]

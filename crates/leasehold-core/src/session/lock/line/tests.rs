@@ -73,6 +73,18 @@ fn notice_wakes_a_sleeper_and_is_kept_for_an_attempt_under_way() {
 }
 
 #[test]
+fn confirmed_subscription_ends_a_wait_and_is_kept_for_an_attempt_under_way() {
+    for phase in PHASES {
+        let (mut line, ..) = line(phase);
+        let waits = matches!(phase, Phase::Subscribing | Phase::Sleeping(_) | Phase::Ahead(_));
+        assert_eq!(line.note_confirmed(), waits, "{phase:?}");
+        line.wait(true, SOON, LATER);
+        let asks_again = phase == Phase::Trying;
+        assert_eq!(line.phase(), if asks_again { Phase::Due(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
+    }
+}
+
+#[test]
 fn attempt_forgets_the_notices_before_it() {
     let (mut line, ..) = line(Phase::Trying);
     assert!(!line.note_notice());
