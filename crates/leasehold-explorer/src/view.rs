@@ -109,14 +109,16 @@ fn the_model_comes_to_all_that_two_clients_come_to() {
 
 #[test]
 fn the_model_comes_to_all_that_a_hand_over_comes_to() {
-    let (met, beyond) = beyond_the_model(&small(Subject::HandOver, 2, 0, 0), Model { hand_over: true, ..TWO });
+    let (met, beyond) =
+        beyond_the_model(&small(Subject::HandOver, 2, 0, 0), Model { reentry: false, hand_over: true, ..TWO });
     assert_eq!(met.len(), 9, "{met:#?}");
     assert_eq!(beyond, BTreeSet::new());
 }
 
 #[test]
 fn the_model_comes_to_all_that_lingering_comes_to() {
-    let (met, beyond) = beyond_the_model(&small(Subject::Linger, 2, 0, 0), Model { linger: true, ..TWO });
+    let (met, beyond) =
+        beyond_the_model(&small(Subject::Linger, 2, 0, 0), Model { reentry: false, linger: true, ..TWO });
     assert_eq!(met.len(), 9, "{met:#?}");
     assert_eq!(beyond, BTreeSet::new());
 }
