@@ -4,16 +4,15 @@
 //! lock around them keeps them together.
 
 use super::support::{Place, Stage};
-use fred::clients::Client;
-use fred::interfaces::ClientLike;
-use fred::types::config::Config;
-use fred::types::{Builder, ClusterHash, CustomCommand};
 use leasehold::embedded::EmbeddedServer;
+use leasehold::{Client, RawConnection};
+use std::sync::Arc;
 
 /// Lists of texts that all clients share.
 #[derive(Clone)]
 pub(crate) enum Store {
-    Server(Client),
+    /// An application has a client of its own for its data. This one is at hand.
+    Server(Arc<RawConnection>),
     Process(EmbeddedServer),
 }
 
@@ -31,9 +30,8 @@ impl Store {
 
     /// The store on a server.
     pub(crate) async fn connect(url: &str) -> Result<Self, Failed> {
-        let client = Builder::from_config(Config::from_url(url)?).build()?;
-        client.init().await?;
-        Ok(Self::Server(client))
+        let connection = Client::builder().connect_raw(url).await?.pop().ok_or("no server")?;
+        Ok(Self::Server(Arc::new(connection)))
     }
 
     /// Adds to a list.
@@ -49,8 +47,10 @@ impl Store {
     /// All of a list.
     pub(crate) async fn all(&self, list: &str) -> Result<Vec<String>, Failed> {
         match self {
-            Self::Server(client) => {
-                Ok(client.custom(command("LRANGE"), [list, "0", "-1"].map(str::to_owned).to_vec()).await?)
+            Self::Server(connection) => {
+                let reply = connection.ask("LRANGE", &[list, "0", "-1"]).await?;
+                let all = reply.array().unwrap_or_default().iter().filter_map(|part| part.text());
+                Ok(all.map(str::to_owned).collect())
             }
             Self::Process(server) => {
                 let reply = server.command(&[b"LRANGE", list.as_bytes(), b"0", b"-1"])?;
@@ -66,10 +66,7 @@ impl Store {
 
     async fn number(&self, verb: &'static str, words: &[&str]) -> Result<i64, Failed> {
         match self {
-            Self::Server(client) => {
-                let words = words.iter().map(|word| (*word).to_owned()).collect::<Vec<_>>();
-                Ok(client.custom(command(verb), words).await?)
-            }
+            Self::Server(connection) => Ok(connection.ask(verb, words).await?.int().ok_or("no number")?),
             Self::Process(server) => {
                 // No store answers at once: others get their chance to do harm here, as they do on a network.
                 tokio::task::yield_now().await;
@@ -77,13 +74,5 @@ impl Store {
                 Ok(server.command(&words)?.int()?)
             }
         }
-    }
-}
-
-const fn command(verb: &'static str) -> CustomCommand {
-    CustomCommand {
-        cmd: fred::bytes_utils::Str::from_static(verb),
-        cluster_hash: ClusterHash::FirstKey,
-        blocking: false,
     }
 }

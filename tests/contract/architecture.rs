@@ -65,11 +65,11 @@ fn arrows_between_crates_point_one_way() {
 #[test]
 fn the_core_has_no_runtime_no_client_and_no_clock() {
     let theirs = dependencies("crates/leasehold-core/Cargo.toml", "dependencies");
-    for refused in ["tokio", "tokio-util", "fred", "futures-util", "mlua", "metrics", "tracing", "rustix"] {
+    for refused in ["tokio", "tokio-util", "futures-util", "mlua", "metrics", "tracing", "rustix"] {
         assert!(!theirs.contains(refused), "leasehold-core depends on {refused}");
     }
     let words =
-        ["tokio", "fred", "std::time::Instant", "SystemTime", "Instant::now", "std::thread", "std::net", "std::fs"];
+        ["tokio", "std::time::Instant", "SystemTime", "Instant::now", "std::thread", "std::net", "std::fs"];
     for file in files::sources("crates/leasehold-core/src/") {
         for (line, code) in file.code() {
             for word in words {
@@ -79,32 +79,6 @@ fn the_core_has_no_runtime_no_client_and_no_clock() {
             assert!(!std_time, "{}:{line} takes more than Duration from std::time", file.path);
         }
     }
-}
-
-#[test]
-fn only_the_link_names_fred() {
-    let mut exceptions = Vec::new();
-    let published = ["crates/leasehold/src/", "crates/leasehold-embedded/src/", "crates/leasehold-core/src/"];
-    for file in published.into_iter().flat_map(files::sources) {
-        if file.path.starts_with("crates/leasehold/src/link/fred/") || file.path == "crates/leasehold/src/link/fred.rs"
-        {
-            continue;
-        }
-        // `use crate::link::fred` brings in our own module, under the same name.
-        let is_module = file.text.contains("use crate::link::fred;");
-        for (line, code) in file.code() {
-            for (at, _) in code.match_indices("fred::") {
-                let before = &code[..at];
-                let through_ours = before.ends_with("crate::link::") || before.ends_with("self::");
-                let bare = !before.ends_with(':');
-                if !(through_ours || (bare && is_module)) {
-                    exceptions.push(format!("{}:{line}: {}", file.path, code.trim()));
-                }
-            }
-        }
-    }
-    let [only] = &exceptions[..] else { panic!("one method may name fred, not {exceptions:#?}") };
-    assert!(only.contains("builder/connecting.rs") && only.contains("fn connect_with("), "{only}");
 }
 
 #[test]

@@ -1,7 +1,6 @@
 //! URLs of servers. The parser is private to the link, and is compiled into this once more.
 
 use crate::source::Source;
-use fred::types::config::ServerConfig;
 
 #[path = "../../crates/leasehold/src/link/fred/address.rs"]
 #[cfg_attr(not(test), expect(dead_code, reason = "the link uses more of it"))]
@@ -17,12 +16,27 @@ mod error;
 #[path = "../../crates/leasehold/src/link/fred/target.rs"]
 #[expect(dead_code, reason = "the link uses more of it")]
 mod target;
-#[cfg_attr(feature = "tls", path = "../../crates/leasehold/src/link/fred/tls.rs")]
-#[cfg_attr(not(feature = "tls"), path = "../../crates/leasehold/src/link/fred/no_tls.rs")]
-#[expect(dead_code, reason = "the link uses more of it")]
-mod tls;
 #[path = "../../crates/leasehold/src/link/fred/words.rs"]
 mod words;
+
+/// Secure connections, as far as the parser asks for them.
+mod tls {
+    use super::certificates::Certificates;
+    use super::error::ConnectError;
+
+    /// The sessions are not made here.
+    #[derive(Clone)]
+    pub(crate) enum ClientSide {}
+
+    #[expect(clippy::unnecessary_wraps, reason = "without TLS it fails")]
+    pub(crate) const fn available(_scheme: &str) -> Result<(), ConnectError> {
+        Ok(())
+    }
+
+    pub(crate) fn client_side(_certificates: &Certificates) -> Result<ClientSide, ConnectError> {
+        unreachable!("nothing is connected")
+    }
+}
 
 use cause::Cause;
 use target::ServerTarget;
@@ -77,9 +91,8 @@ fn check_url(url: &str, secret: bool) {
     let Ok(target) = parsed else { return };
     assert!(!target.to_string().is_empty(), "{url:?} leads nowhere");
     assert!(!target.seeds().is_empty(), "{url:?} names no server");
-    let seeds = target.seeds().into_iter().filter(|seed| !matches!(seed, ServerConfig::Unix { .. }));
-    for host in seeds.flat_map(|seed| seed.hosts()) {
-        assert!(!host.host.is_empty() && host.port != 0, "{url:?} names {host:?}");
+    for host in target.seeds().iter().flat_map(|seed| seed.hosts()) {
+        assert!(!host.name.is_empty() && host.port != 0, "{url:?} names {host:?}");
     }
     let scheme = url.split(['-', '+', ':']).next().unwrap_or_default();
     assert_eq!(target.secure(), matches!(scheme, "rediss" | "valkeys"), "{url:?}");

@@ -3,8 +3,8 @@
 use crate::args::ServerOptions;
 use crate::failure::{Exit, Failure};
 use crate::files::read;
-use leasehold::fred::rustls::pki_types::pem::PemObject as _;
-use leasehold::fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls_pki_types::pem::PemObject as _;
+use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::env;
 use std::path::{Path, PathBuf};
 

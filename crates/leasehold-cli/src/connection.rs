@@ -120,7 +120,7 @@ fn prepare(
     limit: Option<Duration>,
 ) -> Result<(ClientBuilder, String), Failure> {
     let mut url = url(options)?;
-    let mut builder = Client::builder().announce(as_whom).announce_within(run::around());
+    let builder = Client::builder().announce(as_whom).announce_within(run::around());
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
     }
@@ -129,6 +129,20 @@ fn prepare(
     if let Some(limit) = limit.filter(|limit| own.is_none_or(|own| own.is_some_and(|own| own > *limit))) {
         url = with_setting(&url, "connect_deadline", &format!("{}ms", limit.max(SHORTEST).as_millis()));
     }
+    Ok((with_certificates(builder, options)?, url))
+}
+
+/// The settings for plain commands, and the URL of the server.
+///
+/// # Errors
+///
+/// As [`connect`], before anything is sent.
+pub(crate) fn raw(options: &ServerOptions, patience: Duration) -> Result<(ClientBuilder, String), Failure> {
+    let url = with_setting(&url(options)?, "command_timeout", &format!("{}ms", patience.as_millis()));
+    Ok((with_certificates(Client::builder(), options)?, url))
+}
+
+fn with_certificates(mut builder: ClientBuilder, options: &ServerOptions) -> Result<ClientBuilder, Failure> {
     let certificates = Certificates::of(options)?;
     if let Some(ca) = certificates.ca {
         builder = builder.tls_ca(ca);
@@ -136,7 +150,7 @@ fn prepare(
     if let Some((chain, key)) = certificates.identity {
         builder = builder.tls_identity(chain, key);
     }
-    Ok((builder, url))
+    Ok(builder)
 }
 
 /// The URL with the password and the prefix.

@@ -151,7 +151,7 @@ async fn examine(
     };
     match raw {
         Ok(raw) => {
-            for finding in of_all(&raw.primaries()).await.into_iter().chain(sentinel::judge(server).await) {
+            for finding in of_all(raw.primaries()).await.into_iter().chain(sentinel::judge(server).await) {
                 tell(finding)?;
             }
         }
@@ -167,13 +167,13 @@ async fn examine(
         tell(trial::of_latency(client, name).await)?;
     }
     if let Ok(raw) = raw {
-        if let [node] = &raw.primaries()[..]
+        if let [node] = raw.primaries()
             && node.address.is_none()
             && let Some(finding) = trial::of_slots(node, &format!("{}{name}", connection::prefix(server))).await
         {
             tell(finding)?;
         }
-        for finding in of_clocks(&raw.primaries()).await {
+        for finding in of_clocks(raw.primaries()).await {
             tell(finding)?;
         }
     }

@@ -59,7 +59,7 @@
 //! | `tls` | secure connections, by `rediss://` and `valkeys://`; it compiles ring and so needs a C compiler |
 //! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
 //! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`ClientStats`] and [`ServerInfo`] |
-//! | `unstable-fred` | the configuration of the client library below, outside of the promise of semantic versioning |
+//! | `unstable-raw` | plain commands to the server, outside of the promise of semantic versioning: `ClientBuilder::connect_raw` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
@@ -99,9 +99,6 @@ mod sync;
 pub mod telemetry;
 mod url;
 
-/// The client library below, for [`ClientBuilder::connect_with`]. It is outside of the promise of semantic versioning.
-#[cfg(feature = "unstable-fred")]
-pub use ::fred;
 pub use acquire::{Acquire, Acquiring};
 pub use builder::{ClientBuilder, Publish};
 pub use client::{Client, NotReleased};
@@ -122,6 +119,10 @@ pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::{ServerError, ServerInfo};
 pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
+#[cfg(feature = "unstable-raw")]
+pub use leasehold_core::wire::Frame;
+#[cfg(feature = "unstable-raw")]
+pub use link::fred::raw::RawConnection;
 pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use once::{Occurrence, Once, Period};

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::duration::show;
 use crate::raw::Node;
-use leasehold::fred::types::Value;
+use leasehold::Frame;
 use std::time::Duration;
 
 /// How far back the log is of interest. A cause that lies further back may have been mended.
@@ -29,7 +29,7 @@ pub(super) async fn judge(node: &Node) -> Finding {
     let asked = async {
         let time: Vec<String> = node.ask("TIME", &[]).await?;
         let now = time.first().and_then(|seconds| seconds.parse().ok()).unwrap_or_default();
-        Ok::<_, String>(slowest(node.ask("SLOWLOG", &["GET", "128"]).await?, now))
+        Ok::<_, String>(slowest(&node.ask("SLOWLOG", &["GET", "128"]).await?, now))
     };
     match asked.await {
         Ok(slowest) => of_slowest(slowest),
@@ -51,11 +51,11 @@ fn of_slowest(slowest: Option<Slow>) -> Finding {
 }
 
 /// The slowest command of the last hour in a reply to `SLOWLOG GET`.
-fn slowest(log: Value, now: u64) -> Option<Slow> {
-    let entries = log.into_array().into_iter().filter_map(|entry| {
-        let entry = entry.into_array();
-        let number = |at: usize| entry.get(at).and_then(Value::as_u64);
-        let command = entry.get(3)?.clone().into_array().first()?.as_string()?.to_uppercase();
+fn slowest(log: &Frame, now: u64) -> Option<Slow> {
+    let entries = log.array().unwrap_or_default().iter().filter_map(|entry| {
+        let entry = entry.array()?;
+        let number = |at: usize| entry.get(at).and_then(Frame::int).and_then(|number| u64::try_from(number).ok());
+        let command = entry.get(3)?.array()?.first()?.text()?.to_uppercase();
         let ago = Duration::from_secs(now.saturating_sub(number(1)?));
         Some(Slow { command, took: Duration::from_micros(number(2)?), ago })
     });
@@ -67,21 +67,22 @@ mod tests {
     use super::super::Verdict;
     use super::*;
 
-    fn entry(at: i64, micros: i64, command: &'static str) -> Value {
-        let words = Value::Array(vec![Value::from_static_str(command), Value::from_static_str("secret")]);
-        Value::Array(vec![Value::Integer(1), Value::Integer(at), Value::Integer(micros), words])
+    fn entry(at: i64, micros: i64, command: &'static str) -> Frame {
+        let word = |text: &'static str| Frame::Text(text.into());
+        let words = Frame::Array(vec![word(command), word("secret")]);
+        Frame::Array(vec![Frame::Int(1), Frame::Int(at), Frame::Int(micros), words])
     }
 
     #[test]
     fn slowest_command_of_the_last_hour_counts() {
-        let log = Value::Array(vec![
+        let log = Frame::Array(vec![
             entry(9_000, 30_000, "get"),
             entry(9_990, 1_200_000, "keys"),
             entry(1_000, 9_000_000, "sort"),
         ]);
         let (took, ago) = (Duration::from_millis(1_200), Duration::from_secs(10));
         let keys = Slow { command: "KEYS".to_owned(), took, ago };
-        assert_eq!(slowest(log, 10_000), Some(keys.clone()));
+        assert_eq!(slowest(&log, 10_000), Some(keys.clone()));
         let told = of_slowest(Some(keys.clone()));
         assert!(
             told.verdict == Verdict::Fault && told.text.contains("KEYS") && !told.text.contains("secret"),
@@ -89,6 +90,6 @@ mod tests {
         );
         let shorter = |took| of_slowest(Some(Slow { took: Duration::from_millis(took), ..keys.clone() })).verdict;
         assert_eq!((shorter(999), shorter(99)), (Verdict::Note, Verdict::Good));
-        assert_eq!(of_slowest(slowest(Value::Array(Vec::new()), 10_000)).verdict, Verdict::Good);
+        assert_eq!(of_slowest(slowest(&Frame::Array(Vec::new()), 10_000)).verdict, Verdict::Good);
     }
 }

@@ -2,12 +2,11 @@
 
 use super::Finding;
 use crate::args::ServerOptions;
-use crate::raw::Sentinels;
+use crate::raw;
 
 /// Judges each Sentinel that the URL names; nothing if it names none.
 pub(super) async fn judge(options: &ServerOptions) -> Vec<Finding> {
-    let Some(sentinels) = Sentinels::of(options) else { return Vec::new() };
-    let answers = sentinels.ask("SENTINEL", &["CKQUORUM", &sentinels.service]).await;
+    let answers = raw::ask_sentinels(options, "CKQUORUM").await;
     answers.into_iter().map(|(server, answer)| Finding { server: Some(server), ..of_answer(answer) }).collect()
 }
 

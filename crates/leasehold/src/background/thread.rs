@@ -53,7 +53,7 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
     let thread = std::thread::Builder::new().name(NAME.to_owned());
     let started = thread.spawn(move || {
         runtime.block_on(work());
-        // fred's tasks end with their connections; whatever does not end by itself must not keep the process.
+        // Tasks of connections end with these; whatever does not end by itself must not keep the process.
         runtime.shutdown_background();
     });
     started.map(drop)

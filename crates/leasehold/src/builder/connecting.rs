@@ -20,6 +20,8 @@ use leasehold_core::session::Session;
 use std::sync::Arc;
 use uuid::Uuid;
 
+#[cfg(feature = "unstable-raw")]
+use crate::link::fred::raw::RawConnection;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 
@@ -50,7 +52,7 @@ impl ClientBuilder {
     /// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
     ///
     /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`, which need the feature `tls`. `valkey` may stand for `redis`,
-    /// and `valkeys` for `rediss`, everywhere. The default port is 6379. `node` may occur several times. An IPv6 address is
+    /// and `valkeys` for `rediss`, everywhere. The default port is 6379, and 26379 of a Sentinel. `node` may occur several times. An IPv6 address is
     /// written in brackets, as in `node=[::1]:6379`. User and password have `/ : ? # @` percent-encoded.
     ///
     /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
@@ -59,7 +61,7 @@ impl ClientBuilder {
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
     /// A parameter with another name, a parameter that occurs twice, and a `#` are refused. White space around the URL is not a part of it.
     ///
-    /// `db` is a number from 0 to 255. Every connection selects it, also those to a cluster: most clusters refuse all but 0, and
+    /// `db` is the number of a database. Every connection selects it, also those to a cluster: most clusters refuse all but 0, and
     /// the refusal is the error. Two databases have two locks of one name.
     ///
     /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
@@ -169,24 +171,46 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects to the server or servers of a configuration of fred, the client library below; `leasehold::fred` is the fitting version. The
-    /// client uses its server, credentials, database and TLS, and ignores its retries, timeouts and blocking.
-    ///
-    /// The feature `unstable-fred` is outside of the promise of semantic versioning: a minor version may use another version of fred, or
-    /// another library.
+    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the one that there is, or to each primary of a cluster that can be
+    /// reached, in the order of their addresses. A connection is made once, and not again when it ends.
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], within the connect deadline.
+    /// As [`connect`](Self::connect), after one attempt at each address of the URL.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes what was connected.
-    #[cfg(feature = "unstable-fred")]
-    pub async fn connect_with(self, config: ::fred::types::config::Config) -> Result<Client, ConnectError> {
-        let secure = config.uses_tls();
-        let target = ServerTarget::from_config(config, secure).map_err(ConnectError::from)?;
-        self.connect_to(target).await
+    #[cfg(feature = "unstable-raw")]
+    pub async fn connect_raw(self, url: &str) -> Result<Vec<RawConnection>, ConnectError> {
+        let (builder, target) = url::read(self, url)?;
+        let target = builder.with_certificates(target)?;
+        fred_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
+    }
+
+    /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. It gives the name of the service, and for each Sentinel its address
+    /// and the connection; `None` where the URL names no Sentinels.
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Invalid`]: the URL or a certificate cannot be used.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future closes what was connected.
+    #[cfg(feature = "unstable-raw")]
+    #[expect(clippy::type_complexity, reason = "each part is named above")]
+    pub async fn connect_sentinels(
+        self,
+        url: &str,
+    ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
+        let (builder, target) = url::read(self, url)?;
+        let target = builder.with_certificates(target)?;
+        let found = fred_link::raw::sentinels(target, &builder.link_settings()).await.map_err(ConnectError::from)?;
+        Ok(found.map(|(service, all)| {
+            let all = all.into_iter().map(|(address, opened)| (address, opened.map_err(ConnectError::from)));
+            (service, all.collect())
+        }))
     }
 
     /// Uses an engine inside the process. Clients of one engine exclude each other as clients of one server do. The client takes its time
@@ -271,7 +295,7 @@ impl ClientBuilder {
     }
 
     /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
-    fn prepare(&self, mut target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
+    fn prepare(&self, target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
         self.check()?;
         #[cfg(feature = "embedded")]
         if self.clock.is_some() || self.seed.is_some() {
@@ -282,11 +306,16 @@ impl ClientBuilder {
         if on_runtime {
             runtime::check()?;
         }
-        if self.certificates.ca.is_some() || self.certificates.client.is_some() {
-            target = target.with_certificates(&self.certificates).map_err(ConnectError::from)?;
-        }
+        let target = self.with_certificates(target)?;
         let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
         Ok((connector, on_runtime))
+    }
+
+    fn with_certificates(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
+        if self.certificates.ca.is_none() && self.certificates.client.is_none() {
+            return Ok(target);
+        }
+        target.with_certificates(&self.certificates).map_err(ConnectError::from)
     }
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {

@@ -35,6 +35,8 @@ mod notices;
 mod pool;
 mod pools;
 mod probe;
+#[cfg(feature = "unstable-raw")]
+pub(crate) mod raw;
 mod route;
 mod scan;
 mod scripts;

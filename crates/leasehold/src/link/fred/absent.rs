@@ -1,9 +1,9 @@
 //! Whether anything listens where a client is to connect.
 //!
 //! A connection that is refused proves that nothing does, and then waiting is of no use to a caller who has said that the server is there.
-//! fred's errors do not tell this apart for Sentinels, and for a host with several addresses they tell of one; so the addresses are asked.
+//! All addresses of all hosts must refuse: one of them may be the server's.
 
-use fred::types::config::ServerConfig;
+use super::target::{Endpoint, Server};
 use futures_util::future::join_all;
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -15,7 +15,7 @@ const PATIENCE: Duration = Duration::from_millis(500);
 
 /// The refusal of one address, if every address refuses the connection. One that is silent, or whose name is not resolved, may belong to a
 /// server.
-pub(super) async fn refusal(seeds: &[ServerConfig], left: Duration) -> Option<io::Error> {
+pub(super) async fn refusal(seeds: &[Server], left: Duration) -> Option<io::Error> {
     let refusals = join_all(seeds.iter().map(refusal_of));
     unanimous(tokio::time::timeout(PATIENCE.min(left), refusals).await.ok()?)
 }
@@ -25,12 +25,11 @@ fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
     refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
 }
 
-async fn refusal_of(seed: &ServerConfig) -> Option<io::Error> {
-    if let ServerConfig::Unix { path } = seed {
+async fn refusal_of(seed: &Server) -> Option<io::Error> {
+    if let Server::At(Endpoint::Unix(path)) = seed {
         return refusal_of_socket(path).await;
     }
-    let hosts = seed.hosts();
-    unanimous(join_all(hosts.iter().map(|server| refusal_of_host(&server.host, server.port))).await)
+    unanimous(join_all(seed.hosts().iter().map(|host| refusal_of_host(&host.name, host.port))).await)
 }
 
 async fn refusal_of_host(host: &str, port: u16) -> Option<io::Error> {

@@ -26,7 +26,7 @@ pub(super) async fn call(
 ) -> Result<Reply, LinkError> {
     let timeout = pool.call_timeout();
     let begun = *pool.send_barrier.read();
-    let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
+    let slot = call.keys().first().map_or(0, |key| leasehold_core::name::slot(key));
     let way =
         if pool.shared.may_batch() { pool.batches.way(pool.line_of(slot), call) } else { Way::Direct(call, None) };
     let (call, connection_slot, refusal) = match way {

@@ -18,8 +18,7 @@ use super::scripts::Scripts;
 use super::settings::{Backoff, LinkSettings};
 use super::shared::{LinkShared, Role};
 use super::slots::Slots;
-use super::target::{self, ServerTarget};
-use fred::types::config::ServerConfig;
+use super::target::{Endpoint, Server, ServerTarget};
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -160,7 +159,7 @@ impl BackgroundLinks {
                         (error.is_transient(), shared.target.seeds().first(), &shared.slots)
                         && !std::mem::replace(&mut told, true)
                     {
-                        let (server, why) = (target::label(seed), error.to_string());
+                        let (server, why) = (seed.label(), error.to_string());
                         shared.events.event(LinkEvent::OutOfReach {
                             server,
                             why,
@@ -275,7 +274,7 @@ async fn pass(
             },
             Ok(Err(error)) => Some(error),
             Err(_) => Some(ConnectError::Dns {
-                server: target::label(&seed),
+                server: seed.label(),
                 reason: "the resolver gave no answer in time".to_owned(),
                 source: None,
             }),
@@ -293,7 +292,7 @@ async fn pass(
             // An attempt that the deadline cut short tells less than one that failed by itself.
             None => {
                 let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
-                trouble.get_or_insert_with(|| silent(target::label(&seed), tls));
+                trouble.get_or_insert_with(|| silent(seed.label(), tls));
             }
         }
     }
@@ -301,22 +300,22 @@ async fn pass(
 }
 
 /// Whether the host has an address.
-async fn resolve(seed: &ServerConfig) -> Result<(), ConnectError> {
-    let ServerConfig::Centralized { server } = seed else { return Ok(()) };
-    let found = tokio::net::lookup_host((&*server.host, server.port)).await.map(|mut found| found.next().is_some());
+async fn resolve(seed: &Server) -> Result<(), ConnectError> {
+    let Server::At(Endpoint::Tcp(host)) = seed else { return Ok(()) };
+    let found = tokio::net::lookup_host((&*host.name, host.port)).await.map(|mut found| found.next().is_some());
     let (reason, source) = match found {
         Ok(true) => return Ok(()),
         Ok(false) => ("it has no address".to_owned(), None),
         Err(error) => (error.to_string(), Some(Cause::new(error))),
     };
-    Err(ConnectError::Dns { server: target::label(seed), reason, source })
+    Err(ConnectError::Dns { server: seed.label(), reason, source })
 }
 
 /// Connects to a seed, and from there to what it leads to.
-async fn first(pool: &Arc<Pool>, seed: ServerConfig) -> Result<Arc<ConnectionSlot>, ConnectError> {
+async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let shared = &pool.shared;
-    let label = target::label(&seed);
-    let by_address = !matches!(seed, ServerConfig::Sentinel { .. });
+    let label = seed.label();
+    let by_address = matches!(seed, Server::At(_));
     let connection_slot = pool.connection_slot(seed);
     let router = connection_slot.open().await?;
     let lost = |error| ConnectError::of_loss(&label, error);

@@ -14,13 +14,12 @@
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
-use super::stream::{Endpoint, Stream};
-use super::target::{self, ServerTarget};
+use super::stream::Stream;
+use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
 use crate::process::Process;
 use crate::telemetry::event;
 use bytes::Bytes;
-use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
@@ -134,18 +133,14 @@ impl Connection {
     /// Connects once, on the runtime in whose context this is polled: its router lives there.
     pub(super) async fn connect(
         target: &ServerTarget,
-        server: ServerConfig,
+        server: Server,
         settings: &LinkSettings,
         capacity: usize,
     ) -> Result<(Self, Router), ConnectError> {
         let mut resp3 = target.resp3();
         loop {
             let to = greeting::endpoint(target, &server, settings).await?;
-            let label = match &server {
-                ServerConfig::Unix { .. } => target::label(&server),
-                _ => to.label(),
-            };
-            let (mut connection, router) = Self::open(target, &to, label, settings, capacity, resp3).await?;
+            let (mut connection, router) = Self::open(target, &to, to.label(), settings, capacity, resp3).await?;
             let guard = AbortOnDrop(Some(router));
             match greeting::greet(&connection, target, settings.attempt(), resp3).await? {
                 Greeted::Known { id, about } => {

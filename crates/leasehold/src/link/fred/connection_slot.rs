@@ -1,13 +1,11 @@
 //! A connection that is kept: when one ends, another is made.
 
-use super::address;
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
 use super::settings::Backoff;
 use super::shared::{LinkShared, Role};
-use super::target;
+use super::target::{Endpoint, Server};
 use crate::telemetry::event;
-use fred::types::config::ServerConfig;
 use leasehold_core::link::{LinkError, LinkEvent, Plane, not_connected};
 use parking_lot::Mutex;
 use std::mem::{Discriminant, discriminant};
@@ -26,7 +24,7 @@ const REMEMBERED: usize = 64;
 /// A connection to one server, for one purpose, that is made again whenever it ends.
 pub(super) struct ConnectionSlot {
     pub(super) role: Role,
-    server: ServerConfig,
+    server: Server,
     shared: Arc<LinkShared>,
     state: Mutex<State>,
     changed: Notify,
@@ -56,7 +54,7 @@ impl ConnectionSlot {
     pub(super) fn new(
         shared: &Arc<LinkShared>,
         role: Role,
-        server: ServerConfig,
+        server: Server,
         closed: CancellationToken,
     ) -> Arc<Self> {
         Arc::new(Self {
@@ -262,7 +260,7 @@ impl ConnectionSlot {
 
     /// The server's name, for errors and logs.
     pub(super) fn label(&self) -> String {
-        target::label(&self.server)
+        self.server.label()
     }
 
     /// Tells the driver of this server, where it is to know: the background's connection stands for all of them.
@@ -275,8 +273,8 @@ impl ConnectionSlot {
     /// The slots that the server owns; `None` where it is no node of a cluster.
     fn owned_slots(&self) -> Option<Vec<u16>> {
         let slots = self.shared.slots.as_ref()?;
-        let ServerConfig::Centralized { server } = &self.server else { return None };
-        Some(slots.owned_by(&address::address_of(&server.host, server.port)))
+        let Server::At(Endpoint::Tcp(host)) = &self.server else { return None };
+        Some(slots.owned_by(&host.label()))
     }
 
     /// Gives a server that was just connected to the scripts that it lacks, and never returns.

@@ -108,7 +108,7 @@ impl Durable {
 
     /// Sends a call, and follows `NOSCRIPT` and redirections, by which a server says that it did not apply it.
     async fn call(&self, begun: u64, call: &Call, replicas: Replicas) -> Result<Reply, LinkError> {
-        let slot = call.keys().first().map_or(0, |key| fred::util::redis_keyslot(key));
+        let slot = call.keys().first().map_or(0, |key| leasehold_core::name::slot(key));
         let mut to = To::Slot(slot);
         let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
         let mut refused = None;

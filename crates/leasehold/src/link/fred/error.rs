@@ -167,13 +167,11 @@ impl ConnectError {
         Self::Unreachable { server: server.to_owned(), reason, source: Some(Cause::new(error)) }
     }
 
-    /// The error while a connection to `server` was secured.
+    /// The error of the TLS session while a connection to `server` was secured.
     #[cfg(feature = "tls")]
     pub(super) fn of_tls(server: &str, error: io::Error) -> Self {
-        // The TLS session has no error of the operating system.
-        let is_of_session = error.get_ref().is_some_and(|error| error.is::<fred::rustls::Error>());
         match Self::of_io(server, error) {
-            Self::Unreachable { server, reason, source } if is_of_session => Self::Tls { server, reason, source },
+            Self::Unreachable { server, reason, source } => Self::Tls { server, reason, source },
             other => other,
         }
     }

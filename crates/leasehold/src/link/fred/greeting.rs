@@ -1,13 +1,11 @@
 //! The first words on a connection: who we are, who the server is, and where Sentinel sends us.
 
-use super::connection::{About, Connection, is_active_replica, is_read_only, word};
+use super::connection::{About, Connection, Router, is_active_replica, is_read_only, word};
 use super::error::ConnectError;
 use super::settings::LinkSettings;
-use super::stream::Endpoint;
-use super::target::{self, ServerTarget};
+use super::target::{Endpoint, Host, Login, Sentinels, Server, ServerTarget};
 use bytes::Bytes;
-use fred::types::config::{Server, ServerConfig};
-use leasehold_core::link::ServerError;
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
 use std::time::Duration;
 
@@ -71,18 +69,21 @@ pub(super) async fn greet(
 
 /// The command that authenticates, and that chooses RESP3.
 fn login(target: &ServerTarget, resp3: bool) -> Option<(&'static str, Vec<Bytes>)> {
-    let credentials = target.credentials();
-    if resp3 {
-        let mut args = vec![word("3")];
-        if let Some((user, password)) = credentials {
-            let user = user.unwrap_or_else(|| "default".to_owned());
-            args.extend([word("AUTH"), user.into(), password.into()]);
-        }
-        return Some(("HELLO", args));
+    let login = target.login();
+    if !resp3 {
+        return login.map(|login| ("AUTH", auth(login)));
     }
-    // Before ACLs there was no user.
-    let (user, password) = credentials?;
-    Some(("AUTH", user.into_iter().chain([password]).map(Bytes::from).collect()))
+    let mut args = vec![word("3")];
+    if let Some(Login { user, password }) = login {
+        let user = user.clone().unwrap_or_else(|| "default".to_owned());
+        args.extend([word("AUTH"), user.into(), password.clone().into()]);
+    }
+    Some(("HELLO", args))
+}
+
+/// The words of `AUTH`. Before ACLs there was no user.
+fn auth(login: &Login) -> Vec<Bytes> {
+    login.user.iter().chain([&login.password]).cloned().map(Bytes::from).collect()
 }
 
 /// Whether the refusal is that of a server without `HELLO`, or without RESP3.
@@ -103,24 +104,18 @@ fn id_in_greeting(reply: &Frame) -> Option<i64> {
 /// No Sentinel names a primary. The first that answered says why; otherwise the last that did not.
 pub(super) async fn endpoint(
     target: &ServerTarget,
-    server: &ServerConfig,
+    server: &Server,
     settings: &LinkSettings,
 ) -> Result<Endpoint, ConnectError> {
-    let (hosts, service, username, password) = match server {
-        ServerConfig::Centralized { server } => return Ok(Endpoint::Tcp(server.clone())),
-        ServerConfig::Unix { path } => return Ok(Endpoint::Unix(path.clone())),
-        ServerConfig::Clustered { .. } => {
-            return Err(ConnectError::Address("a cluster is no single server".to_owned()));
-        }
-        ServerConfig::Sentinel { hosts, service_name, username, password } => (hosts, service_name, username, password),
+    let sentinels = match server {
+        Server::At(endpoint) => return Ok(endpoint.clone()),
+        Server::OfSentinels(sentinels) => sentinels,
     };
     let (mut answered, mut silent) = (None, None);
-    for host in hosts {
-        let sentinel = Endpoint::Tcp(host.clone());
-        let label = sentinel.label();
+    for host in &sentinels.hosts {
         let asked = async {
-            let (connection, router) = Connection::open(target, &sentinel, label.clone(), settings, 1, false).await?;
-            let primary = primary(&connection, service, username.as_ref(), password.as_ref(), settings.attempt()).await;
+            let (connection, router) = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
+            let primary = primary(&connection, &sentinels.service, settings.attempt()).await;
             connection.end();
             router.abort();
             primary
@@ -131,30 +126,45 @@ pub(super) async fn endpoint(
             Err(error) => drop(answered.get_or_insert(error)),
         }
     }
-    Err(answered.or(silent).unwrap_or_else(|| ConnectError::silent(target::label(server))))
+    Err(answered.or(silent).unwrap_or_else(|| ConnectError::silent(server.label())))
+}
+
+/// Connects to a Sentinel.
+///
+/// # Errors
+///
+/// It cannot be reached, or refuses the login.
+pub(super) async fn sentinel(
+    target: &ServerTarget,
+    to: &Endpoint,
+    sentinels: &Sentinels,
+    settings: &LinkSettings,
+) -> Result<(Connection, Router), ConnectError> {
+    let (connection, router) = Connection::open(target, to, to.label(), settings, 1, false).await?;
+    if let Some(login) = &sentinels.login {
+        let answer = connection.send("AUTH", auth(login), Some(settings.attempt())).await;
+        if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {
+            return Err(ConnectError::of_refusal(&connection.server, refusal));
+        }
+    }
+    Ok((connection, router))
+}
+
+fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
+    match sentinel.malformed() {
+        Some(malformed) => ConnectError::of_malformed(&sentinel.server, malformed),
+        None => ConnectError::of_loss(&sentinel.server, error),
+    }
 }
 
 /// The address that a Sentinel names.
 async fn primary(
     sentinel: &Connection,
     service: &str,
-    username: Option<&String>,
-    password: Option<&String>,
     patience: Duration,
 ) -> Result<Endpoint, ConnectError> {
-    let lost = |error| match sentinel.malformed() {
-        Some(malformed) => ConnectError::of_malformed(&sentinel.server, malformed),
-        None => ConnectError::of_loss(&sentinel.server, error),
-    };
-    let ask = |command: &'static str, args: Vec<Bytes>| sentinel.send(command, args, Some(patience));
-    if let Some(password) = password {
-        let words = username.into_iter().chain([password]).map(|word| Bytes::from(word.clone())).collect();
-        if let Some(refusal) = ask("AUTH", words).await.map_err(lost)?.error() {
-            return Err(ConnectError::of_refusal(&sentinel.server, refusal));
-        }
-    }
-    let asked = vec![word("get-master-addr-by-name"), Bytes::from(service.to_owned())];
-    let answer = ask("SENTINEL", asked).await.map_err(lost)?;
+    let asked = vec![word("get-master-addr-by-name"), Bytes::copy_from_slice(service.as_bytes())];
+    let answer = sentinel.send("SENTINEL", asked, Some(patience)).await.map_err(|error| lost(sentinel, error))?;
     if let Some(refusal) = answer.error() {
         return Err(ConnectError::of_refusal(&sentinel.server, refusal));
     }
@@ -163,7 +173,7 @@ async fn primary(
         _ => None,
     };
     match address {
-        Some((host, port)) => Ok(Endpoint::Tcp(Server::new(host, port))),
+        Some((host, port)) => Ok(Endpoint::Tcp(Host::new(host, port))),
         None => Err(ConnectError::Address(format!(
             "the Sentinel at {} knows no primary by the name {service:?}; correct sentinelServiceName",
             sentinel.server

@@ -9,9 +9,9 @@ use super::pools::Pools;
 use super::settings::Backoff;
 use super::shared::LinkShared;
 use super::slots::{self, Node, Slots};
-use super::{settle, target};
+use super::settle;
+use super::target::Server;
 use crate::telemetry::event;
-use fred::types::config::ServerConfig;
 use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Plane, Settled};
 use std::sync::Arc;
@@ -105,8 +105,8 @@ impl Search {
 }
 
 /// Reads the slot map by a connection of its own, and tells which slots changed their owner.
-async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: ServerConfig) -> Result<Vec<u16>, ConnectError> {
-    let server = target::label(&seed);
+async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
+    let server = seed.label();
     let (connection, _router) = Connection::connect(&shared.target, seed, &shared.settings, 16).await?;
     let timeout = Some(shared.settings.command_timeout);
     let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await;

@@ -4,8 +4,8 @@
 //! with TLS closes the connection. So after a failure, and only then, the server is asked in the other language, without user and password.
 
 use super::error::ConnectError;
-use super::{target, tls};
-use fred::types::config::{Server, ServerConfig};
+use super::target::{Host, Server};
+use super::tls;
 use futures_util::future::select_ok;
 use std::io::ErrorKind;
 use std::time::Duration;
@@ -23,14 +23,12 @@ const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 const ALERT: u8 = 0x15;
 
 /// The error with the advice for the user, if the URL is wrong about TLS.
-pub(super) async fn reason(seed: &ServerConfig, secure: bool) -> Option<ConnectError> {
-    let hosts = match seed {
-        ServerConfig::Centralized { server } => std::slice::from_ref(server),
-        ServerConfig::Sentinel { hosts, .. } => hosts.as_slice(),
-        _ => return None,
-    };
+pub(super) async fn reason(seed: &Server, secure: bool) -> Option<ConnectError> {
     let greeting = if secure { PING } else { EMPTY_HELLO };
-    let asked = hosts.iter().map(|server| Box::pin(asked(server, greeting)));
+    if seed.hosts().is_empty() {
+        return None;
+    }
+    let asked = seed.hosts().iter().map(|host| Box::pin(asked(host, greeting)));
     let (first, _) = select_ok(asked).await.ok()?;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
@@ -39,12 +37,12 @@ pub(super) async fn reason(seed: &ServerConfig, secure: bool) -> Option<ConnectE
         (false, ALERT) => format!("it expects TLS; {}", tls::ADVICE),
         _ => return None,
     };
-    Some(ConnectError::Tls { server: target::label(seed), reason, source: None })
+    Some(ConnectError::Tls { server: seed.label(), reason, source: None })
 }
 
 /// The first byte of the answer of a server that answers in time.
-async fn asked(server: &Server, greeting: &[u8]) -> Result<u8, ()> {
-    let first = tokio::time::timeout(PATIENCE, first_byte(&server.host, server.port, greeting)).await;
+async fn asked(host: &Host, greeting: &[u8]) -> Result<u8, ()> {
+    let first = tokio::time::timeout(PATIENCE, first_byte(&host.name, host.port, greeting)).await;
     first.ok().flatten().ok_or(())
 }
 

@@ -2,7 +2,6 @@
 
 use super::certificates::Certificates;
 use super::error::ConnectError;
-use fred::types::config::{Config, Server};
 
 /// The advice for a user whose server expects TLS.
 pub(super) const ADVICE: &str =
@@ -21,28 +20,17 @@ pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     )))
 }
 
-/// Gives no configuration a TLS side: a target that is to be secure is never connected to without TLS.
+/// There is none.
+#[derive(Clone, Debug)]
+pub(super) enum ClientSide {}
+
+/// Refuses certificates: a target that is to be secure is never connected to without TLS.
 ///
 /// # Errors
 ///
 /// Always.
-pub(super) fn secure(_target: &mut Config, _certificates: &Certificates) -> Result<(), ConnectError> {
-    available("rediss")
-}
-
-/// There is none.
-#[derive(Debug)]
-pub(super) enum ClientSide {}
-
-/// A configuration has no TLS side.
-#[expect(clippy::unnecessary_wraps, reason = "with the feature `tls` it may fail")]
-pub(super) const fn of(_target: &Config) -> Result<Option<&ClientSide>, ConnectError> {
-    Ok(None)
-}
-
-/// A server. Without certificates no name is checked.
-pub(super) fn server(host: &str, port: u16, _certificate_name: Option<String>) -> Server {
-    Server::new(host.to_owned(), port)
+pub(super) fn client_side(_certificates: &Certificates) -> Result<ClientSide, ConnectError> {
+    available("rediss").map(|()| unreachable!("it is refused"))
 }
 
 #[cfg(test)]

@@ -2,15 +2,15 @@
 
 use super::error::ConnectError;
 use super::stream::Socket;
+use super::target::Host;
 use super::tls::ClientSide;
-use fred::types::config::Server;
 
 /// A session that is never made.
 #[derive(Debug)]
 pub(super) enum Session {}
 
 impl Session {
-    pub(super) async fn open(_: &Socket, _: &Server, config: &ClientSide) -> Result<Self, ConnectError> {
+    pub(super) async fn open(_: &Socket, _: &Host, config: &ClientSide) -> Result<Self, ConnectError> {
         match *config {}
     }
 

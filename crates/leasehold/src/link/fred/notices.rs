@@ -59,7 +59,7 @@ impl Notices {
             let connection = connection_slot.current()?;
             return self.confirmed(&connection, Subscription::Unsubscribe, channel).await;
         }
-        let slot = fred::util::redis_keyslot(channel);
+        let slot = leasehold_core::name::slot(channel);
         self.forget(slot, channel);
         let connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
         let connection = connection_slot.current()?;
@@ -73,7 +73,7 @@ impl Notices {
     pub(super) async fn audit(&self) {
         let channels: Vec<_> = self.pool.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
-            let slot = fred::util::redis_keyslot(&channel);
+            let slot = leasehold_core::name::slot(&channel);
             let Ok(connection_slot) = super::route::connection_slot_of(&self.pool, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(connection) = connection_slot.current() else { continue };
@@ -98,7 +98,7 @@ impl Notices {
     }
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
-        let slot = fred::util::redis_keyslot(channel);
+        let slot = leasehold_core::name::slot(channel);
         let mut connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {

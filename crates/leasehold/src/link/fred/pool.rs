@@ -5,8 +5,7 @@ use super::batches::{Batches, LineId};
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
 use super::slots::{Node, Slots};
-use super::tls;
-use fred::types::config::ServerConfig;
+use super::target::Server;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
@@ -86,7 +85,7 @@ impl Pool {
     }
 
     /// A connection slot to a server. It is in the pool from when it is [adopted](Self::adopt), and is closed together with the pool.
-    pub(super) fn connection_slot(&self, server: ServerConfig) -> Arc<ConnectionSlot> {
+    pub(super) fn connection_slot(&self, server: Server) -> Arc<ConnectionSlot> {
         ConnectionSlot::new(&self.shared, self.role, server, self.closed.child_token())
     }
 
@@ -196,7 +195,7 @@ impl Pool {
         }));
     }
 
-    fn server(&self, node: Node) -> Option<ServerConfig> {
+    fn server(&self, node: Node) -> Option<Server> {
         let Some(slots) = &self.shared.slots else { return self.shared.target.seeds().into_iter().next() };
         server_at(&self.shared, slots, node)
     }
@@ -211,10 +210,8 @@ impl Drop for SetOnDrop {
 }
 
 /// How to connect to a node of a cluster.
-pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Option<ServerConfig> {
+pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Option<Server> {
     let address = slots.address(node)?;
     let (host, port) = address::host_and_port(&address)?;
-    let is_number = host.parse::<std::net::IpAddr>().is_ok();
-    let name = if is_number { shared.target.certificate_name() } else { None };
-    Some(ServerConfig::Centralized { server: tls::server(host, port, name) })
+    Some(shared.target.node(host, port))
 }

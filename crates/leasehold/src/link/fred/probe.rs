@@ -16,7 +16,7 @@ use leasehold_core::link::{Epoch, LinkError};
 /// Whether the calls for the slot of `key` have been answered. Those on a connection that ended are: their outcome is unknown. It takes at
 /// most one command timeout, and one more where calls are queued, and what replicas are given. It must be polled where tokio's timers are at hand.
 pub(super) async fn probe(all: &[&Pool], epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
-    let slot = fred::util::redis_keyslot(key);
+    let slot = leasehold_core::name::slot(key);
     let Some(first) = all.first() else { return Ok(()) };
     let nodes = first.shared.slots.as_ref().map_or_else(|| vec![0], |slots: &Slots| slots.carriers(slot));
     event!(debug, ?epoch, slot, carriers = nodes.len(), "probing");

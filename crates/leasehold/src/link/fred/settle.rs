@@ -46,7 +46,7 @@ use std::time::Duration;
 /// Settles the calls on `pool` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
 /// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
 pub(super) async fn settle(pool: &Pool, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-    pool.raise_send_barrier(fred::util::redis_keyslot(key));
+    pool.raise_send_barrier(leasehold_core::name::slot(key));
     settle_all(&[pool], background, epoch, key).await
 }
 
@@ -57,7 +57,7 @@ pub(super) async fn settle_all(
     epoch: Epoch,
     key: &[u8],
 ) -> Result<Settled, LinkError> {
-    let slot = fred::util::redis_keyslot(key);
+    let slot = leasehold_core::name::slot(key);
     let shared = &background.shared;
     let nodes = match &shared.slots {
         None => vec![0],

@@ -4,15 +4,12 @@
 //! made, because that runtime is told when the socket is ready.
 
 use super::Cause;
-use super::address;
 use super::error::ConnectError;
 use super::settings::LinkSettings;
-use super::target::ServerTarget;
+use super::target::{Endpoint, Host, ServerTarget};
 use super::tls_session::Session;
-use fred::socket2::{SockRef, TcpKeepalive};
-use fred::types::config::Server;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::{SendFlags, Shutdown, sockopt};
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
@@ -32,10 +29,10 @@ pub(super) enum Socket {
 
 impl Socket {
     /// Connects to a host. All of its addresses are tried.
-    pub(super) async fn tcp(server: &Server) -> Result<Self, ConnectError> {
-        let label = address::address_of(&server.host, server.port);
+    pub(super) async fn tcp(host: &Host) -> Result<Self, ConnectError> {
+        let label = host.label();
         let unresolved = |reason: String, source| ConnectError::Dns { server: label.clone(), reason, source };
-        let found = tokio::net::lookup_host((&*server.host, server.port)).await;
+        let found = tokio::net::lookup_host((&*host.name, host.port)).await;
         let found = found.map_err(|error| unresolved(error.to_string(), Some(Cause::new(error))))?;
         let stream = match first_of(found.collect()).await {
             Some(Ok(stream)) => stream,
@@ -121,11 +118,14 @@ async fn first_of(addresses: Vec<SocketAddr>) -> Option<io::Result<TcpStream>> {
 
 /// The system probes an idle connection, and closes one that does not answer. A firewall or balancer that forgets idle connections sees the probes.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
-    let keepalive = TcpKeepalive::new().with_time(Duration::from_secs(15));
+    sockopt::set_socket_keepalive(stream, true)?;
     // Elsewhere the system's own numbers hold.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
-    let keepalive = keepalive.with_interval(Duration::from_secs(5));
-    SockRef::from(stream).set_tcp_keepalive(&keepalive)
+    {
+        sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
+        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
+    }
+    Ok(())
 }
 
 /// Bytes in clear or through TLS.
@@ -145,10 +145,10 @@ impl Stream {
         let connected = async {
             match to {
                 Endpoint::Unix(path) => Ok(Self { socket: Socket::unix(path).await?, tls: None }),
-                Endpoint::Tcp(server) => {
-                    let socket = Socket::tcp(server).await?;
-                    let tls = match target.tls()? {
-                        Some(config) => Some(Session::open(&socket, server, config).await?),
+                Endpoint::Tcp(host) => {
+                    let socket = Socket::tcp(host).await?;
+                    let tls = match target.tls() {
+                        Some(config) => Some(Session::open(&socket, host, config).await?),
                         None => None,
                     };
                     Ok(Self { socket, tls })
@@ -158,23 +158,6 @@ impl Stream {
         match tokio::time::timeout(settings.attempt(), connected).await {
             Ok(connected) => connected,
             Err(_) => Err(ConnectError::silent(to.label())),
-        }
-    }
-}
-
-/// The address of one socket.
-#[derive(Clone, Debug)]
-pub(super) enum Endpoint {
-    Tcp(Server),
-    Unix(std::path::PathBuf),
-}
-
-impl Endpoint {
-    /// The address in errors and logs.
-    pub(super) fn label(&self) -> String {
-        match self {
-            Self::Tcp(server) => address::address_of(&server.host, server.port),
-            Self::Unix(path) => path.display().to_string(),
         }
     }
 }

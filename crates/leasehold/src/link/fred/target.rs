@@ -1,12 +1,11 @@
-//! Which server, and as whom: parsed from a URL, or taken from a configuration of fred.
+//! Which server, and as whom: parsed from a URL.
 
 use super::address;
 use super::certificates::Certificates;
 use super::error::ConnectError;
-use super::tls;
-use fred::types::RespVersion;
-use fred::types::config::{Config, Server, ServerConfig};
+use super::tls::{self, ClientSide};
 use std::fmt;
+use std::path::PathBuf;
 
 /// Which server or servers to talk to, and as whom.
 ///
@@ -19,19 +18,76 @@ use std::fmt;
 ///
 /// `protocol=2` or `protocol=resp2` in the query chooses RESP2, for what stands between and does not know `HELLO`; 3 is the default.
 ///
-/// The database is a number from 0 to 255. Every connection selects it, also those to a cluster: the server's refusal is the error. A blank or
-/// another special character in the path of a socket may be percent-encoded.
+/// Every connection selects the database, also those to a cluster: the server's refusal is the error. A blank or another special character in
+/// the path of a socket may be percent-encoded.
 ///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
-    config: Config,
+    servers: Servers,
+    login: Option<Login>,
+    database: u32,
+    resp3: bool,
     secure: bool,
+    tls: Option<ClientSide>,
+}
+
+/// The servers of a target.
+#[derive(Clone)]
+enum Servers {
+    One(Server),
+    /// A cluster, by some of its nodes.
+    Cluster(Vec<Host>),
+}
+
+/// A server, as it is found whenever a connection is made.
+#[derive(Clone)]
+pub(crate) enum Server {
+    At(Endpoint),
+    OfSentinels(Sentinels),
+}
+
+/// The address of one socket.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Endpoint {
+    Tcp(Host),
+    Unix(PathBuf),
+}
+
+/// A host, and the port on it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Host {
+    pub(crate) name: String,
+    pub(crate) port: u16,
+    /// The name that the certificate must have, where it is another.
+    pub(crate) certificate_name: Option<String>,
+}
+
+/// Sentinels, and the primary that they are asked for.
+#[derive(Clone)]
+pub(crate) struct Sentinels {
+    pub(crate) hosts: Vec<Host>,
+    pub(crate) service: String,
+    /// For the Sentinels themselves.
+    pub(crate) login: Option<Login>,
+}
+
+/// A password, and the user whose it is. Servers without users have only a password.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Login {
+    pub(crate) user: Option<String>,
+    pub(crate) password: String,
 }
 
 /// The schemes of URLs.
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
+
+/// What may follow a host.
+const DATABASE: &str = "after the host comes nothing, or / and the number of a database";
+
+/// The advice for a password that ends the part of the URL in which it stands.
+pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 impl ServerTarget {
     /// Reads a URL.
@@ -40,7 +96,6 @@ impl ServerTarget {
     ///
     /// It is malformed. The text names the fault and not the URL, which may hold a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
-        let bad = |text: &str| ConnectError::Address(text.to_owned());
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| bad("a URL begins with a scheme, such as redis://"))?;
         let (base, kind) = match scheme.find(['-', '+']) {
@@ -59,34 +114,34 @@ impl ServerTarget {
             tls::available(base)?;
         }
         if rest.contains('#') {
-            return Err(ConnectError::Address(format!(
-                "the URL has a #, and what follows it would be ignored; {ENCODE}"
-            )));
+            return Err(bad(format!("the URL has a #, and what follows it would be ignored; {ENCODE}")));
         }
-        let (rest, own) = own_parameters(rest, kind)?;
-        let (place, query) = rest.split_once('?').unwrap_or((&rest, ""));
-        let mut config = match kind {
-            "+unix" => socket(place, query)?,
-            "" | "-cluster" | "-sentinel" => at_host(kind, place, query)?,
+        let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
+        let query = Query::read(query, kind)?;
+        let (authority, path) = place.split_once('/').unwrap_or((place, ""));
+        let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+        let (servers, database) = match kind {
+            "+unix" => (Servers::One(Server::At(socket(host, path)?)), query.database),
+            "" | "-cluster" | "-sentinel" => {
+                if path.contains('@') {
+                    return Err(bad(format!("{DATABASE}; {ENCODE}")));
+                }
+                let hosts = std::iter::once(self::host(host, kind)?).chain(query.nodes).collect::<Vec<_>>();
+                let servers = match (kind, query.sentinels) {
+                    ("-cluster", _) => Servers::Cluster(hosts),
+                    ("-sentinel", (service, login)) => {
+                        Servers::One(Server::OfSentinels(Sentinels { hosts, service, login }))
+                    }
+                    _ => Servers::One(Server::At(hosts.into_iter().next().map(Endpoint::Tcp).expect("a host"))),
+                };
+                (servers, if path.is_empty() { 0 } else { number(path, DATABASE)? })
+            }
             _ => return Err(bad(SCHEMES)),
         };
-        if let ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } = &mut config.server {
-            hosts.splice(0..0, own.nodes);
-        }
-        if let ServerConfig::Sentinel { service_name, username, password, .. } = &config.server {
-            if service_name.is_empty() {
-                return Err(bad(SERVICE));
-            }
-            if username.is_some() && password.is_none() {
-                return Err(bad("sentinelUsername needs sentinelPassword beside it"));
-            }
-        }
-        // Only the command HELLO of RESP3 tells a wrong password from a missing one on every server.
-        config.version = own.version;
-        if config.username.is_some() && config.password.is_none() {
-            return Err(bad("a user without a password; write user:password@, or :password@ for the default user"));
-        }
-        Self::from_config(config, secure)
+        let (user, password) = user.split_once(':').unwrap_or((user, ""));
+        let login = Login::of(decoded(user)?, decoded(password)?)
+            .map_err(|()| bad("a user without a password; write user:password@, or :password@ for the default user"))?;
+        Ok(Self { servers, login, database, resp3: query.resp3, secure, tls: None })
     }
 
     /// The parameters that the query of a URL with the scheme of this one may have about the way to the server.
@@ -109,22 +164,20 @@ impl ServerTarget {
         if !self.secure {
             return Err(ConnectError::Certificates("the URL has no TLS; use rediss://".to_owned()));
         }
-        tls::secure(&mut self.config, certificates)?;
+        self.tls = Some(tls::client_side(certificates)?);
         Ok(self)
     }
 
     /// Whether it is a cluster.
-    pub(crate) fn is_cluster(&self) -> bool {
-        self.config.server.is_clustered()
+    pub(crate) const fn is_cluster(&self) -> bool {
+        matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// The first targets of the connections: a cluster's known nodes, or the one server, or Sentinels as a whole.
-    pub(super) fn seeds(&self) -> Vec<ServerConfig> {
-        match &self.config.server {
-            ServerConfig::Clustered { hosts, .. } => {
-                hosts.iter().map(|server| ServerConfig::Centralized { server: server.clone() }).collect()
-            }
-            other => vec![other.clone()],
+    /// The servers to connect to first: a cluster's known nodes, or the one server.
+    pub(crate) fn seeds(&self) -> Vec<Server> {
+        match &self.servers {
+            Servers::One(server) => vec![server.clone()],
+            Servers::Cluster(hosts) => hosts.iter().cloned().map(Endpoint::Tcp).map(Server::At).collect(),
         }
     }
 
@@ -135,34 +188,30 @@ impl ServerTarget {
     ///
     /// The operating system has none.
     pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
-        if self.secure && !self.config.uses_tls() {
-            tls::secure(&mut self.config, &Certificates::default())?;
+        if self.secure && self.tls.is_none() {
+            self.tls = Some(tls::client_side(&Certificates::default())?);
         }
         Ok(self)
     }
 
-    /// The user, if there is one, and the password.
-    pub(super) fn credentials(&self) -> Option<(Option<String>, String)> {
-        Some((self.config.username.clone(), self.config.password.clone()?))
+    /// As whom to connect.
+    pub(super) const fn login(&self) -> Option<&Login> {
+        self.login.as_ref()
     }
 
-    /// The database to choose.
-    pub(super) fn database(&self) -> Option<u8> {
-        self.config.database.filter(|database| *database != 0)
+    /// The database to choose, if it is not the first.
+    pub(super) fn database(&self) -> Option<u32> {
+        Some(self.database).filter(|database| *database != 0)
     }
 
     /// Whether connections speak RESP3.
-    pub(super) fn resp3(&self) -> bool {
-        self.config.version == RespVersion::RESP3
+    pub(super) const fn resp3(&self) -> bool {
+        self.resp3
     }
 
     /// The TLS side of connections.
-    ///
-    /// # Errors
-    ///
-    /// It is that of another library than rustls.
-    pub(super) fn tls(&self) -> Result<Option<&tls::ClientSide>, ConnectError> {
-        tls::of(&self.config)
+    pub(super) const fn tls(&self) -> Option<&ClientSide> {
+        self.tls.as_ref()
     }
 
     /// Whether connections are secured.
@@ -170,207 +219,209 @@ impl ServerTarget {
         self.secure
     }
 
-    /// The name to check a cluster node's certificate by, where the cluster names the node by its IP address: the name under
-    /// which the cluster was first found.
-    pub(super) fn certificate_name(&self) -> Option<String> {
-        let first = self.config.server.hosts().into_iter().next()?;
-        let is_name = first.host.parse::<std::net::IpAddr>().is_err();
-        (self.secure && is_name).then(|| first.host.to_string())
-    }
-
-    /// Takes a configuration of fred. Its server, credentials, database, protocol version and TLS are used; what it says of
-    /// failing and blocking is not.
-    ///
-    /// # Errors
-    ///
-    /// It names no server.
-    pub(crate) fn from_config(mut config: Config, secure: bool) -> Result<Self, ConnectError> {
-        match &mut config.server {
-            ServerConfig::Centralized { server } => tidy(server)?,
-            ServerConfig::Clustered { hosts, .. } | ServerConfig::Sentinel { hosts, .. } => {
-                if hosts.is_empty() {
-                    return Err(ConnectError::Address("it names no host".to_owned()));
-                }
-                // fred puts the host of the URL last; readers of errors expect it first.
-                hosts.rotate_right(1);
-                hosts.iter_mut().try_for_each(tidy)?;
+    /// A node that the cluster names by this address. The certificate of one that is named by its IP address must have the name by which the
+    /// cluster was first found.
+    pub(super) fn node(&self, name: &str, port: u16) -> Server {
+        let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
+        let certificate_name = match &self.servers {
+            Servers::Cluster(hosts) if self.secure && is_address(name) => {
+                hosts.first().map(|first| first.name.clone()).filter(|first| !is_address(first))
             }
-            ServerConfig::Unix { path } => {
-                if path.as_os_str().is_empty() {
-                    return Err(ConnectError::Address("it names no socket".to_owned()));
-                }
-            }
-        }
-        Ok(Self { config, secure })
+            _ => None,
+        };
+        Server::At(Endpoint::Tcp(Host { name: name.to_owned(), port, certificate_name }))
     }
 }
 
 /// The address, without user and password.
 impl fmt::Display for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&label(&self.config.server))
+        match &self.servers {
+            Servers::One(server) => f.write_str(&server.label()),
+            Servers::Cluster(hosts) => write!(f, "the cluster at {}", list(hosts)),
+        }
     }
 }
 
 impl fmt::Debug for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerTarget")
-            .field("server", &label(&self.config.server))
+            .field("server", &self.to_string())
             .field("secure", &self.secure)
             .finish_non_exhaustive()
     }
 }
 
-/// The name of a server in errors and logs. [`ServerConfig`] itself must not be shown: it may hold Sentinel's password.
-pub(super) fn label(server: &ServerConfig) -> String {
-    let list = |hosts: &[Server]| {
-        let names: Vec<_> = hosts.iter().map(|server| address::address_of(&server.host, server.port)).collect();
-        names.join(", ")
-    };
-    match server {
-        ServerConfig::Centralized { server } => address::address_of(&server.host, server.port),
-        ServerConfig::Clustered { hosts, .. } => format!("the cluster at {}", list(hosts)),
-        ServerConfig::Sentinel { hosts, service_name, .. } => {
-            format!("{service_name}, by the Sentinels at {}", list(hosts))
-        }
-        ServerConfig::Unix { path } => path.display().to_string(),
-    }
-}
-
-fn tidy(server: &mut Server) -> Result<(), ConnectError> {
-    // A URL writes an IPv6 address in brackets; resolvers do not want them.
-    if let Some(bare) = server.host.strip_prefix('[').and_then(|host| host.strip_suffix(']')) {
-        server.host = bare.to_owned().into();
-    }
-    if server.host.is_empty() || server.port == 0 {
-        return Err(ConnectError::Address("it names no host, or port 0".to_owned()));
-    }
-    Ok(())
-}
-
-/// The parameters of a URL that are read here and not by fred.
-struct OwnParameters {
-    version: RespVersion,
-    /// fred knows no node by an IPv6 address.
-    nodes: Vec<Server>,
-}
-
-/// The URL without these parameters, and what they say.
-fn own_parameters(rest: &str, kind: &str) -> Result<(String, OwnParameters), ConnectError> {
-    let mut own = OwnParameters { version: RespVersion::RESP3, nodes: Vec::new() };
-    let Some((base, query)) = rest.split_once('?') else { return Ok((rest.to_owned(), own)) };
-    let mut others = Vec::new();
-    for part in query.split('&') {
-        match part.split_once('=') {
-            Some(("protocol", "2" | "resp2")) => own.version = RespVersion::RESP2,
-            Some(("protocol", "3" | "resp3")) => own.version = RespVersion::RESP3,
-            Some(("protocol", _)) => {
-                return Err(ConnectError::Address("protocol is 2, resp2, 3 or resp3".to_owned()));
+impl Server {
+    /// The name of the server in errors and logs.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::At(endpoint) => endpoint.label(),
+            Self::OfSentinels(sentinels) => {
+                format!("{}, by the Sentinels at {}", sentinels.service, list(&sentinels.hosts))
             }
-            Some(("node", _)) if matches!(kind, "-cluster" | "-sentinel") => own.nodes.push(node(part)?),
-            _ => others.push(part),
         }
     }
-    let rest = if others.is_empty() { base.to_owned() } else { format!("{base}?{}", others.join("&")) };
-    Ok((rest, own))
-}
 
-/// The server of a parameter `node=host:port`.
-fn node(parameter: &str) -> Result<Server, ConnectError> {
-    let decoded = form_urlencoded::parse(parameter.as_bytes()).next().map(|(_, value)| value.into_owned());
-    match address::host_and_port_of_url(&decoded.unwrap_or_default()) {
-        Some((host, port)) => Ok(Server::new(host, port)),
-        None => {
-            let form = "a node is not written as host:port, with an IPv6 address in brackets: node=[::1]:6379";
-            Err(ConnectError::Address(form.to_owned()))
+    /// The hosts that lead to the server. A socket has none.
+    pub(crate) fn hosts(&self) -> &[Host] {
+        match self {
+            Self::At(Endpoint::Tcp(host)) => std::slice::from_ref(host),
+            Self::At(Endpoint::Unix(_)) => &[],
+            Self::OfSentinels(sentinels) => &sentinels.hosts,
         }
     }
 }
 
-/// Reads `[user:password@]host[:port][/db]` and what fred reads of the query.
-fn at_host(kind: &str, place: &str, query: &str) -> Result<Config, ConnectError> {
-    let (authority, path) = place.split_once('/').unwrap_or((place, ""));
-    if path.contains('@') {
-        return Err(ConnectError::Address(format!("after the host comes nothing, or {DATABASE}; {ENCODE}")));
+impl Endpoint {
+    /// The address in errors and logs.
+    pub(super) fn label(&self) -> String {
+        match self {
+            Self::Tcp(host) => host.label(),
+            Self::Unix(path) => path.display().to_string(),
+        }
     }
-    let query = if query.is_empty() { String::new() } else { format!("?{query}") };
-    // fred would build a TLS configuration of its own, from whichever crypto provider the process has; so it sees no TLS.
-    let plain = format!("redis{kind}://{authority}{query}");
-    let parsed = match kind {
-        "-cluster" => Config::from_url_clustered(&plain),
-        "-sentinel" => Config::from_url_sentinel(&plain),
-        _ => Config::from_url_centralized(&plain),
+}
+
+impl Host {
+    /// A host whose certificate has its own name.
+    pub(super) fn new(name: &str, port: u16) -> Self {
+        Self { name: name.to_owned(), port, certificate_name: None }
+    }
+
+    /// The address in errors and logs.
+    pub(super) fn label(&self) -> String {
+        address::address_of(&self.name, self.port)
+    }
+}
+
+impl Login {
+    /// # Errors
+    ///
+    /// There is a user, and no password.
+    fn of(user: String, password: String) -> Result<Option<Self>, ()> {
+        let user = Some(user).filter(|user| !user.is_empty());
+        match (user, password.is_empty()) {
+            (Some(_), true) => Err(()),
+            (None, true) => Ok(None),
+            (user, false) => Ok(Some(Self { user, password })),
+        }
+    }
+}
+
+fn list(hosts: &[Host]) -> String {
+    hosts.iter().map(Host::label).collect::<Vec<_>>().join(", ")
+}
+
+fn bad(text: impl Into<String>) -> ConnectError {
+    ConnectError::Address(text.into())
+}
+
+/// The parameters of a URL about the way to the server.
+struct Query {
+    resp3: bool,
+    nodes: Vec<Host>,
+    /// The service that Sentinels are asked for, and as whom.
+    sentinels: (String, Option<Login>),
+    /// That of a socket.
+    database: u32,
+}
+
+impl Query {
+    fn read(query: &str, kind: &str) -> Result<Self, ConnectError> {
+        let mut read = Self { resp3: true, nodes: Vec::new(), sentinels: Default::default(), database: 0 };
+        let (mut user, mut password) = (String::new(), String::new());
+        for (name, value) in form_urlencoded::parse(query.as_bytes()) {
+            match (&*name, &*value, kind) {
+                ("protocol", "2" | "resp2", _) => read.resp3 = false,
+                ("protocol", "3" | "resp3", _) => read.resp3 = true,
+                ("protocol", ..) => return Err(bad("protocol is 2, resp2, 3 or resp3")),
+                ("node", node, "-cluster" | "-sentinel") => read.nodes.push(self::node(node)?),
+                ("sentinelServiceName", name, "-sentinel") => name.clone_into(&mut read.sentinels.0),
+                ("sentinelUsername", name, "-sentinel") => name.clone_into(&mut user),
+                ("sentinelPassword", secret, "-sentinel") => secret.clone_into(&mut password),
+                ("db", database, "+unix") => {
+                    let form = "after the path of the socket comes nothing, or ?db= and the number of a database";
+                    read.database = number(database, form)?;
+                }
+                _ => return Err(bad("the query of the URL has what is no setting")),
+            }
+        }
+        read.sentinels.1 =
+            Login::of(user, password).map_err(|()| bad("sentinelUsername needs sentinelPassword beside it"))?;
+        if kind == "-sentinel" && read.sentinels.0.is_empty() {
+            return Err(bad("Sentinel needs the name of the service: ?sentinelServiceName=name"));
+        }
+        Ok(read)
+    }
+}
+
+/// Reads `host:port`.
+fn node(text: &str) -> Result<Host, ConnectError> {
+    match address::host_and_port_of_url(text) {
+        Some((name, port)) if is_host(name) && port != 0 => Ok(Host::new(name, port)),
+        _ => Err(bad("a node is not written as host:port, with an IPv6 address in brackets: node=[::1]:6379")),
+    }
+}
+
+/// Reads `host[:port]`.
+fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
+    let default = if kind == "-sentinel" { 26_379 } else { 6_379 };
+    // Behind a bracket or a name, a colon begins the port. Inside of brackets it belongs to the address.
+    let (name, port) = match text.rsplit_once(':') {
+        Some((name, port)) if !port.contains(']') => (name, port),
+        _ => (text, ""),
     };
-    let mut config = parsed.map_err(|error| ConnectError::Address(explain(&error)))?;
-    if !path.is_empty() {
-        config.database = Some(database(path, &format!("after the host comes nothing, or {DATABASE}"))?);
+    let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
+    let is_known = match bare {
+        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        None => is_host(name),
+    };
+    let name = bare.unwrap_or(name);
+    if name.is_empty() {
+        return Err(bad(format!("it names no host; {ENCODE}")));
     }
-    Ok(config)
+    if !is_known {
+        return Err(bad(format!("the host is no name and no address; {ENCODE}")));
+    }
+    match if port.is_empty() { Ok(default) } else { port.parse() } {
+        Ok(port) if port != 0 => Ok(Host::new(name, port)),
+        _ => Err(bad(format!("the port is no number from 1 to 65535; {ENCODE}"))),
+    }
 }
 
-/// Reads `[user:password@]/path[?db=n]`. fred neither decodes the path nor takes a password without a host.
-fn socket(place: &str, query: &str) -> Result<Config, ConnectError> {
-    let bad = |text: &str| ConnectError::Address(text.to_owned());
-    let (authority, path) = place.split_once('/').ok_or_else(|| bad("it names no socket: redis+unix:///path"))?;
-    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+/// Whether the text may be a host's name or address. Which names there are is for the resolver to say.
+fn is_host(text: &str) -> bool {
+    let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
+    text.parse::<std::net::Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
+}
+
+/// Reads the path of a socket.
+fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
     if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
-        return Err(ConnectError::Address(format!("a socket has no host: redis+unix:///path; {ENCODE}")));
+        return Err(bad(format!("a socket has no host: redis+unix:///path; {ENCODE}")));
     }
-    let (user, password) = user.split_once(':').unwrap_or((user, ""));
-    let some = |text: &str| Some(decoded(text)).filter(|text| !text.is_empty());
-    let config = Config {
-        server: ServerConfig::Unix {
-            path: format!("/{}", some(path).ok_or_else(|| bad("it names no socket"))?).into(),
-        },
-        username: some(user),
-        password: some(password),
-        ..Config::default()
-    };
-    let form = "after the path of the socket comes nothing, or ?db= and the number of a database";
-    let database = match query.strip_prefix("db=") {
-        Some(number) => Some(database(number, form)?),
-        None if query.is_empty() => None,
-        None => return Err(bad(form)),
-    };
-    Ok(Config { database, ..config })
+    let path = decoded(path)?;
+    if path.is_empty() {
+        return Err(bad("it names no socket: redis+unix:///path"));
+    }
+    Ok(Endpoint::Unix(format!("/{path}").into()))
 }
 
-fn decoded(text: &str) -> String {
-    // A form has blanks and separators of its own, which are none here.
-    let form = format!("={}", text.replace('+', "%2B").replace('&', "%26"));
-    form_urlencoded::parse(form.as_bytes()).next().map(|(_, text)| text.into_owned()).unwrap_or_default()
-}
-
+/// A part of a URL before its query, without its percent signs.
+///
 /// # Errors
 ///
-/// It is no number, which `form` says; or it is one that fred cannot select.
-fn database(text: &str, form: &str) -> Result<u8, ConnectError> {
-    if text.is_empty() || !text.bytes().all(|digit| digit.is_ascii_digit()) {
-        return Err(ConnectError::Address(form.to_owned()));
-    }
-    text.parse()
-        .map_err(|_| ConnectError::Address("the number of the database is at most 255 with this client".to_owned()))
+/// It is not UTF-8.
+fn decoded(text: &str) -> Result<String, ConnectError> {
+    let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
+    decoded.map(std::borrow::Cow::into_owned).map_err(|_| bad("a user, a password or a path is not UTF-8"))
 }
 
-/// What may follow a host.
-const DATABASE: &str = "/ and the number of a database";
-
-/// What a Sentinel must be asked for.
-const SERVICE: &str = "Sentinel needs the name of the service: ?sentinelServiceName=name";
-
-/// The advice for a password that ends the part of the URL in which it stands.
-pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
-
-/// fred's words for a malformed URL, which never repeat more of it than a node's address.
-fn explain(error: &fred::error::Error) -> String {
-    match error.details() {
-        "EmptyHost" | "Invalid or missing host." => format!("it names no host; {ENCODE}"),
-        "InvalidPort" => format!("the port is no number from 1 to 65535; {ENCODE}"),
-        "InvalidDomainCharacter" => format!("the host is no name and no address; {ENCODE}"),
-        "Invalid integer string." => "a port is no number".to_owned(),
-        details if details.starts_with("Invalid or missing sentinel") => SERVICE.to_owned(),
-        details => details.to_owned(),
-    }
+/// Reads the number of a database.
+fn number(text: &str, form: &str) -> Result<u32, ConnectError> {
+    let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
+    text.parse().ok().filter(|_| is_number).ok_or_else(|| bad(form))
 }
 
 #[cfg(test)]
@@ -395,11 +446,16 @@ mod tests {
         for url in ["redis://host", "redis://host/", "redis-cluster://a:1/"] {
             assert_eq!(ServerTarget::parse(url).expect(url).database(), None, "{url}");
         }
-        for url in ["redis://host/300", "redis-cluster://host/256", "redis+unix:///run/redis.sock?db=1000"] {
-            assert!(refusal(url).contains("at most 255"), "{url}");
-        }
-        for url in ["redis://host/x", "redis://host/1/", "redis://host//1", "redis-cluster://host/x", "redis://host/+1"]
-        {
+        assert_eq!(ServerTarget::parse("redis://host/1000").expect("a target").database(), Some(1000));
+        for url in [
+            "redis://host/x",
+            "redis://host/1/",
+            "redis://host//1",
+            "redis-cluster://host/x",
+            "redis://host/+1",
+            "redis://host/99999999999",
+            "redis+unix:///run/redis.sock?db=x",
+        ] {
             assert!(refusal(url).contains("number of a database"), "{url}");
         }
     }
@@ -418,9 +474,9 @@ mod tests {
     #[test]
     fn socket_with_a_blank_and_a_password_is_read() {
         for url in ["redis+unix://u:p%40@/run/a%20b+c.sock", "redis+unix://u:p%40@localhost/run/a b+c.sock"] {
-            let config = ServerTarget::parse(url).expect(url).config;
-            assert_eq!(config.server, ServerConfig::Unix { path: "/run/a b+c.sock".into() });
-            assert_eq!((config.username.as_deref(), config.password.as_deref()), (Some("u"), Some("p@")));
+            let target = ServerTarget::parse(url).expect(url);
+            assert_eq!(target.to_string(), "/run/a b+c.sock");
+            assert!(target.login() == Some(&Login { user: Some("u".to_owned()), password: "p@".to_owned() }));
         }
     }
 
@@ -430,6 +486,39 @@ mod tests {
             let error =
                 ServerTarget::parse(&format!("redis://:{password}@127.0.0.1:6379")).expect_err(password).to_string();
             assert!(error.contains("must be percent-encoded"), "{password}: {error}");
+        }
+    }
+
+    #[test]
+    fn hosts_and_ports_are_read_as_urls_have_them() {
+        let host = |url: &str| ServerTarget::parse(url).map(|target| target.to_string());
+        for (url, label) in [
+            ("redis://db", "db:6379"),
+            ("redis-sentinel://s?sentinelServiceName=main", "main, by the Sentinels at s:26379"),
+            ("redis://u:p@[::1]", "[::1]:6379"),
+            ("redis://[::1]:7/2", "[::1]:7"),
+            ("redis://db:1", "db:1"),
+            ("redis-cluster://a?node=%5B::1%5D:2", "the cluster at a:6379, [::1]:2"),
+        ] {
+            assert_eq!(host(url).expect(url), label);
+        }
+        for (url, why) in [
+            ("redis://", "no host"),
+            ("redis://:1", "no host"),
+            ("redis://u:p@", "no host"),
+            ("redis://[]", "no host"),
+            ("redis://::1", "no name and no address"),
+            ("redis://[a]", "no name and no address"),
+            ("redis://a b", "no name and no address"),
+            ("redis://host:0", "no number from 1 to 65535"),
+            ("redis://host:65536", "no number from 1 to 65535"),
+            ("redis://host:x", "no number from 1 to 65535"),
+            ("redis-cluster://a?node=b", "host:port"),
+            ("redis-cluster://a?node=b:0", "host:port"),
+            ("redis://%ff:p@host", "UTF-8"),
+            ("redis://user@host", "a user without a password"),
+        ] {
+            assert!(refusal(url).contains(why), "{url}: {}", refusal(url));
         }
     }
 }

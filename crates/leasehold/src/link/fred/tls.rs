@@ -2,10 +2,9 @@
 
 use super::certificates::Certificates;
 use super::error::ConnectError;
-use fred::rustls::pki_types::pem::PemObject;
-use fred::rustls::pki_types::{CertificateDer, PrivateKeyDer};
-use fred::rustls::{ClientConfig, RootCertStore, crypto};
-use fred::types::config::{Config, Server, TlsConfig, TlsConnector, TlsHostMapping};
+use rustls::pki_types::pem::PemObject;
+use rustls::pki_types::{CertificateDer, PrivateKeyDer};
+use rustls::{ClientConfig, RootCertStore, crypto};
 use std::sync::Arc;
 
 /// The advice for a user whose server expects TLS.
@@ -16,41 +15,15 @@ pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// Gives a configuration its TLS side.
+/// What a client needs for secure connections.
+pub(super) type ClientSide = Arc<ClientConfig>;
+
+/// The TLS side of a connection. It brings its own crypto provider: what the process has installed, or has not, plays no part.
 ///
 /// # Errors
 ///
 /// The certificates are not PEM, or none were given and the operating system has no authorities.
-pub(super) fn secure(target: &mut Config, certificates: &Certificates) -> Result<(), ConnectError> {
-    target.tls = Some(config(certificates)?);
-    Ok(())
-}
-
-/// A server whose certificate is checked by another name than its host, where there is one.
-pub(super) fn server(host: &str, port: u16, certificate_name: Option<String>) -> Server {
-    Server::new_with_tls(host.to_owned(), port, certificate_name)
-}
-
-/// What a client needs for secure connections.
-pub(super) type ClientSide = Arc<ClientConfig>;
-
-/// The TLS side in a configuration of fred.
-///
-/// # Errors
-///
-/// It is that of another TLS library.
-pub(super) fn of(target: &Config) -> Result<Option<&ClientSide>, ConnectError> {
-    match target.tls.as_ref().map(|tls| &tls.connector) {
-        None => Ok(None),
-        Some(TlsConnector::Rustls(connector)) => Ok(Some(connector.config())),
-        // Another crate of the build may enable it.
-        #[expect(unreachable_patterns, reason = "fred has no other TLS library in this build")]
-        Some(_) => Err(ConnectError::Certificates("they are not for rustls".to_owned())),
-    }
-}
-
-/// The TLS side of a connection. It brings its own crypto provider: what the process has installed, or has not, plays no part.
-fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
+pub(super) fn client_side(certificates: &Certificates) -> Result<ClientSide, ConnectError> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
         .with_safe_default_protocol_versions()
@@ -64,7 +37,7 @@ fn config(certificates: &Certificates) -> Result<TlsConfig, ConnectError> {
             builder.with_client_auth_cert(chain, key).map_err(|error| refused(&error))?
         }
     };
-    Ok(TlsConfig { connector: TlsConnector::from(config), hostnames: TlsHostMapping::None })
+    Ok(Arc::new(config))
 }
 
 fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, ConnectError> {
@@ -75,7 +48,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, ConnectError> {
         }
         return Ok(store);
     }
-    let native = fred::rustls_native_certs::load_native_certs();
+    let native = rustls_native_certs::load_native_certs();
     // One unreadable file among the system's does not spoil the others.
     store.add_parsable_certificates(native.certs);
     if store.is_empty() {
@@ -102,9 +75,9 @@ fn no_key(pem: &[u8]) -> ConnectError {
     ConnectError::Certificates(format!("the client's private key {what}"))
 }
 
-fn refused(error: &fred::rustls::Error) -> ConnectError {
+fn refused(error: &rustls::Error) -> ConnectError {
     let why = match error {
-        fred::rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
+        rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
         other => other.to_string(),
     };
     ConnectError::Certificates(why)
@@ -118,11 +91,11 @@ mod tests {
     #[test]
     fn what_is_no_certificate_is_refused_in_words() {
         let certificates = Certificates { ca: Some(b"hello".to_vec()), client: None };
-        let error = config(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
+        let error = client_side(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
         assert!(error.contains("given cannot be used: the certificate authority is no PEM certificate"), "{error}");
         let refused = |chain: &str, key: &str| {
             let client = Some((chain.as_bytes().to_vec(), key.as_bytes().to_vec()));
-            config(&Certificates { ca: None, client }).err().map(|error| error.to_string()).unwrap_or_default()
+            client_side(&Certificates { ca: None, client }).err().map(|error| error.to_string()).unwrap_or_default()
         };
         let (one, other) = (Ca::new().issue(&["a"]), Ca::new().issue(&["a"]));
         let error = refused(&one.cert_pem, &other.key_pem);

@@ -1,13 +1,12 @@
 //! A TLS session above a socket: rustls encrypts and decrypts, and the connection reads and writes.
 
-use super::address;
 use super::error::ConnectError;
 use super::stream::Socket;
+use super::target::Host;
 use super::tls::ClientSide;
-use fred::rustls::ClientConnection;
-use fred::rustls::pki_types::ServerName;
-use fred::types::config::Server;
 use parking_lot::Mutex;
+use rustls::ClientConnection;
+use rustls::pki_types::ServerName;
 use std::io::{self, ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use tokio::io::Interest;
@@ -18,13 +17,13 @@ pub(super) struct Session(Mutex<ClientConnection>);
 
 impl Session {
     /// Makes the session by a handshake on the socket.
-    pub(super) async fn open(socket: &Socket, server: &Server, config: &ClientSide) -> Result<Self, ConnectError> {
-        let label = address::address_of(&server.host, server.port);
-        let name = server.tls_server_name.as_deref().unwrap_or(&server.host).to_owned();
+    pub(super) async fn open(socket: &Socket, host: &Host, config: &ClientSide) -> Result<Self, ConnectError> {
+        let label = host.label();
+        let name = host.certificate_name.as_deref().unwrap_or(&host.name).to_owned();
         let name = ServerName::try_from(name)
             .map_err(|_| ConnectError::Address(format!("{label} has a host that no certificate can name")))?;
-        let failed = |error: io::Error| ConnectError::of_tls(&label, error);
-        let invalid = |error| failed(io::Error::new(ErrorKind::InvalidData, error));
+        let failed = |error: io::Error| ConnectError::of_io(&label, error);
+        let invalid = |error| ConnectError::of_tls(&label, io::Error::new(ErrorKind::InvalidData, error));
         let mut connection = ClientConnection::new(Arc::clone(config), name).map_err(invalid)?;
         connection.set_buffer_limit(None);
         let mut buffer = vec![0; 16 * 1024];

@@ -303,23 +303,6 @@ fn a_unix_socket_works() {
 }
 
 #[test]
-fn a_configuration_of_fred_is_taken() {
-    on_each(|binary| {
-        let server = Server::builder().binary(binary).password("top").start();
-        let config = fred::types::config::Config {
-            server: fred::types::config::ServerConfig::new_centralized("127.0.0.1", server.port()),
-            password: Some("top".to_owned()),
-            ..Default::default()
-        };
-        // It speaks RESP2, in which a subscribed connection answers a PING differently.
-        let world = works(ServerTarget::from_config(config, false).expect("a target"));
-        world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
-        assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1));
-        assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
-    });
-}
-
-#[test]
 fn malformed_urls_are_refused_without_their_password() {
     let urls = [
         "stock:1001",

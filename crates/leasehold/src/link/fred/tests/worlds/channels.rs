@@ -31,7 +31,7 @@ impl State {
     /// A sharded channel is where its slot is, whether that moves or not.
     fn elsewhere_sharded(&mut self, node: usize, channel: &str) -> Option<Resp> {
         let slots = self.slots.as_ref()?;
-        let slot = fred::util::redis_keyslot(channel.as_bytes());
+        let slot = leasehold_core::name::slot(channel.as_bytes());
         let owner = slots.owner(slot);
         (owner != node).then(|| error(format!("MOVED {slot} 127.0.0.1:{}", self.nodes[owner].port)))
     }
@@ -56,7 +56,7 @@ impl State {
         for peer in self.peers.values_mut().filter(|peer| peer.node == node) {
             let gone: Vec<_> = peer
                 .channels
-                .extract_if(|(sharded, channel)| *sharded && fred::util::redis_keyslot(channel) == slot)
+                .extract_if(|(sharded, channel)| *sharded && leasehold_core::name::slot(channel) == slot)
                 .collect();
             for (_, channel) in gone {
                 self.tally.note(Happened::ShardedSubscriptionDropped);

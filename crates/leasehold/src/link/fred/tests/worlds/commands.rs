@@ -145,7 +145,7 @@ impl State {
     /// Why this node does not take a command for the key.
     fn elsewhere(&mut self, node: usize, key: &[u8], asking: bool) -> Option<Resp> {
         let slots = self.slots.as_ref()?;
-        let slot = fred::util::redis_keyslot(key);
+        let slot = leasehold_core::name::slot(key);
         let (what, word, to) = match slots.place(slot, node, asking) {
             Place::Here => return None,
             Place::Moved(to) => (Happened::Moved, "MOVED", to),
@@ -233,7 +233,7 @@ impl State {
         if let Some(elsewhere) = self.elsewhere(node, key.as_bytes(), asking) {
             return Some(elsewhere);
         }
-        let slot = fred::util::redis_keyslot(key.as_bytes());
+        let slot = leasehold_core::name::slot(key.as_bytes());
         if is_call && self.slots.as_ref().is_some_and(|slots| slots.is_moving(slot)) && self.rng.u8(..8) == 0 {
             self.tally.note(Happened::TriedAgain);
             return Some(error("TRYAGAIN Multiple keys request during rehashing of slot"));

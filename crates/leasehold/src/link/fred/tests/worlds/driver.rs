@@ -33,7 +33,7 @@ pub(super) fn channel(number: usize) -> Bytes {
 }
 
 fn slot(lock: &[u8]) -> u16 {
-    fred::util::redis_keyslot(lock)
+    leasehold_core::name::slot(lock)
 }
 
 /// The parts that the tasks of a world share.

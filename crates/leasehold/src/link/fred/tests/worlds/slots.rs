@@ -47,7 +47,7 @@ impl Slots {
 
     /// The slot of a lock begins to move, has its keys on the other node, or has moved; then it is said from where.
     pub(super) fn step(&mut self, lock: usize) -> Option<(u16, usize)> {
-        let slot = fred::util::redis_keyslot(&driver::lock(lock % LOCKS));
+        let slot = leasehold_core::name::slot(&driver::lock(lock % LOCKS));
         match self.moving.get(&slot) {
             None if !self.come_back && self.owners.contains_key(&slot) => {}
             None => drop(self.moving.insert(slot, false)),

@@ -1,0 +1,122 @@
+//! Plain commands to servers, for tools: what a server says of itself, its clock, its log.
+
+use super::connection::{Connection, Router};
+use super::error::ConnectError;
+use super::greeting;
+use super::settings::LinkSettings;
+use super::slots::Slots;
+use super::target::{Endpoint, Server, ServerTarget};
+use super::{address, words};
+use bytes::Bytes;
+use futures_util::future::join_all;
+use leasehold_core::wire::Frame;
+use std::fmt;
+use std::time::Duration;
+
+/// A connection to one server for plain commands, beside those of a client. It ends when it is dropped.
+pub struct RawConnection {
+    connection: Connection,
+    router: Router,
+    timeout: Duration,
+}
+
+impl RawConnection {
+    /// The address of the server, such as `db:6379`.
+    pub fn address(&self) -> &str {
+        &self.connection.server
+    }
+
+    /// The reply to a command, within the command timeout.
+    ///
+    /// # Errors
+    ///
+    /// The refusal in the server's words, or that no reply came.
+    ///
+    /// # Cancel safety
+    ///
+    /// The server may carry out the command of a future that was dropped.
+    pub async fn ask(&self, command: &'static str, args: &[&str]) -> Result<Frame, String> {
+        let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
+        match self.connection.send(command, args, Some(self.timeout)).await {
+            Ok(Frame::Error(refusal)) => Err(refusal.text().to_owned()),
+            Ok(reply) => Ok(reply),
+            Err(error) => Err(error.to_string()),
+        }
+    }
+
+    async fn open(target: &ServerTarget, server: Server, settings: &LinkSettings) -> Result<Self, ConnectError> {
+        let (connection, router) = Connection::connect(target, server, settings, 1).await?;
+        Ok(Self { connection, router, timeout: settings.command_timeout })
+    }
+}
+
+impl Drop for RawConnection {
+    fn drop(&mut self) {
+        self.connection.end();
+        self.router.abort();
+    }
+}
+
+impl fmt::Debug for RawConnection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RawConnection").field("address", &self.address()).finish_non_exhaustive()
+    }
+}
+
+/// Connects to the servers that keep locks: to the one that there is, or to each primary of a cluster that can be reached, in the order of
+/// their addresses.
+pub(crate) async fn primaries(
+    target: ServerTarget,
+    settings: &LinkSettings,
+) -> Result<Vec<RawConnection>, ConnectError> {
+    let target = target.prepared()?;
+    let mut trouble = None;
+    for seed in target.seeds() {
+        let first = match RawConnection::open(&target, seed, settings).await {
+            Ok(first) => first,
+            Err(error) => {
+                trouble.get_or_insert(error);
+                continue;
+            }
+        };
+        if !target.is_cluster() {
+            return Ok(vec![first]);
+        }
+        let map = first.ask("CLUSTER", &["SLOTS"]).await;
+        let map = map.map_err(|reason| ConnectError::Protocol {
+            server: first.address().to_owned(),
+            reason: words::plain(&reason),
+            source: None,
+        })?;
+        let host = address::host_and_port(first.address()).map_or("", |(host, _)| host);
+        let slots = Slots::default();
+        slots.learn(&map, host).map_err(|reason| ConnectError::Protocol {
+            server: first.address().to_owned(),
+            reason,
+            source: None,
+        })?;
+        let mut addresses: Vec<_> = slots.primaries().into_iter().filter_map(|node| slots.address(node)).collect();
+        addresses.sort();
+        let each = addresses.iter().filter_map(|address| address::host_and_port(address));
+        let opened = each.map(|(host, port)| RawConnection::open(&target, target.node(host, port), settings));
+        return Ok(join_all(opened).await.into_iter().filter_map(Result::ok).collect());
+    }
+    Err(trouble.unwrap_or_else(|| ConnectError::silent(target.to_string())))
+}
+
+/// The service that the Sentinels of the target watch, and the address of each Sentinel with a connection to it; `None` where there are none.
+#[expect(clippy::type_complexity, reason = "each part is named above")]
+pub(crate) async fn sentinels(
+    target: ServerTarget,
+    settings: &LinkSettings,
+) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
+    let target = target.prepared()?;
+    let Some(Server::OfSentinels(sentinels)) = target.seeds().into_iter().next() else { return Ok(None) };
+    let each = sentinels.hosts.iter().map(|host| async {
+        let opened = greeting::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
+        let timeout = settings.command_timeout;
+        (host.label(), opened.map(|(connection, router)| RawConnection { connection, router, timeout }))
+    });
+    let all = join_all(each).await;
+    Ok(Some((sentinels.service.clone(), all)))
+}
