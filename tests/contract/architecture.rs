@@ -68,8 +68,7 @@ fn the_core_has_no_runtime_no_client_and_no_clock() {
     for refused in ["tokio", "tokio-util", "futures-util", "mlua", "metrics", "tracing", "rustix"] {
         assert!(!theirs.contains(refused), "leasehold-core depends on {refused}");
     }
-    let words =
-        ["tokio", "std::time::Instant", "SystemTime", "Instant::now", "std::thread", "std::net", "std::fs"];
+    let words = ["tokio", "std::time::Instant", "SystemTime", "Instant::now", "std::thread", "std::net", "std::fs"];
     for file in files::sources("crates/leasehold-core/src/") {
         for (line, code) in file.code() {
             for word in words {

@@ -53,7 +53,7 @@ fn no_password_is_shown_anywhere() {
     Binary::with_tls().expect("a server program");
     let mut process = Child::start("secrets", "none", Duration::from_secs(30));
     let text = process.everything();
-    for told in ["TRACE", "DEBUG", "leasehold.acquire", "leasehold.hold", "leasehold.release", "connected"] {
+    for told in ["DEBUG", "leasehold.acquire", "leasehold.hold", "leasehold.release", "connected"] {
         assert!(text.contains(told), "{told:?} is not in what the process wrote");
     }
     for shown in ["Denied", "Unreachable", "Invalid", "Guard {", "Client {", "Lock {", "ClientBuilder {"] {
@@ -65,12 +65,10 @@ fn no_password_is_shown_anywhere() {
     }
 }
 
-/// The other process: everything that could show a password, with all that it traces and logs on its output.
+/// The other process: everything that could show a password, with all that it traces on its output.
 pub(crate) fn child() {
     let subscriber = tracing_subscriber::fmt().with_max_level(tracing::Level::TRACE).with_writer(io::stdout);
     subscriber.with_span_events(FmtSpan::FULL).with_ansi(false).init();
-    log::set_logger(&LogRecords).expect("the only logger");
-    log::set_max_level(log::LevelFilter::Trace);
     crate::support::runtime().block_on(async {
         let user = "app on >hunter2app ~* &* +@all";
         let plain = Server::builder().password("hunter2top").user(user).start();
@@ -153,19 +151,4 @@ async fn works(builder: &ClientBuilder, url: &str, server: &Server) {
 
 fn show(what: &impl std::fmt::Debug) {
     writeln!(io::stdout(), "{what:?}").expect("an output");
-}
-
-/// Writes what the libraries underneath log.
-struct LogRecords;
-
-impl log::Log for LogRecords {
-    fn enabled(&self, _: &log::Metadata<'_>) -> bool {
-        true
-    }
-
-    fn log(&self, record: &log::Record<'_>) {
-        let _ = writeln!(io::stdout(), "{} {}: {}", record.level(), record.target(), record.args());
-    }
-
-    fn flush(&self) {}
 }

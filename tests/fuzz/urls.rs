@@ -10,6 +10,9 @@ mod address;
 mod cause;
 #[path = "../../crates/leasehold/src/link/fred/certificates.rs"]
 mod certificates;
+#[path = "../../crates/leasehold/src/link/fred/credentials.rs"]
+#[expect(dead_code, reason = "the link uses more of it")]
+mod credentials;
 #[path = "../../crates/leasehold/src/link/fred/error.rs"]
 #[expect(dead_code, reason = "the parser needs one of its types")]
 mod error;

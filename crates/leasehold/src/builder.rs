@@ -7,9 +7,11 @@ mod connecting;
 use crate::error::ConnectError;
 use crate::fair_settings::FairSettings;
 use crate::ids::HolderId;
-use crate::link::fred::Certificates;
+use crate::link::fred::{AddressMap, Certificates, Credentials, Provider};
 use crate::settings::Settings;
 use crate::telemetry;
+use std::error::Error;
+use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "embedded")]
@@ -37,6 +39,8 @@ use leasehold_embedded::ManualClock;
 pub struct ClientBuilder {
     settings: Settings,
     certificates: Certificates,
+    provider: Option<Provider>,
+    addresses: Option<AddressMap>,
     publish: Publish,
     batch_calls: bool,
     #[cfg(feature = "embedded")]
@@ -112,6 +116,59 @@ impl ClientBuilder {
     /// time counts from the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
+        self
+    }
+
+    /// Asks `provider` for user and password whenever a connection is made, in place of those of the URL. So passwords may be rotated, and tokens of
+    /// AWS IAM or Microsoft Entra ID may expire, while the client runs: a server that ends connections at the expiry gets the next token at the
+    /// reconnect. An answer must come within two [command timeouts](Self::command_timeout).
+    ///
+    /// A provider that fails is asked again at the next attempt to connect. Its words are in the error, and must hold no secret. Sentinels
+    /// are asked with the user and the password of the URL.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// use leasehold::{Client, Credentials};
+    ///
+    /// # async fn build() -> Result<(), leasehold::ConnectError> {
+    /// // A file that the platform writes anew when the password changes.
+    /// let client = Client::builder()
+    ///     .credentials(|| async {
+    ///         let password = std::fs::read_to_string("/run/secrets/redis")?;
+    ///         Ok(Credentials::new("locks", password.trim_end()))
+    ///     })
+    ///     .connect("redis://127.0.0.1:6379")
+    ///     .await?;
+    /// # drop(client); Ok(()) }
+    /// ```
+    pub fn credentials<F>(mut self, provider: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<Credentials, Box<dyn Error + Send + Sync>>> + Send + 'static,
+    {
+        self.provider = Some(Provider::new(provider));
+        self
+    }
+
+    /// Connects to another address than the one that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses
+    /// that lead nowhere from outside. `map` gets an announced address, such as `172.17.0.2:6379`, and returns the one to connect to; `None` leaves it as
+    /// it is. The addresses of the URL are not mapped.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn build() -> Result<(), leasehold::ConnectError> {
+    /// let client = leasehold::Client::builder()
+    ///     .map_addresses(|announced| {
+    ///         let (_, port) = announced.rsplit_once(':')?;
+    ///         Some(format!("cluster.example:{port}"))
+    ///     })
+    ///     .connect("redis-cluster://cluster.example:7000")
+    ///     .await?;
+    /// # drop(client); Ok(()) }
+    /// ```
+    pub fn map_addresses(mut self, map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        self.addresses = Some(AddressMap(Arc::new(map)));
         self
     }
 

@@ -121,6 +121,7 @@ pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
 #[cfg(feature = "unstable-raw")]
 pub use leasehold_core::wire::Frame;
+pub use link::fred::Credentials;
 #[cfg(feature = "unstable-raw")]
 pub use link::fred::raw::RawConnection;
 pub use lock::Lock;

@@ -184,7 +184,7 @@ impl ClientBuilder {
     #[cfg(feature = "unstable-raw")]
     pub async fn connect_raw(self, url: &str) -> Result<Vec<RawConnection>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
-        let target = builder.with_certificates(target)?;
+        let target = builder.complete(target)?;
         fred_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
     }
 
@@ -205,7 +205,7 @@ impl ClientBuilder {
         url: &str,
     ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
-        let target = builder.with_certificates(target)?;
+        let target = builder.complete(target)?;
         let found = fred_link::raw::sentinels(target, &builder.link_settings()).await.map_err(ConnectError::from)?;
         Ok(found.map(|(service, all)| {
             let all = all.into_iter().map(|(address, opened)| (address, opened.map_err(ConnectError::from)));
@@ -306,12 +306,14 @@ impl ClientBuilder {
         if on_runtime {
             runtime::check()?;
         }
-        let target = self.with_certificates(target)?;
+        let target = self.complete(target)?;
         let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
         Ok((connector, on_runtime))
     }
 
-    fn with_certificates(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
+    /// The target with the certificates, the credentials and the addresses of the builder.
+    fn complete(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
+        let target = target.with(self.provider.clone(), self.addresses.clone());
         if self.certificates.ca.is_none() && self.certificates.client.is_none() {
             return Ok(target);
         }

@@ -90,6 +90,7 @@ impl From<fred::ConnectError> for ConnectError {
             Link::Address(_) | Link::Certificates(_) => Self::invalid(message),
             Link::Dns { source, .. } | Link::Unreachable { source, .. } => Self::Unreachable { message, source },
             Link::NothingListens { source, .. } => Self::Unreachable { message, source: Some(source) },
+            Link::Credentials { .. } => Self::Denied { message, source: None },
             Link::WrongPassword { reason, .. }
             | Link::PasswordRequired { reason, .. }
             | Link::Forbidden { reason, .. } => Self::Denied { message, source: said(reason) },

@@ -1,6 +1,6 @@
 //! The link to Redis and Valkey.
 //!
-//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`stream`] and [`greeting`]: the way to it.
+//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`credentials`]: as whom; [`stream`] and [`greeting`]: the way to it.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
@@ -18,6 +18,7 @@ mod certificates;
 mod connect;
 mod connection;
 mod connection_slot;
+mod credentials;
 mod driver;
 mod durable;
 mod error;
@@ -56,9 +57,11 @@ mod words;
 
 pub(crate) use certificates::Certificates;
 pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
+pub use credentials::Credentials;
+pub(crate) use credentials::Provider;
 pub(crate) use error::ConnectError;
 pub(crate) use settings::{Batching, LinkSettings, Publish};
-pub(crate) use target::{ENCODE, ServerTarget};
+pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 
 use crate::error::Cause;
 use bytes::Bytes;

@@ -51,12 +51,7 @@ struct State {
 
 impl ConnectionSlot {
     /// Not connected yet. It is closed when `closed` is cancelled.
-    pub(super) fn new(
-        shared: &Arc<LinkShared>,
-        role: Role,
-        server: Server,
-        closed: CancellationToken,
-    ) -> Arc<Self> {
+    pub(super) fn new(shared: &Arc<LinkShared>, role: Role, server: Server, closed: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             role,
             server,

@@ -66,6 +66,14 @@ pub(crate) enum ConnectError {
         /// The words of the server.
         reason: String,
     },
+    /// There are no credentials to connect with.
+    #[error("no user and password for {server}: the credentials provider failed: {reason}")]
+    Credentials {
+        /// Which server.
+        server: String,
+        /// The words of the provider.
+        reason: String,
+    },
     /// The server wants a password and none was given.
     #[error("{server} asks for a password and none was given: {reason}")]
     PasswordRequired {
@@ -139,7 +147,14 @@ pub(crate) enum ConnectError {
 impl ConnectError {
     /// Whether another attempt, a little later, may fare better.
     pub(super) const fn is_transient(&self) -> bool {
-        matches!(self, Self::Dns { .. } | Self::Unreachable { .. } | Self::Loading { .. } | Self::Protocol { .. })
+        matches!(
+            self,
+            Self::Dns { .. }
+                | Self::Unreachable { .. }
+                | Self::Credentials { .. }
+                | Self::Loading { .. }
+                | Self::Protocol { .. }
+        )
     }
 
     /// The same error, which says for how long connecting was tried, where no server answered.

@@ -1,9 +1,10 @@
 //! The first words on a connection: who we are, who the server is, and where Sentinel sends us.
 
 use super::connection::{About, Connection, Router, is_active_replica, is_read_only, word};
+use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::settings::LinkSettings;
-use super::target::{Endpoint, Host, Login, Sentinels, Server, ServerTarget};
+use super::target::{Endpoint, Sentinels, Server, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
@@ -35,12 +36,20 @@ pub(super) async fn greet(
     };
     let begin = |command: &'static str, args: &[Bytes]| connection.begin(command, args).map_err(lost);
     let answered = async |sent| connection.answered(sent, Some(patience)).await.map_err(lost);
-    let login = login(target, resp3).map(|(command, args)| begin(command, &args)).transpose()?;
+    let credentials = target.credentials(server, patience).await?;
+    let login = login(credentials.as_ref(), resp3).map(|(command, args)| begin(command, &args)).transpose()?;
     let database = target.database().map(|database| begin("SELECT", &[database.to_string().into()])).transpose()?;
     let id = begin("CLIENT", &[word("ID")])?;
     let ping = begin("PING", &[])?;
     let info = begin("INFO", &[word("server")])?;
     let role = begin("INFO", &[word("replication")])?;
+    // For operators, who see it in CLIENT LIST. A server before 7.2 does not know it, and a user may not have the right.
+    let names = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
+    let named = if target.may_name_itself() {
+        names.iter().map(|(what, text)| begin("CLIENT", &[word("SETINFO"), word(what), word(text)])).collect()
+    } else {
+        Ok(Vec::new())
+    }?;
     let mut greeted = None;
     if let Some(login) = login {
         let reply = answered(login).await?;
@@ -64,17 +73,21 @@ pub(super) async fn greet(
     let role = answered(role).await?;
     about.is_read_only = role.text().is_some_and(is_read_only);
     about.is_active_replica = role.text().is_some_and(is_active_replica);
+    for named in named {
+        if answered(named).await?.error().is_some() {
+            target.name_itself_no_more();
+        }
+    }
     Ok(Greeted::Known { id, about })
 }
 
 /// The command that authenticates, and that chooses RESP3.
-fn login(target: &ServerTarget, resp3: bool) -> Option<(&'static str, Vec<Bytes>)> {
-    let login = target.login();
+fn login(credentials: Option<&Credentials>, resp3: bool) -> Option<(&'static str, Vec<Bytes>)> {
     if !resp3 {
-        return login.map(|login| ("AUTH", auth(login)));
+        return credentials.map(|credentials| ("AUTH", auth(credentials)));
     }
     let mut args = vec![word("3")];
-    if let Some(Login { user, password }) = login {
+    if let Some(Credentials { user, password }) = credentials {
         let user = user.clone().unwrap_or_else(|| "default".to_owned());
         args.extend([word("AUTH"), user.into(), password.clone().into()]);
     }
@@ -82,8 +95,8 @@ fn login(target: &ServerTarget, resp3: bool) -> Option<(&'static str, Vec<Bytes>
 }
 
 /// The words of `AUTH`. Before ACLs there was no user.
-fn auth(login: &Login) -> Vec<Bytes> {
-    login.user.iter().chain([&login.password]).cloned().map(Bytes::from).collect()
+fn auth(credentials: &Credentials) -> Vec<Bytes> {
+    credentials.user.iter().chain([&credentials.password]).cloned().map(Bytes::from).collect()
 }
 
 /// Whether the refusal is that of a server without `HELLO`, or without RESP3.
@@ -115,7 +128,7 @@ pub(super) async fn endpoint(
     for host in &sentinels.hosts {
         let asked = async {
             let (connection, router) = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
-            let primary = primary(&connection, &sentinels.service, settings.attempt()).await;
+            let primary = primary(&connection, target, &sentinels.service, settings.attempt()).await;
             connection.end();
             router.abort();
             primary
@@ -141,8 +154,8 @@ pub(super) async fn sentinel(
     settings: &LinkSettings,
 ) -> Result<(Connection, Router), ConnectError> {
     let (connection, router) = Connection::open(target, to, to.label(), settings, 1, false).await?;
-    if let Some(login) = &sentinels.login {
-        let answer = connection.send("AUTH", auth(login), Some(settings.attempt())).await;
+    if let Some(credentials) = &sentinels.credentials {
+        let answer = connection.send("AUTH", auth(credentials), Some(settings.attempt())).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {
             return Err(ConnectError::of_refusal(&connection.server, refusal));
         }
@@ -160,6 +173,7 @@ fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
 /// The address that a Sentinel names.
 async fn primary(
     sentinel: &Connection,
+    target: &ServerTarget,
     service: &str,
     patience: Duration,
 ) -> Result<Endpoint, ConnectError> {
@@ -173,7 +187,7 @@ async fn primary(
         _ => None,
     };
     match address {
-        Some((host, port)) => Ok(Endpoint::Tcp(Host::new(host, port))),
+        Some((host, port)) => Ok(Endpoint::Tcp(target.announced(host, port))),
         None => Err(ConnectError::Address(format!(
             "the Sentinel at {} knows no primary by the name {service:?}; correct sentinelServiceName",
             sentinel.server

@@ -2,10 +2,14 @@
 
 use super::address;
 use super::certificates::Certificates;
+use super::credentials::{Credentials, Provider};
 use super::error::ConnectError;
 use super::tls::{self, ClientSide};
 use std::fmt;
 use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 /// Which server or servers to talk to, and as whom.
 ///
@@ -25,8 +29,14 @@ use std::path::PathBuf;
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
     servers: Servers,
-    login: Option<Login>,
+    credentials: Option<Credentials>,
+    /// Gives the credentials in place of those of the URL.
+    provider: Option<Provider>,
+    /// The addresses at which announced ones are found.
+    addresses: Option<AddressMap>,
     database: u32,
+    /// The server has refused to be told which library this is. It need not refuse it for every connection.
+    nameless: Arc<AtomicBool>,
     resp3: bool,
     secure: bool,
     tls: Option<ClientSide>,
@@ -69,14 +79,17 @@ pub(crate) struct Sentinels {
     pub(crate) hosts: Vec<Host>,
     pub(crate) service: String,
     /// For the Sentinels themselves.
-    pub(crate) login: Option<Login>,
+    pub(crate) credentials: Option<Credentials>,
 }
 
-/// A password, and the user whose it is. Servers without users have only a password.
-#[derive(Clone, PartialEq, Eq)]
-pub(crate) struct Login {
-    pub(crate) user: Option<String>,
-    pub(crate) password: String,
+/// Where the server of an announced address is found, if it is elsewhere.
+#[derive(Clone)]
+pub(crate) struct AddressMap(pub(crate) Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+
+impl fmt::Debug for AddressMap {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("AddressMap").finish_non_exhaustive()
+    }
 }
 
 /// The schemes of URLs.
@@ -129,8 +142,8 @@ impl ServerTarget {
                 let hosts = std::iter::once(self::host(host, kind)?).chain(query.nodes).collect::<Vec<_>>();
                 let servers = match (kind, query.sentinels) {
                     ("-cluster", _) => Servers::Cluster(hosts),
-                    ("-sentinel", (service, login)) => {
-                        Servers::One(Server::OfSentinels(Sentinels { hosts, service, login }))
+                    ("-sentinel", (service, credentials)) => {
+                        Servers::One(Server::OfSentinels(Sentinels { hosts, service, credentials }))
                     }
                     _ => Servers::One(Server::At(hosts.into_iter().next().map(Endpoint::Tcp).expect("a host"))),
                 };
@@ -139,9 +152,20 @@ impl ServerTarget {
             _ => return Err(bad(SCHEMES)),
         };
         let (user, password) = user.split_once(':').unwrap_or((user, ""));
-        let login = Login::of(decoded(user)?, decoded(password)?)
+        let credentials = Credentials::of_url(decoded(user)?, decoded(password)?)
             .map_err(|()| bad("a user without a password; write user:password@, or :password@ for the default user"))?;
-        Ok(Self { servers, login, database, resp3: query.resp3, secure, tls: None })
+        let resp3 = query.resp3;
+        Ok(Self {
+            servers,
+            credentials,
+            provider: None,
+            addresses: None,
+            database,
+            nameless: Arc::default(),
+            resp3,
+            secure,
+            tls: None,
+        })
     }
 
     /// The parameters that the query of a URL with the scheme of this one may have about the way to the server.
@@ -194,14 +218,41 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// As whom to connect.
-    pub(super) const fn login(&self) -> Option<&Login> {
-        self.login.as_ref()
+    /// With user and password from a provider, and with a map of announced addresses.
+    pub(crate) fn with(mut self, provider: Option<Provider>, addresses: Option<AddressMap>) -> Self {
+        (self.provider, self.addresses) = (provider, addresses);
+        self
+    }
+
+    /// As whom to connect to `server`, for the next connection.
+    ///
+    /// # Errors
+    ///
+    /// The provider failed, or gave no answer in time.
+    pub(super) async fn credentials(
+        &self,
+        server: &str,
+        patience: Duration,
+    ) -> Result<Option<Credentials>, ConnectError> {
+        match &self.provider {
+            Some(provider) => provider.ask(server, patience).await.map(Some),
+            None => Ok(self.credentials.clone()),
+        }
     }
 
     /// The database to choose, if it is not the first.
     pub(super) fn database(&self) -> Option<u32> {
         Some(self.database).filter(|database| *database != 0)
+    }
+
+    /// Whether to tell the server which library this is.
+    pub(super) fn may_name_itself(&self) -> bool {
+        !self.nameless.load(Ordering::Relaxed)
+    }
+
+    /// The server has refused to be told.
+    pub(super) fn name_itself_no_more(&self) {
+        self.nameless.store(true, Ordering::Relaxed);
     }
 
     /// Whether connections speak RESP3.
@@ -219,17 +270,28 @@ impl ServerTarget {
         self.secure
     }
 
+    /// The server that a node or a Sentinel announces by this address.
+    pub(super) fn announced(&self, name: &str, port: u16) -> Host {
+        let address = address::address_of(name, port);
+        let mapped = self.addresses.as_ref().and_then(|map| (map.0)(&address));
+        match mapped.as_deref().and_then(address::host_and_port) {
+            Some((name, port)) => Host::new(name, port),
+            None => Host::new(name, port),
+        }
+    }
+
     /// A node that the cluster names by this address. The certificate of one that is named by its IP address must have the name by which the
     /// cluster was first found.
     pub(super) fn node(&self, name: &str, port: u16) -> Server {
         let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
+        let host = self.announced(name, port);
         let certificate_name = match &self.servers {
-            Servers::Cluster(hosts) if self.secure && is_address(name) => {
+            Servers::Cluster(hosts) if self.secure && is_address(&host.name) => {
                 hosts.first().map(|first| first.name.clone()).filter(|first| !is_address(first))
             }
             _ => None,
         };
-        Server::At(Endpoint::Tcp(Host { name: name.to_owned(), port, certificate_name }))
+        Server::At(Endpoint::Tcp(Host { certificate_name, ..host }))
     }
 }
 
@@ -295,20 +357,6 @@ impl Host {
     }
 }
 
-impl Login {
-    /// # Errors
-    ///
-    /// There is a user, and no password.
-    fn of(user: String, password: String) -> Result<Option<Self>, ()> {
-        let user = Some(user).filter(|user| !user.is_empty());
-        match (user, password.is_empty()) {
-            (Some(_), true) => Err(()),
-            (None, true) => Ok(None),
-            (user, false) => Ok(Some(Self { user, password })),
-        }
-    }
-}
-
 fn list(hosts: &[Host]) -> String {
     hosts.iter().map(Host::label).collect::<Vec<_>>().join(", ")
 }
@@ -322,7 +370,7 @@ struct Query {
     resp3: bool,
     nodes: Vec<Host>,
     /// The service that Sentinels are asked for, and as whom.
-    sentinels: (String, Option<Login>),
+    sentinels: (String, Option<Credentials>),
     /// That of a socket.
     database: u32,
 }
@@ -344,11 +392,11 @@ impl Query {
                     let form = "after the path of the socket comes nothing, or ?db= and the number of a database";
                     read.database = number(database, form)?;
                 }
-                _ => return Err(bad("the query of the URL has what is no setting")),
+                _ => return Err(bad(format!("the query of the URL has what is no setting; {ENCODE}"))),
             }
         }
-        read.sentinels.1 =
-            Login::of(user, password).map_err(|()| bad("sentinelUsername needs sentinelPassword beside it"))?;
+        read.sentinels.1 = Credentials::of_url(user, password)
+            .map_err(|()| bad("sentinelUsername needs sentinelPassword beside it"))?;
         if kind == "-sentinel" && read.sentinels.0.is_empty() {
             return Err(bad("Sentinel needs the name of the service: ?sentinelServiceName=name"));
         }
@@ -476,7 +524,7 @@ mod tests {
         for url in ["redis+unix://u:p%40@/run/a%20b+c.sock", "redis+unix://u:p%40@localhost/run/a b+c.sock"] {
             let target = ServerTarget::parse(url).expect(url);
             assert_eq!(target.to_string(), "/run/a b+c.sock");
-            assert!(target.login() == Some(&Login { user: Some("u".to_owned()), password: "p@".to_owned() }));
+            assert!(target.credentials == Some(Credentials::new("u", "p@")), "{url}");
         }
     }
 

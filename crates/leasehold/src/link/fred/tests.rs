@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod connecting;
 mod durable;
+mod hostile;
 mod notices;
 mod scripts;
 mod settling;

@@ -1,10 +1,13 @@
 //! Connecting, and why it may fail.
 
+use super::super::{AddressMap, Credentials, Provider};
 use super::*;
 use leasehold_core::link::ServerError;
 use leasehold_test_support::{Cluster, Proxy, Rounds, Sentinel, Server, binaries, take_request, until};
+use parking_lot::Mutex;
 use std::io::{self, Read, Write};
 use std::net::TcpListener;
+use std::sync::Arc;
 
 fn runtime() -> Runtime {
     Builder::new_current_thread().enable_all().build().expect("a runtime")
@@ -78,6 +81,68 @@ fn credentials_are_told_apart() {
         assert!(is_granted(&lock.expect("a reply")));
         server.command(&["SELECT", "3"]);
         assert_eq!(server.command(&["EXISTS", "in-3"]).as_int(), Some(1));
+    });
+}
+
+#[test]
+fn password_that_changes_is_asked_for_at_the_reconnect() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).password("old").start();
+        let proxy = Proxy::to(&server);
+        let password = Arc::new(Mutex::new("old"));
+        let known = Arc::clone(&password);
+        let provider = Provider::new(move || {
+            let known = *known.lock();
+            async move {
+                if known.is_empty() {
+                    Err("the vault is sealed".into())
+                } else {
+                    Ok(Credentials::of_default_user(known))
+                }
+            }
+        });
+        let target = ServerTarget::parse(&proxy.url()).expect("a target").with(Some(provider), None);
+        let world = works(target.clone());
+        server.command(&["CONFIG", "SET", "requirepass", "new"]);
+        *password.lock() = "new";
+        proxy.cut();
+        for plane in PLANES {
+            assert_eq!(world.call_until_answered(plane, &inspect("a")), nobody());
+        }
+        *password.lock() = "";
+        let error = failure(target);
+        assert!(matches!(error, ConnectError::Credentials { .. }), "{error:?}");
+        assert!(error.to_string().contains("the vault is sealed"), "{error}");
+    });
+}
+
+#[test]
+fn announced_addresses_are_mapped() {
+    on_each(|binary| {
+        let cluster = Cluster::builder().binary(binary).start();
+        let proxies: Vec<_> = cluster.nodes().iter().map(|node| (node.addr().to_string(), Proxy::to(node))).collect();
+        let proxies = Arc::new(proxies);
+        let known = Arc::clone(&proxies);
+        let map = AddressMap(Arc::new(move |announced: &str| {
+            let (_, proxy) = known.iter().find(|(addr, _)| addr == announced)?;
+            Some(proxy.addr().to_string())
+        }));
+        let (_, first) = proxies.first().expect("a node");
+        let target = ServerTarget::parse(&format!("redis-cluster://{}", first.addr())).expect("a target");
+        let world = works(target.with(None, Some(map)));
+        for name in ["a", "b", "c", "d"] {
+            assert_eq!(world.call(Plane::Foreground, inspect(name)), Ok(nobody()));
+        }
+        for (addr, proxy) in proxies.iter() {
+            assert!(proxy.accepted() > 0, "{addr}");
+        }
+        drop(world);
+        let world = Sentinel::start_with(binary);
+        let proxy = Proxy::to(world.primary());
+        let mapped = proxy.addr().to_string();
+        let map = AddressMap(Arc::new(move |_: &str| Some(mapped.clone())));
+        drop(works(ServerTarget::parse(&world.url()).expect("a target").with(None, Some(map))));
+        assert!(proxy.accepted() > 0);
     });
 }
 

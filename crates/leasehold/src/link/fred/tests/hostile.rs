@@ -1,0 +1,174 @@
+//! Peers that send what no server sends: the link tells of it, waits for nothing, and goes on with the next connection.
+
+use super::super::connection::Connection;
+use super::connecting::failure_at;
+use super::*;
+use leasehold_core::wire::Malformed;
+use leasehold_test_support::take_request;
+use std::error::Error as _;
+use std::io::{self, Read as _, Write as _};
+use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// Listens on a free port, and does as `serve` says with each connection, each on a thread of its own.
+fn peer(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let addr = listener.local_addr().expect("an address");
+    let serve = Arc::new(serve);
+    std::thread::spawn(move || {
+        for stream in listener.incoming().map_while(Result::ok) {
+            let serve = Arc::clone(&serve);
+            std::thread::spawn(move || serve(stream));
+        }
+    });
+    addr
+}
+
+/// Answers each request, until the client or `answer` ends the connection.
+fn answering(mut stream: TcpStream, mut answer: impl FnMut(&[Vec<u8>], &mut TcpStream) -> io::Result<()>) {
+    let (mut requests, mut buffer) = (Vec::new(), [0; 4_096]);
+    while let Ok(read @ 1..) = stream.read(&mut buffer) {
+        requests.extend_from_slice(&buffer[..read]);
+        // A client that could not connect asks whether the server speaks TLS.
+        if requests.first() == Some(&0x16) {
+            return;
+        }
+        while let Some(request) = take_request(&mut requests) {
+            if answer(&request, &mut stream).is_err() {
+                return;
+            }
+        }
+    }
+}
+
+/// What a server answers to all but scripts.
+fn usual(request: &[Vec<u8>]) -> Vec<u8> {
+    match request.first().map(|word| word.to_ascii_uppercase()).as_deref() {
+        Some(b"HELLO") => b"%1\r\n$2\r\nid\r\n:1\r\n".to_vec(),
+        Some(b"CLIENT") => b":1\r\n".to_vec(),
+        Some(b"PING") => b"+PONG\r\n".to_vec(),
+        Some(b"INFO") => b"$22\r\nredis_version:7.0.15\r\n\r\n".to_vec(),
+        Some(b"EVAL" | b"EVALSHA") => b"*1\r\n:0\r\n".to_vec(),
+        _ => b"*0\r\n".to_vec(),
+    }
+}
+
+/// Bytes of which no reply of use can come.
+fn nonsense() -> Vec<(&'static str, Vec<u8>)> {
+    vec![
+        ("garbage", b"\x00\x01\x02 garbage\r\n".to_vec()),
+        ("a line without an end", vec![b'+'; 200_000]),
+        ("arrays in arrays", b"*1\r\n".repeat(10_000)),
+        ("a string of 512 MB", b"$536870912\r\n".to_vec()),
+        ("a thousand million elements", b"*1000000000\r\n".to_vec()),
+        ("a negative length", b"$-7\r\n".to_vec()),
+        ("a map of half a pair", b"%1\r\n+a\r\n%x\r\n".to_vec()),
+    ]
+}
+
+#[test]
+fn nonsense_in_the_greeting_is_told_with_its_beginning() {
+    for (what, bytes) in nonsense() {
+        let addr = peer(move |stream| {
+            answering(stream, |_, stream| {
+                stream.write_all(&bytes)?;
+                // Whoever waits for more would hang.
+                std::thread::sleep(HUNG);
+                Ok(())
+            });
+        });
+        let error = failure_at(&format!("redis://{addr}"));
+        assert!(matches!(error, ConnectError::Protocol { .. }), "{what}: {error:?}");
+        let error = crate::ConnectError::from(error);
+        let source = error.source().and_then(|source| source.downcast_ref::<Malformed>());
+        assert!(source.is_some(), "{what}: {error:?}");
+    }
+}
+
+#[test]
+fn nonsense_in_place_of_a_reply_ends_the_connection_and_no_more() {
+    for (what, bytes) in nonsense() {
+        let (scripts, bytes) = (Arc::new(AtomicUsize::new(0)), Arc::new(bytes));
+        let seen = Arc::clone(&scripts);
+        let addr = peer(move |stream| {
+            answering(stream, |request, stream| {
+                let is_script = request.first().is_some_and(|word| word.starts_with(b"EVAL"));
+                if is_script && seen.fetch_add(1, Ordering::SeqCst) == 0 {
+                    return stream.write_all(&bytes);
+                }
+                stream.write_all(&usual(request))
+            });
+        });
+        let world = World::with(&format!("redis://{addr}"), patient());
+        let spoiled = world.call(Plane::Foreground, inspect("a"));
+        assert!(matches!(spoiled, Err(LinkError::Unknown(_))), "{what}: {spoiled:?}");
+        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody(), "{what}");
+        assert_eq!(world.call(Plane::Background, inspect("a")), Ok(nobody()), "{what}");
+    }
+}
+
+#[test]
+fn reply_that_nothing_asked_for_is_taken_for_no_other() {
+    let spoiled = Arc::new(AtomicUsize::new(0));
+    let addr = peer(move |stream| {
+        answering(stream, |request, stream| {
+            let mut reply = usual(request);
+            if request.first().is_some_and(|word| word.starts_with(b"EVAL"))
+                && spoiled.fetch_add(1, Ordering::SeqCst) == 0
+            {
+                // Were it kept, it would answer the next call.
+                reply.extend_from_slice(b"*1\r\n:7\r\n");
+            }
+            stream.write_all(&reply)
+        });
+    });
+    let world = World::with(&format!("redis://{addr}"), patient());
+    assert_eq!(world.call(Plane::Foreground, inspect("a")), Ok(nobody()));
+    for _ in 0..20 {
+        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody());
+    }
+}
+
+#[test]
+fn replies_that_come_byte_by_byte_are_read() {
+    let addr = peer(|stream| {
+        stream.set_nodelay(true).expect("a socket");
+        answering(stream, |request, stream| usual(request).chunks(1).try_for_each(|byte| stream.write_all(byte)));
+    });
+    let world = World::with(&format!("redis://{addr}"), patient());
+    for plane in PLANES {
+        assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
+    }
+}
+
+#[test]
+fn connection_that_ends_at_any_byte_of_the_greeting_is_made_again() {
+    let requests = ["HELLO", "CLIENT", "PING", "INFO", "INFO", "CLIENT", "CLIENT"];
+    let greeting: usize = requests.iter().map(|word| usual(&[word.as_bytes().to_vec()]).len()).sum();
+    let connections = AtomicUsize::new(0);
+    let addr = peer(move |stream| {
+        // Each connection ends one byte later than the one before.
+        let mut left = connections.fetch_add(1, Ordering::SeqCst);
+        let is_whole = left > greeting;
+        answering(stream, |request, stream| {
+            let reply = usual(request);
+            let taken = if is_whole { reply.len() } else { reply.len().min(left) };
+            stream.write_all(&reply[..taken])?;
+            left -= taken.min(left);
+            if is_whole || left > 0 { Ok(()) } else { Err(io::ErrorKind::ConnectionAborted.into()) }
+        });
+    });
+    let target = ServerTarget::parse(&format!("redis://{addr}")).expect("a target");
+    let settings = patient();
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    for _ in 0..greeting {
+        let server = target.seeds().pop().expect("a server");
+        let error = runtime.block_on(Connection::connect(&target, server, &settings, 1)).err().expect("no connection");
+        assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+        assert!(error.to_string().contains(&addr.to_string()), "{error}");
+    }
+    let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
+    let world = World::try_new(target, settings, home).expect("a link");
+    assert_eq!(world.call(Plane::Foreground, inspect("a")), Ok(nobody()));
+}
