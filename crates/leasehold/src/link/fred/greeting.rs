@@ -10,6 +10,9 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
 use std::time::Duration;
 
+/// What `CLIENT LIST` shows of this library.
+const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
+
 /// How a server answered the greeting.
 pub(super) enum Greeted {
     /// It is known, and can be used.
@@ -43,13 +46,12 @@ pub(super) async fn greet(
     let ping = begin("PING", &[])?;
     let info = begin("INFO", &[word("server")])?;
     let role = begin("INFO", &[word("replication")])?;
-    // For operators, who see it in CLIENT LIST. A server before 7.2 does not know it, and a user may not have the right.
-    let names = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
-    let named = if target.may_name_itself() {
-        names.iter().map(|(what, text)| begin("CLIENT", &[word("SETINFO"), word(what), word(text)])).collect()
-    } else {
-        Ok(Vec::new())
-    }?;
+    // Operators see it in CLIENT LIST. A user with a name may lack the right, and each refusal would be a line in the server's ACL log.
+    let is_default = credentials.as_ref().and_then(|known| known.user.as_deref()).is_none_or(|user| user == "default");
+    let mut named = Vec::new();
+    for (what, text) in LIBRARY.into_iter().filter(|_| is_default) {
+        named.push(begin("CLIENT", &[word("SETINFO"), word(what), word(text)])?);
+    }
     let mut greeted = None;
     if let Some(login) = login {
         let reply = answered(login).await?;
@@ -74,9 +76,8 @@ pub(super) async fn greet(
     about.is_read_only = role.text().is_some_and(is_read_only);
     about.is_active_replica = role.text().is_some_and(is_active_replica);
     for named in named {
-        if answered(named).await?.error().is_some() {
-            target.name_itself_no_more();
-        }
+        // A server before 7.2 does not know it.
+        answered(named).await?;
     }
     Ok(Greeted::Known { id, about })
 }

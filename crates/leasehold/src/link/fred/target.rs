@@ -8,7 +8,6 @@ use super::tls::{self, ClientSide};
 use std::fmt;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// Which server or servers to talk to, and as whom.
@@ -35,8 +34,6 @@ pub(crate) struct ServerTarget {
     /// The addresses at which announced ones are found.
     addresses: Option<AddressMap>,
     database: u32,
-    /// The server has refused to be told which library this is. It need not refuse it for every connection.
-    nameless: Arc<AtomicBool>,
     resp3: bool,
     secure: bool,
     tls: Option<ClientSide>,
@@ -155,17 +152,7 @@ impl ServerTarget {
         let credentials = Credentials::of_url(decoded(user)?, decoded(password)?)
             .map_err(|()| bad("a user without a password; write user:password@, or :password@ for the default user"))?;
         let resp3 = query.resp3;
-        Ok(Self {
-            servers,
-            credentials,
-            provider: None,
-            addresses: None,
-            database,
-            nameless: Arc::default(),
-            resp3,
-            secure,
-            tls: None,
-        })
+        Ok(Self { servers, credentials, provider: None, addresses: None, database, resp3, secure, tls: None })
     }
 
     /// The parameters that the query of a URL with the scheme of this one may have about the way to the server.
@@ -243,16 +230,6 @@ impl ServerTarget {
     /// The database to choose, if it is not the first.
     pub(super) fn database(&self) -> Option<u32> {
         Some(self.database).filter(|database| *database != 0)
-    }
-
-    /// Whether to tell the server which library this is.
-    pub(super) fn may_name_itself(&self) -> bool {
-        !self.nameless.load(Ordering::Relaxed)
-    }
-
-    /// The server has refused to be told.
-    pub(super) fn name_itself_no_more(&self) {
-        self.nameless.store(true, Ordering::Relaxed);
     }
 
     /// Whether connections speak RESP3.

@@ -85,6 +85,23 @@ fn credentials_are_told_apart() {
 }
 
 #[test]
+fn default_user_is_listed_with_the_library() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).user("app on >secret ~* &* +@all").start();
+        let world = works(ServerTarget::parse(&server.url()).expect("a target"));
+        let named = |client: &std::collections::BTreeMap<String, String>| {
+            client.get("lib-name").is_some_and(|name| name == "leasehold")
+        };
+        // Redis 7.0 does not know it.
+        let knows = server.client_list().iter().any(|client| client.contains_key("lib-name"));
+        assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), if knows { 3 } else { 0 });
+        drop(world);
+        works(ServerTarget::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
+        assert_eq!(server.command(&["ACL", "LOG"]).elements().len(), 0);
+    });
+}
+
+#[test]
 fn password_that_changes_is_asked_for_at_the_reconnect() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).password("old").start();
