@@ -4,8 +4,9 @@
 //! lock around them keeps them together.
 
 use super::support::{Place, Stage};
+use leasehold::Client;
 use leasehold::embedded::EmbeddedServer;
-use leasehold::{Client, RawConnection};
+use leasehold::raw::RawConnection;
 use std::sync::Arc;
 
 /// Lists of texts that all clients share.

@@ -5,7 +5,7 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
     Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff,
     CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch,
-    Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
+    Credentials, Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
     FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit, HoldEnd,
     Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState,
     LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire,
@@ -66,6 +66,7 @@ types! {
     ClientRecord: send sync unpin forever;
     ConnectError: send sync unpin forever;
     CountDownLatch: send sync unpin forever;
+    Credentials: send sync unpin forever;
     Deadlock: send sync unpin forever;
     DeadlockedWait: send sync unpin forever;
     Deadlocks: send sync unpin forever;

@@ -2,7 +2,7 @@
 
 use crate::args::ServerOptions;
 use crate::connection;
-use leasehold::{Frame, RawConnection};
+use leasehold::raw::{Frame, RawConnection};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

@@ -11,7 +11,6 @@ use crate::link::fred::{AddressMap, Certificates, Credentials, Provider};
 use crate::settings::Settings;
 use crate::telemetry;
 use std::error::Error;
-use std::sync::Arc;
 use std::time::Duration;
 
 #[cfg(feature = "embedded")]
@@ -168,7 +167,7 @@ impl ClientBuilder {
     /// # drop(client); Ok(()) }
     /// ```
     pub fn map_addresses(mut self, map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
-        self.addresses = Some(AddressMap(Arc::new(map)));
+        self.addresses = Some(AddressMap::new(map));
         self
     }
 

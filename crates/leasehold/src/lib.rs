@@ -91,6 +91,8 @@ mod loss;
 mod once;
 mod owner;
 mod process;
+#[cfg(feature = "unstable-raw")]
+pub mod raw;
 mod record;
 mod relay;
 mod runtime;
@@ -119,11 +121,7 @@ pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::{ServerError, ServerInfo};
 pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
-#[cfg(feature = "unstable-raw")]
-pub use leasehold_core::wire::Frame;
 pub use link::fred::Credentials;
-#[cfg(feature = "unstable-raw")]
-pub use link::fred::raw::RawConnection;
 pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use once::{Occurrence, Once, Period};

@@ -3,7 +3,7 @@
 use super::Finding;
 use crate::duration::show;
 use crate::raw::Node;
-use leasehold::Frame;
+use leasehold::raw::Frame;
 use std::time::Duration;
 
 /// How far back the log is of interest. A cause that lies further back may have been mended.

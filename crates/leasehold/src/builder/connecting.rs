@@ -21,7 +21,7 @@ use std::sync::Arc;
 use uuid::Uuid;
 
 #[cfg(feature = "unstable-raw")]
-use crate::link::fred::raw::RawConnection;
+use crate::raw::RawConnection;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 
@@ -199,7 +199,6 @@ impl ClientBuilder {
     ///
     /// Dropping the future closes what was connected.
     #[cfg(feature = "unstable-raw")]
-    #[expect(clippy::type_complexity, reason = "each part is named above")]
     pub async fn connect_sentinels(
         self,
         url: &str,

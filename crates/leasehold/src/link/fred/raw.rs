@@ -105,7 +105,6 @@ pub(crate) async fn primaries(
 }
 
 /// The service that the Sentinels of the target watch, and the address of each Sentinel with a connection to it; `None` where there are none.
-#[expect(clippy::type_complexity, reason = "each part is named above")]
 pub(crate) async fn sentinels(
     target: ServerTarget,
     settings: &LinkSettings,

@@ -81,7 +81,15 @@ pub(crate) struct Sentinels {
 
 /// Where the server of an announced address is found, if it is elsewhere.
 #[derive(Clone)]
-pub(crate) struct AddressMap(pub(crate) Arc<dyn Fn(&str) -> Option<String> + Send + Sync>);
+pub(crate) struct AddressMap(Arc<Lookup>);
+
+type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
+
+impl AddressMap {
+    pub(crate) fn new(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
+        Self(Arc::new(map))
+    }
+}
 
 impl fmt::Debug for AddressMap {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

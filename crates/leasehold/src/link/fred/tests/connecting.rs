@@ -140,10 +140,10 @@ fn announced_addresses_are_mapped() {
         let proxies: Vec<_> = cluster.nodes().iter().map(|node| (node.addr().to_string(), Proxy::to(node))).collect();
         let proxies = Arc::new(proxies);
         let known = Arc::clone(&proxies);
-        let map = AddressMap(Arc::new(move |announced: &str| {
+        let map = AddressMap::new(move |announced: &str| {
             let (_, proxy) = known.iter().find(|(addr, _)| addr == announced)?;
             Some(proxy.addr().to_string())
-        }));
+        });
         let (_, first) = proxies.first().expect("a node");
         let target = ServerTarget::parse(&format!("redis-cluster://{}", first.addr())).expect("a target");
         let world = works(target.with(None, Some(map)));
@@ -157,7 +157,7 @@ fn announced_addresses_are_mapped() {
         let world = Sentinel::start_with(binary);
         let proxy = Proxy::to(world.primary());
         let mapped = proxy.addr().to_string();
-        let map = AddressMap(Arc::new(move |_: &str| Some(mapped.clone())));
+        let map = AddressMap::new(move |_: &str| Some(mapped.clone()));
         drop(works(ServerTarget::parse(&world.url()).expect("a target").with(None, Some(map))));
         assert!(proxy.accepted() > 0);
     });
