@@ -7,7 +7,7 @@ mod connecting;
 use crate::error::ConnectError;
 use crate::fair_settings::FairSettings;
 use crate::ids::HolderId;
-use crate::link::fred::{AddressMap, Certificates, Credentials, Provider};
+use crate::link::server::{AddressMap, Certificates, Credentials, Provider};
 use crate::settings::Settings;
 use crate::telemetry;
 use std::error::Error;

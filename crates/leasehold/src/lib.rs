@@ -121,7 +121,7 @@ pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::{ServerError, ServerInfo};
 pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
-pub use link::fred::Credentials;
+pub use link::server::Credentials;
 pub use lock::Lock;
 pub use loss::{LossToken, Lost};
 pub use once::{Occurrence, Once, Period};

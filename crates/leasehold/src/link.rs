@@ -1,8 +1,8 @@
 //! The links that a client can have, as one type without a box and without a type parameter.
 
-pub(crate) mod fred;
+pub(crate) mod server;
 
-use self::fred::FredLink;
+use self::server::ServerLink;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
@@ -16,7 +16,7 @@ use leasehold_embedded::EmbeddedLink;
 #[derive(Clone, Debug)]
 pub(crate) enum AnyLink {
     /// To a Redis or Valkey server.
-    Fred(FredLink),
+    Server(ServerLink),
     /// To an engine inside the process.
     #[cfg(feature = "embedded")]
     Embedded(EmbeddedLink),
@@ -26,7 +26,7 @@ pub(crate) enum AnyLink {
 macro_rules! on_each {
     ($self:ident, $link:ident => $what:expr) => {
         match $self {
-            Self::Fred($link) => $what,
+            Self::Server($link) => $what,
             #[cfg(feature = "embedded")]
             Self::Embedded($link) => $what,
         }

@@ -2,7 +2,7 @@
 
 use crate::builder::{ClientBuilder, Publish};
 use crate::error::ConnectError;
-use crate::link::fred::{ENCODE, ServerTarget};
+use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;
 use std::env::VarError;
 use std::time::Duration;

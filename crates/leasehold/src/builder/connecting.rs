@@ -8,7 +8,7 @@ use crate::client_inner::{ClientInner, Handle};
 use crate::clock::Clock;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::link::AnyLink;
-use crate::link::fred::{self as fred_link, Connector, Foreground, FredLink, ServerTarget};
+use crate::link::server::{self as server_link, Connector, Foreground, ServerLink, ServerTarget};
 use crate::record;
 use crate::runtime;
 use crate::settings::{Settings, publish};
@@ -118,12 +118,12 @@ impl ClientBuilder {
         let (builder, target) = url::read(self, url)?;
         let (connector, on_runtime) = builder.prepare(target)?;
         let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
-        let background = || fred_link::BackgroundLinks::unconnected(&connector);
+        let background = || server_link::BackgroundLinks::unconnected(&connector);
         let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
-        let link = FredLink::unmet(foreground, background);
+        let link = ServerLink::unmet(foreground, background);
         let settings = builder.settings.clone();
         let inner = builder.assemble(
-            AnyLink::Fred(link.clone()),
+            AnyLink::Server(link.clone()),
             Clock::of_machine(),
             Background::in_thread(),
             Chance::new(),
@@ -185,7 +185,7 @@ impl ClientBuilder {
     pub async fn connect_raw(self, url: &str) -> Result<Vec<RawConnection>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let target = builder.complete(target)?;
-        fred_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
+        server_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
     }
 
     /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. It gives the name of the service, and for each Sentinel its address
@@ -205,7 +205,7 @@ impl ClientBuilder {
     ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let target = builder.complete(target)?;
-        let found = fred_link::raw::sentinels(target, &builder.link_settings()).await.map_err(ConnectError::from)?;
+        let found = server_link::raw::sentinels(target, &builder.link_settings()).await.map_err(ConnectError::from)?;
         Ok(found.map(|(service, all)| {
             let all = all.into_iter().map(|(address, opened)| (address, opened.map_err(ConnectError::from)));
             (service, all.collect())
@@ -322,7 +322,7 @@ impl ClientBuilder {
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let (connector, on_runtime) = self.prepare(target)?;
         let for_background = connector.clone();
-        let prepare = async move || fred_link::BackgroundLinks::connect(&for_background).await;
+        let prepare = async move || server_link::BackgroundLinks::connect(&for_background).await;
         let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
         let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
         let prepared = async { ready.await.map_err(ended) };
@@ -335,23 +335,23 @@ impl ClientBuilder {
         };
         let (background, server) = background?.map_err(ConnectError::from)?;
         let foreground = foreground.transpose().map_err(ConnectError::from)?;
-        let link = AnyLink::Fred(FredLink::new(foreground, background, server));
+        let link = AnyLink::Server(ServerLink::new(foreground, background, server));
         let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
     }
 
-    fn link_settings(&self) -> fred_link::LinkSettings {
-        fred_link::LinkSettings {
+    fn link_settings(&self) -> server_link::LinkSettings {
+        server_link::LinkSettings {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
             publish: match self.publish {
-                Publish::Auto => fred_link::Publish::Auto,
-                Publish::Classic => fred_link::Publish::Classic,
-                Publish::Sharded => fred_link::Publish::Sharded,
+                Publish::Auto => server_link::Publish::Auto,
+                Publish::Classic => server_link::Publish::Classic,
+                Publish::Sharded => server_link::Publish::Sharded,
             },
-            batching: self.batch_calls.then(fred_link::Batching::default),
-            ..fred_link::LinkSettings::default()
+            batching: self.batch_calls.then(server_link::Batching::default),
+            ..server_link::LinkSettings::default()
         }
     }
 

@@ -1,7 +1,7 @@
 //! The error of connecting.
 
 use crate::error::Cause;
-use crate::link::fred;
+use crate::link::server;
 use leasehold_core::link::ServerError;
 use thiserror::Error;
 
@@ -81,9 +81,9 @@ impl ConnectError {
     }
 }
 
-impl From<fred::ConnectError> for ConnectError {
-    fn from(error: fred::ConnectError) -> Self {
-        use fred::ConnectError as Link;
+impl From<server::ConnectError> for ConnectError {
+    fn from(error: server::ConnectError) -> Self {
+        use server::ConnectError as Link;
         let message = error.to_string();
         let said = |words| Some(Cause::new(ServerError::new(words)));
         match error {

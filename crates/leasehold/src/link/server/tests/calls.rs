@@ -47,7 +47,7 @@ fn without_a_foreground_all_goes_by_the_background() {
         let connector =
             Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
         let (background, info, _thread) = BackgroundThread::start(connector).expect("a link");
-        let link = FredLink::new(None, background, info);
+        let link = ServerLink::new(None, background, info);
         assert_eq!(link.home(), Plane::Background);
         // Neither this executor nor this thread knows of tokio.
         let reply = std::thread::scope(|scope| {

@@ -38,7 +38,7 @@ fn slot(lock: &[u8]) -> u16 {
 
 /// The parts that the tasks of a world share.
 struct Caller {
-    link: FredLink,
+    link: ServerLink,
     trace: Trace,
     /// One command for a channel at a time, as a session has it.
     channels: [tokio::sync::Mutex<()>; CHANNELS],

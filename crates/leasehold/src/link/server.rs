@@ -82,7 +82,7 @@ use tokio::runtime::Handle;
 
 /// A link to a server, Sentinels, or a cluster.
 #[derive(Clone)]
-pub(crate) struct FredLink {
+pub(crate) struct ServerLink {
     parts: Arc<Parts>,
 }
 
@@ -91,7 +91,7 @@ struct Parts {
     background: BackgroundLinks,
 }
 
-impl FredLink {
+impl ServerLink {
     /// Puts a link together. Both parts must come from clones of one [`Connector`]. Without a foreground all calls go by the
     /// background.
     pub(crate) fn new(foreground: Option<Foreground>, background: BackgroundLinks, server: ServerInfo) -> Self {
@@ -150,7 +150,7 @@ impl FredLink {
     }
 }
 
-impl Link for FredLink {
+impl Link for ServerLink {
     fn server(&self) -> &ServerInfo {
         self.shared().met.server()
     }
@@ -262,9 +262,9 @@ impl Drop for Parts {
     }
 }
 
-impl fmt::Debug for FredLink {
+impl fmt::Debug for ServerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FredLink")
+        f.debug_struct("ServerLink")
             .field("target", &self.shared().target)
             .field("server", self.shared().met.server())
             .finish_non_exhaustive()

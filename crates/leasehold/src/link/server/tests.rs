@@ -1,5 +1,5 @@
-//! The link against real servers and a proxy that breaks what lies between. A test is named after the hazard of fred, or the
-//! rule of settling, that it holds off. Each runs on every server program that there is.
+//! The link against real servers and a proxy that breaks what lies between. A test is named after the hazard in
+//! `docs/field-bugs.md`, or the rule of settling, that it holds off. Each runs on every server program that there is.
 
 mod batches;
 mod calls;
@@ -14,7 +14,7 @@ mod settling;
 mod tls;
 mod worlds;
 
-use super::{BackgroundLinks, ConnectError, Connector, Foreground, FredLink, LinkSettings, ServerTarget};
+use super::{BackgroundLinks, ConnectError, Connector, Foreground, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
@@ -69,7 +69,7 @@ fn patient() -> LinkSettings {
 
 /// A link with its two runtimes, and a third one on which the test itself runs.
 struct World {
-    link: FredLink,
+    link: ServerLink,
     home: Option<Runtime>,
     test: Runtime,
     _background: BackgroundThread,
@@ -94,7 +94,7 @@ impl World {
         let connector = Connector::new(target, settings)?;
         let foreground = home.block_on(Foreground::connect(&connector))?;
         let (background, info, thread) = BackgroundThread::start(connector)?;
-        let link = FredLink::new(Some(foreground), background, info);
+        let link = ServerLink::new(Some(foreground), background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         Ok(Self { link, home: Some(home), test, _background: thread })
     }

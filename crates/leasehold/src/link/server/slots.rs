@@ -1,9 +1,7 @@
 //! Which node of a cluster owns which hash slot.
 //!
-//! We keep this map ourselves, with one connection to each node, instead of letting fred's cluster client do it. That client is one task
-//! for all nodes: it rebuilds its connections inside it, so that one frozen node stops the calls to all others; it sends commands again
-//! that were under way on a node that left the map; and it follows redirections behind the caller's back, so that a caller cannot know
-//! where a call is.
+//! There is one connection to each node, so a frozen node stops no calls to the others. A node that left the map stays known for as long as a
+//! call may still be under way to it.
 
 use super::address;
 use leasehold_core::wire::Frame;

@@ -1,7 +1,7 @@
 //! The plan of a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
 
 use super::driver::TIMEOUT;
-use crate::link::fred::Batching;
+use crate::link::server::Batching;
 use fastrand::Rng;
 use leasehold_core::link::Plane;
 use std::time::Duration;

@@ -2,7 +2,7 @@
 //! keeps back: so whatever is called then is queued.
 
 use super::*;
-use crate::link::fred::Batching;
+use crate::link::server::Batching;
 use leasehold_test_support::{After, Cluster, Proxy, Request, Server, Way, until};
 
 type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
