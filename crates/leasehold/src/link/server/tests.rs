@@ -1,5 +1,5 @@
-//! The link against real servers and a proxy that breaks what lies between. A test is named after the hazard in
-//! `docs/field-bugs.md`, or the rule of settling, that it holds off. Each runs on every server program that there is.
+//! The link against real servers and a proxy that breaks what lies between. A test is named after the known bug (FR and a number), or the rule of
+//! settling, that it holds off. Each runs on every server program that there is.
 
 mod batches;
 mod calls;
