@@ -85,11 +85,16 @@ end
 local counted = redis.pcall('DECRBY', permits_key, #all)
 if type(counted) == 'table' then
   for i = 1, #all do
-    redis.call('ZREM', deadlines_key, all[i])
+    if type(redis.pcall('ZREM', deadlines_key, all[i])) == 'table' then
+      return redis.error_reply('ERR the permits have deadlines, and DECRBY and ZREM are refused')
+    end
   end
   return counted
 end
 if lifetime > 0 then
-  redis.call('PEXPIRE', deadlines_key, lifetime)
+  local set = redis.pcall('PEXPIRE', deadlines_key, lifetime)
+  if type(set) == 'table' then
+    return redis.error_reply('ERR the permits were granted, and PEXPIRE is refused')
+  end
 end
 return {1, deadline - time, time, redis.call('ZCARD', deadlines_key)}

@@ -109,7 +109,9 @@ else
   local set = redis.pcall('PEXPIRE', lock_key, left)
   if type(set) == 'table' then
     -- A user who may not set a time to live must not leave a lock without one.
-    redis.call('DEL', lock_key, readers_key, hold_key)
+    if type(redis.pcall('DEL', lock_key, readers_key, hold_key)) == 'table' then
+      return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
+    end
     return set
   end
 end

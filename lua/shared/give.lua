@@ -8,7 +8,9 @@ local function give_lock(key, hold, lease)
   local set = redis.pcall('PEXPIRE', key, lease)
   if type(set) == 'table' then
     -- A user who may not set a time to live must not leave a lock without one.
-    redis.call('DEL', key)
+    if type(redis.pcall('DEL', key)) == 'table' then
+      return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
+    end
     return set
   end
   return nil

@@ -6,7 +6,9 @@ local function change_once(key, record_key, amount, memory)
   local sum = redis.pcall('INCRBY', key, amount)
   if type(sum) == 'table' then
     -- A user who may not count must not leave a record that says that it was done.
-    redis.call('DEL', record_key)
+    if type(redis.pcall('DEL', record_key)) == 'table' then
+      return redis.error_reply('ERR the change was recorded, and INCRBY and DEL are refused')
+    end
   end
   return sum
 end

@@ -121,7 +121,9 @@ redis.call('HSET', lock_key, 'mode', 'write', hold, 1)
 local set = redis.pcall('PEXPIRE', lock_key, lease)
 if type(set) == 'table' then
   -- A user who may not set a time to live must not leave a lock without one.
-  redis.call('DEL', lock_key)
+  if type(redis.pcall('DEL', lock_key)) == 'table' then
+    return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
+  end
   return set
 end
 return {1, lease, time}

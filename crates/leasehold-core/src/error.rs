@@ -1,5 +1,6 @@
 //! Why something was refused or lost, in terms of the protocol.
 
+use crate::link::ServerError;
 use std::fmt;
 use thiserror::Error;
 
@@ -108,7 +109,7 @@ pub enum AcquireError {
     OutcomeUnknown(String),
     /// The server refused.
     #[error("the server refused: {0}")]
-    Refused(String),
+    Refused(ServerError),
     /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself.
     #[error("the owner holds the read half of the lock: release it before the write half is acquired")]
     UpgradeNotSupported,

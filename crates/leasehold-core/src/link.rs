@@ -3,6 +3,8 @@
 //! A [`Link`] sends calls and carries notices. There are two of them: one to Redis and Valkey, and one to the embedded engine.
 //! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
 
+mod in_script;
+
 pub use crate::plane::Plane;
 
 use crate::call::Call;
@@ -85,12 +87,14 @@ impl LinkError {
 #[error("{text}")]
 pub struct ServerError {
     text: String,
+    /// The script was refused a command before it had granted anything.
+    ungranted: bool,
 }
 
 impl ServerError {
     /// The error reply with this text, as the server sent it, without the leading `-`.
     pub fn new(text: impl Into<String>) -> Self {
-        Self { text: text.into() }
+        Self { text: text.into(), ungranted: false }
     }
 
     /// The first word.
@@ -101,6 +105,12 @@ impl ServerError {
     /// The whole text.
     pub fn text(&self) -> &str {
         &self.text
+    }
+
+    /// The same error, with these words behind those of the server.
+    pub(crate) fn adding(mut self, words: &str, why: &str) -> Self {
+        self.text.extend([words, why]);
+        self
     }
 
     /// Whether the server has no memory for what the call writes.
@@ -162,6 +172,11 @@ impl ServerError {
             // that.
             || self.code() == "NOPERM" && !self.text.contains("script")
             || self.lacks_the_command()
+    }
+
+    /// Whether the call has certainly granted nothing, and raised no count. The script may have made preparations, such as a place in a queue.
+    pub const fn proves_no_grant(&self) -> bool {
+        self.ungranted
     }
 
     /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.

@@ -90,8 +90,9 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. An acquire
-    /// has left nothing on the server; the background repeats a release.
+    /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. Nothing was
+    /// acquired; the background repeats a release. Where the server also refuses to take back what the script may have prepared, such as a place
+    /// in a queue, the text says so, and the background repeats that.
     #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
@@ -265,7 +266,7 @@ impl Error {
             }
             AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
             AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
-            AcquireError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
+            AcquireError::Refused(refusal) => Self::Refused { lock, refusal },
             AcquireError::UpgradeNotSupported => Self::UpgradeNotSupported { lock },
             AcquireError::ExceedsCapacity { capacity } => Self::ExceedsCapacity { lock, capacity },
             AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
@@ -426,7 +427,10 @@ mod tests {
     fn refused_command_has_the_error_of_the_server_as_its_source() {
         let text = "NOPERM this user has no permissions to run the 'evalsha' command";
         let by_link = Error::from_link("stock", &LinkError::Refused(ServerError::new(text)));
-        assert_eq!(Error::from_acquire("stock", Duration::ZERO, AcquireError::Refused(text.to_owned())), by_link);
+        assert_eq!(
+            Error::from_acquire("stock", Duration::ZERO, AcquireError::Refused(ServerError::new(text))),
+            by_link
+        );
         assert_eq!(Error::from_release("stock", ReleaseError::Refused(text.to_owned())), by_link);
         let code_of = |error: &dyn std::error::Error| {
             error

@@ -3,7 +3,7 @@
 //! A subscription is shared by all locks that listen to its channel, such as the halves of a read-write lock. One command for a channel is
 //! under way at a time, so that none can overtake another.
 
-use crate::link::LinkError;
+use crate::link::{LinkError, ServerError};
 use crate::session::Action;
 use crate::session::ids::{ChannelId, LockId, Table};
 use crate::session::out::Out;
@@ -55,7 +55,7 @@ pub(super) enum Answered {
     /// From now on these locks hear of releases. What they missed before is seen by trying now.
     Confirmed(Vec<LockId>),
     /// The server will refuse it again: these locks listen no more.
-    Refused(Vec<LockId>, String),
+    Refused(Vec<LockId>, ServerError),
     /// It is tried again soon. Until then these locks hear nothing.
     Failed(Vec<LockId>),
 }
@@ -151,7 +151,7 @@ impl Subscriptions {
                     }
                 }
                 self.by_lock.retain(|_, channels| !channels.is_empty());
-                return Answered::Refused(listeners, error.text().to_owned());
+                return Answered::Refused(listeners, error.clone());
             }
             Err(_) => {
                 self.retry(now, id, spread(), timers);
@@ -376,7 +376,7 @@ mod tests {
         assert_eq!(bench.commands(), ["+a"]);
         let refusal = ServerError::new("NOPERM No permissions to access a channel");
         let refused = bench.subscribed("a", Err(LinkError::Refused(refusal.clone())));
-        assert_eq!(refused, Answered::Refused(vec![LockId::new(1)], refusal.text().to_owned()));
+        assert_eq!(refused, Answered::Refused(vec![LockId::new(1)], refusal));
         assert_eq!(bench.commands(), ["-a"]);
         assert_eq!(bench.subscriptions.locks().count(), 0, "the lock listens no more");
     }

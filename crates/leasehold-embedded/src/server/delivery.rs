@@ -7,7 +7,7 @@ use crate::server::recorded::Recorded;
 use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::ScanPage;
 use std::task::Waker;
@@ -136,7 +136,7 @@ impl State {
                 return None;
             }
         };
-        Some(reply.map_err(LinkError::Refused))
+        Some(reply.map_err(|error| LinkError::Refused(error.of_script(call.script(), call.script()))))
     }
 
     /// The result of a call that waits, if it has come. Otherwise `waker` is taken, and woken when it does. The waker that this replaces is
@@ -164,7 +164,8 @@ impl State {
         self.held = kept;
         let number = released.len();
         for Held { id, route, entry, call } in released {
-            let result = self.apply(&call, entry).map_err(LinkError::Refused);
+            let refused = |error: ServerError| LinkError::Refused(error.of_script(call.script(), call.script()));
+            let result = self.apply(&call, entry).map_err(refused);
             // A caller whose connection has died meanwhile has been told so already, and hears nothing more.
             self.carry(route, move |state| state.reply(id, result));
         }

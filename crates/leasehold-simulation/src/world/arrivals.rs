@@ -167,6 +167,7 @@ impl World {
         self.note_silence(call);
         let foreign = self.note_foreign(call);
         let result = self.server.execute(call).map(|reply| of_script(call, reply));
+        let result = result.map_err(|error| error.of_script(call.script(), call.script()));
         self.check_foreign(call, foreign, &result);
         self.note_result(call, &result);
         result
@@ -180,6 +181,7 @@ impl World {
         let (result, met) = self.server.execute_refused(call, inside, denied);
         self.server.met = met;
         let result = result.map(|reply| of_script(call, reply));
+        let result = result.map_err(|error| error.of_script(call.script(), call.script()));
         self.check_foreign(call, foreign, &result);
         if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
             // A release that was refused may have been carried out.

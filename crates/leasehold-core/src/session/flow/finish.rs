@@ -92,7 +92,8 @@ impl Parts {
     }
 
     /// The hold that an acquire had begun could not be taken back yet, and is left to the background: its caller is told how it ended, and
-    /// that the server may still have it. A place is no hold, and need not be known.
+    /// that the server may still have it. A place is no hold, and need not be known; nor do the preparations of a script that granted nothing
+    /// leave the outcome open.
     pub(super) fn stop_taking_back(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };
@@ -102,7 +103,12 @@ impl Parts {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
         };
         let outcome = match taking_back.into_outcome() {
-            Err(AcquireError::Refused(text) | AcquireError::Unreachable(text)) => unknown(&text),
+            Err(AcquireError::Refused(refusal)) if refusal.proves_no_grant() => Err(AcquireError::Refused(
+                refusal
+                    .adding("; the lock is not held, and taking back what the script may have prepared failed: ", why),
+            )),
+            Err(AcquireError::Refused(refusal)) => unknown(refusal.text()),
+            Err(AcquireError::Unreachable(text)) => unknown(&text),
             Ok(None) | Err(AcquireError::WaitElapsed) if !places => unknown("an attempt was given up"),
             other => other,
         };

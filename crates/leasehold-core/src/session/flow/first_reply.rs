@@ -85,11 +85,14 @@ impl Parts {
     fn first_failed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, change: &Change, error: LinkError) {
         match error {
             LinkError::Refused(error) if !error.proves_nothing_done() || !error.is_transient() => {
-                let text = error.text().to_owned();
                 // The refusal speaks for this copy only.
                 let unsure =
                     self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
-                let told = if unsure { AcquireError::OutcomeUnknown(text) } else { AcquireError::Refused(text) };
+                let told = if unsure {
+                    AcquireError::OutcomeUnknown(error.text().to_owned())
+                } else {
+                    AcquireError::Refused(error.clone())
+                };
                 if !error.proves_nothing_done() {
                     self.take_back_refused(now, ticket, number, told);
                     return;

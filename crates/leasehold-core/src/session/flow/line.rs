@@ -225,7 +225,7 @@ mod tests {
         session.handle_reply(NOW, granted, flight, reply(&[1, 4_000, 0]));
         let lock = session.parts.requests.acquire(entering).map(|acquire| acquire.lock()).expect("it is there");
         assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.entering().is_some()));
-        session.parts.fail_line(NOW, lock, &AcquireError::Refused("no".to_owned()));
+        session.parts.fail_line(NOW, lock, &AcquireError::Refused(ServerError::new("no")));
         assert!(session.parts.requests.acquire(waits).is_some_and(|acquire| acquire.has_ended()));
         assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| !acquire.has_ended()));
     }

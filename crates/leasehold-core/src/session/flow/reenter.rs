@@ -99,11 +99,11 @@ impl Parts {
                 | Acquired::ExceedsCapacity { .. },
             ) => {}
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
-                self.take_back_refused(now, ticket, number, AcquireError::Refused(error.text().to_owned()));
+                self.take_back_refused(now, ticket, number, AcquireError::Refused(error));
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
                 self.not_raised(number, &change);
-                self.fail_acquire(now, ticket, AcquireError::Refused(error.text().to_owned()));
+                self.fail_acquire(now, ticket, AcquireError::Refused(error));
             }
             Err(error) if error.is_worth_going_again() && self.may_resend_now(ticket, change.sent_at()) => {
                 self.not_raised(number, &change);

@@ -10,6 +10,7 @@ use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
+use leasehold_core::link::ServerError;
 use leasehold_core::session::{AcquireRequest, Patience};
 
 /// A world of one owner that has a lock once, and the wish to have it again.
@@ -98,7 +99,7 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     let nothing = [
         Outcome::Nothing,
         Outcome::NotAcquired(AcquireError::WaitElapsed),
-        Outcome::NotAcquired(AcquireError::Refused("?".to_owned())),
+        Outcome::NotAcquired(AcquireError::Refused(ServerError::new("?"))),
         Outcome::NotAcquired(AcquireError::Unreachable("?".to_owned())),
         Outcome::NotAcquired(AcquireError::KeyConflict("?".to_owned())),
     ];

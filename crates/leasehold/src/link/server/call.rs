@@ -96,7 +96,7 @@ async fn follow_up(
                     if refusal.is_of_several_slots() {
                         pool.shared.note_several_slots(&connection_slot.label());
                     }
-                    return Err(route::refused(&connection_slot, refusal));
+                    return Err(route::refused(&connection_slot, refusal.of_script(call.script(), call.script())));
                 }
             },
         };

@@ -4,7 +4,8 @@ use super::batches::{LineId, Queued, Refusal, Taken};
 use super::connection_slot::ConnectionSlot;
 use super::pool::Pool;
 use super::route;
-use leasehold_core::link::LinkError;
+use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::script::Script;
 use leasehold_core::wire::Frame;
 use std::pin::pin;
 use std::sync::Arc;
@@ -62,19 +63,19 @@ async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, taken: Taken) {
         return;
     }
     match attempt(pool, line, begun, &calls).await {
-        Ok((connection_slot, answer)) => answer_each(pool, &connection_slot, calls, answer),
+        Ok((connection_slot, script, answer)) => answer_each(pool, &connection_slot, script, calls, answer),
         Err(error) => calls.into_iter().for_each(|queued| queued.fail(error.clone())),
     }
     drop((probes, landed));
 }
 
-/// The command went to this server, which has answered so.
+/// The command went to this server, which has run this script, and has answered so.
 async fn attempt(
     pool: &Arc<Pool>,
     line: LineId,
     begun: u64,
     calls: &[Queued],
-) -> Result<(Arc<ConnectionSlot>, Frame), LinkError> {
+) -> Result<(Arc<ConnectionSlot>, &'static Script, Frame), LinkError> {
     let timeout = pool.call_timeout();
     let connection_slot = route::connection_slot_of(pool, line)?;
     let connection = route::ready(&connection_slot, timeout).await?;
@@ -89,11 +90,11 @@ async fn attempt(
     if calls.len() > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
         route::give(&connection, script.source(), timeout);
     }
-    Ok((connection_slot, answer))
+    Ok((connection_slot, script, answer))
 }
 
 /// Hands out the answer to a command that these calls were in.
-fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Queued>, answer: Frame) {
+fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, ran: &Script, mut calls: Vec<Queued>, answer: Frame) {
     if calls.len() == 1 {
         if let Some(queued) = calls.pop() {
             match answer.into_reply() {
@@ -124,7 +125,16 @@ fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, mut calls: Vec<Que
     match answer {
         Frame::Array(replies) if replies.len() == calls.len() => {
             for (queued, reply) in calls.into_iter().zip(replies) {
-                queued.done(reply.into_reply().map_err(|refusal| route::refused(connection_slot, refusal)));
+                let script = queued.call.script();
+                let refused = |refusal: ServerError| {
+                    let refusal = refusal.of_script(script, ran);
+                    if refusal.proves_no_grant() {
+                        // By itself a call learns which of its commands is refused, from every server.
+                        pool.batches.pause();
+                    }
+                    route::refused(connection_slot, refusal)
+                };
+                queued.done(reply.into_reply().map_err(refused));
             }
         }
         _ => {

@@ -140,7 +140,9 @@ impl Durable {
                     to = To::Node(redirected(&turn, slots, redirect)?);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
-                _ => return Err(route::refused(&turn.connection_slot, refusal)),
+                _ => {
+                    return Err(route::refused(&turn.connection_slot, refusal.of_script(call.script(), call.script())));
+                }
             }
             refused = Some(refusal);
         }
