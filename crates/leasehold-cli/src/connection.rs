@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::files::{one_line, read};
 use crate::output;
 use crate::run;
-use leasehold::{Client, ClientBuilder, ConnectError};
+use leasehold::{Client, ClientBuilder, ConnectError, Credentials};
 use std::env::VarError;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
@@ -129,7 +129,7 @@ fn prepare(
     if let Some(limit) = limit.filter(|limit| own.is_none_or(|own| own.is_some_and(|own| own > *limit))) {
         url = with_setting(&url, "connect_deadline", &format!("{}ms", limit.max(SHORTEST).as_millis()));
     }
-    Ok((with_certificates(builder, options)?, url))
+    Ok((with_secrets(builder, &url, options)?, url))
 }
 
 /// The settings for plain commands, and the URL of the server.
@@ -139,10 +139,26 @@ fn prepare(
 /// As [`connect`], before anything is sent.
 pub(crate) fn raw(options: &ServerOptions, patience: Duration) -> Result<(ClientBuilder, String), Failure> {
     let url = with_setting(&url(options)?, "command_timeout", &format!("{}ms", patience.as_millis()));
-    Ok((with_certificates(Client::builder(), options)?, url))
+    Ok((with_secrets(Client::builder(), &url, options)?, url))
 }
 
-fn with_certificates(mut builder: ClientBuilder, options: &ServerOptions) -> Result<ClientBuilder, Failure> {
+/// The builder with the certificates, and with the password of the file as it is whenever a connection is made.
+fn with_secrets(mut builder: ClientBuilder, url: &str, options: &ServerOptions) -> Result<ClientBuilder, Failure> {
+    if let Some(path) = options.password_file.clone() {
+        let user = parts(url).1.and_then(|user| user.split(':').next()).map(decoded).unwrap_or_default();
+        builder = builder.credentials(move || {
+            let password = read(&path).and_then(|bytes| one_line(bytes, &path)).map_err(|failure| failure.to_string());
+            let user = user.clone();
+            async move {
+                let password = password?;
+                Ok(if user.is_empty() {
+                    Credentials::of_default_user(password)
+                } else {
+                    Credentials::new(user, password)
+                })
+            }
+        });
+    }
     let certificates = Certificates::of(options)?;
     if let Some(ca) = certificates.ca {
         builder = builder.tls_ca(ca);
@@ -271,6 +287,11 @@ fn with_setting(url: &str, name: &str, value: &str) -> String {
     let others = query.split('&').filter(|part| !part.is_empty() && part.split('=').next() != Some(name));
     let all: Vec<_> = others.map(str::to_owned).chain([format!("{name}={}", encoded(value))]).collect();
     format!("{address}?{}", all.join("&"))
+}
+
+/// The text that a part of a URL encodes.
+fn decoded(part: &str) -> String {
+    percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
 /// A text with everything encoded that has a meaning in a URL.

@@ -12,7 +12,7 @@ pub(crate) struct ServerOptions {
     /// every user of the machine can read it there.
     #[arg(long, global = true, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Option<String>,
-    /// The file that has the password; without it, the environment variable LEASEHOLD_PASSWORD, if it is set
+    /// The file that has the password, read at each connect; without it, the environment variable LEASEHOLD_PASSWORD, if it is set
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
     /// Put in front of every name of a lock

@@ -38,6 +38,31 @@ fn killed_server_stops_command_and_grandchild() {
     running.finish().fails_with(76, &["could not be renewed in time", "the command was stopped", "signal 15"]);
 }
 
+#[test]
+fn password_that_changes_in_its_file_is_used_at_the_reconnect() {
+    let server = Server::builder().password("old").start();
+    let (name, log) = (name(), path(&server));
+    let file = log.with_extension("password");
+    std::fs::write(&file, "old\n").expect("a file");
+    let script = format!("echo in; while [ ! -e '{}' ]; do sleep 0.02; done", log.display());
+    let url = format!("redis://127.0.0.1:{}", server.port());
+    let file = file.display().to_string();
+    let mut command = run_script(&server, &[&name, "--lease", "2s", "--password-file", &file], &script);
+    let running = command.env("LEASEHOLD_URL", url).start();
+    running.says("in");
+    server.command(&["CONFIG", "SET", "requirepass", "new"]);
+    std::fs::write(&file, "new\n").expect("a file");
+    server.command(&["CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes"]);
+    // Renewed twice, so by a connection that is made with the new password.
+    for _ in 0..2 {
+        let left = || server.command(&["PTTL", &name]).as_int().expect("a lease");
+        let mut last = left();
+        until("the lease is renewed", || std::mem::replace(&mut last, left()) < last);
+    }
+    std::fs::write(&log, "").expect("a file");
+    assert_eq!(running.finish().code(), 0);
+}
+
 /// A script that writes its beginning into a file, and after SIGTERM and a clean-up of 300 ms its end.
 fn recorded(log: &Path) -> String {
     let log = log.display();
