@@ -200,7 +200,10 @@ impl<T> Wire<T> {
             Some(call) if call.answer == Answer::Reply || frame.error().is_some() => {
                 Ok(Event::Answered(call.token, frame))
             }
-            Some(_) | None => Err(Malformed::Unasked(Excerpt::of_frame(&frame))),
+            Some(_) | None => Err(match frame {
+                Frame::Error(refusal) => Malformed::Refused(refusal),
+                frame => Malformed::Unasked(Excerpt::of_frame(&frame)),
+            }),
         }
     }
 
@@ -281,6 +284,12 @@ mod tests {
     fn reply_without_a_command_is_an_error() {
         let error = events(&mut Wire::default(), b"+OK\r\n").expect_err("nothing was asked");
         assert!(matches!(error, Malformed::Unasked(_)), "{error}");
+    }
+
+    #[test]
+    fn error_without_a_command_keeps_its_words() {
+        let error = events(&mut Wire::default(), b"-ERR max number of clients reached\r\n").expect_err("a refusal");
+        assert_eq!(error, Malformed::Refused(ServerError::new("ERR max number of clients reached")));
     }
 
     #[test]

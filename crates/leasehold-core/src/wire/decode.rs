@@ -140,6 +140,9 @@ pub enum Malformed {
         /// The unit of the limit.
         unit: &'static str,
     },
+    /// The server refused the client before it was asked anything, as when it has too many clients.
+    #[error("it refused the connection: {0}")]
+    Refused(ServerError),
     /// A reply came that no command waits for.
     #[error("it sent a reply that nothing had asked for: {0}")]
     Unasked(Excerpt),

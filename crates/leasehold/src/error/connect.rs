@@ -91,9 +91,11 @@ impl From<server::ConnectError> for ConnectError {
             Link::Dns { source, .. } | Link::Unreachable { source, .. } => Self::Unreachable { message, source },
             Link::NothingListens { source, .. } => Self::Unreachable { message, source: Some(source) },
             Link::Credentials { .. } => Self::Denied { message, source: None },
+            Link::NotServing { reason, .. } => Self::Unreachable { message, source: said(reason) },
             Link::WrongPassword { reason, .. }
             | Link::PasswordRequired { reason, .. }
-            | Link::Forbidden { reason, .. } => Self::Denied { message, source: said(reason) },
+            | Link::Forbidden { reason, .. }
+            | Link::Refused { reason, .. } => Self::Denied { message, source: said(reason) },
             Link::Tls { source, .. } => Self::Tls { message, source },
             Link::Loading { reason, .. } => Self::Loading { message, source: said(reason) },
             Link::NotACluster { reason, .. } => Self::Unsuitable { message, source: said(reason) },

@@ -221,8 +221,8 @@ fn silent(server: String, perhaps: &str) -> ConnectError {
     ConnectError::Unreachable { server, reason: format!("no answer in time{perhaps}"), source: None }
 }
 
-/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, the error comes at
-/// once: a caller who expects the server to come later does not wait for it here.
+/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, or the server refuses, the
+/// error comes at once: a caller who expects that to change does not wait for it here.
 async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let mut backoff = Backoff::default();
     let mut trouble = None;
@@ -230,6 +230,9 @@ async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, 
         tokio::time::sleep(backoff.next().min(limit.left())).await;
         if let Some(connection_slot) = pass(pool, limit, &mut trouble).await? {
             return Ok(connection_slot);
+        }
+        if let Some(refusal @ ConnectError::NotServing { .. }) = trouble {
+            return Err(refusal);
         }
         let target = &pool.shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
@@ -354,10 +357,14 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
     }
     let all: Vec<_> = primaries.iter().filter_map(|node| pool.to(*node)).collect();
     let ready = futures_util::future::join_all(all.iter().map(|connection_slot| connection_slot.ready())).await;
+    let announced: Vec<_> = all.iter().take(3).map(|connection_slot| connection_slot.label()).collect();
     let standing = all.into_iter().zip(ready).find(|(_, ready)| ready.is_ok());
     standing.map(|(connection_slot, _)| connection_slot).ok_or_else(|| ConnectError::Unreachable {
         server: label,
-        reason: "none of its nodes can be reached".to_owned(),
+        reason: format!(
+            "none of the nodes that it announces can be reached: {}; where they have other addresses from here, see map_addresses",
+            announced.join(", ")
+        ),
         source: None,
     })
 }

@@ -110,6 +110,8 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has something to send by itself.
     tls_waits: bool,
+    /// Why nothing can be written any more. What the server said before that is read yet: it may say why.
+    broken: Option<String>,
     /// Why the connection ended.
     end: Option<String>,
 }
@@ -171,6 +173,7 @@ impl Connection {
                 writer: Writer::Nobody,
                 rest: Vec::new(),
                 tls_waits: false,
+                broken: None,
                 end: None,
             }),
             handed: Notify::new(),
@@ -354,7 +357,13 @@ impl Shared {
             });
             let rest = match written {
                 Ok(rest) => rest,
-                Err(error) => return self.end(&lost(&error)),
+                Err(error) => {
+                    let mut state = self.state.lock();
+                    state.broken = Some(lost(&error));
+                    state.writer = Writer::Driver;
+                    drop(state);
+                    return self.handed.notify_one();
+                }
             };
             let mut state = self.state.lock();
             if rest.is_empty() && !state.wants_to_write() {
@@ -506,7 +515,13 @@ async fn drive(shared: EndOnDrop) {
     let shared = &shared.0;
     let mut buffer = vec![0; READ];
     let why = loop {
-        let writes = shared.state.lock().writer == Writer::Driver;
+        let (writes, broken) = {
+            let mut state = shared.state.lock();
+            (state.writer == Writer::Driver, state.broken.take())
+        };
+        if let Some(why) = broken {
+            break shared.read(&mut buffer).err().filter(|_| shared.malformed.get().is_some()).unwrap_or(why);
+        }
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
             biased;
@@ -524,7 +539,7 @@ async fn drive(shared: EndOnDrop) {
             Err(error) => break lost(&error),
         }
         if let Err(error) = shared.write_as_driver() {
-            break lost(&error);
+            shared.state.lock().broken = Some(lost(&error));
         }
     };
     shared.end(&why);

@@ -90,6 +90,22 @@ pub(crate) enum ConnectError {
         /// The words of the server.
         reason: String,
     },
+    /// The server accepts no client from here.
+    #[error("{server} refuses this client: {reason}")]
+    Refused {
+        /// Which server.
+        server: String,
+        /// The words of the server.
+        reason: String,
+    },
+    /// The server answers, and does not serve this client now.
+    #[error("{server} does not serve now: {reason}")]
+    NotServing {
+        /// Which server.
+        server: String,
+        /// The words of the server.
+        reason: String,
+    },
     /// The server is still reading its data from disk.
     #[error("{server} is still loading its data: {reason}")]
     Loading {
@@ -152,6 +168,7 @@ impl ConnectError {
             Self::Dns { .. }
                 | Self::Unreachable { .. }
                 | Self::Credentials { .. }
+                | Self::NotServing { .. }
                 | Self::Loading { .. }
                 | Self::Protocol { .. }
         )
@@ -167,6 +184,9 @@ impl ConnectError {
 
     /// What `server` sent while we got to know it is not what a server sends.
     pub(super) fn of_malformed(server: &str, malformed: Malformed) -> Self {
+        if let Malformed::Refused(refusal) = &malformed {
+            return Self::of_refusal(server, refusal);
+        }
         let reason = malformed.to_string();
         Self::Protocol { server: server.to_owned(), reason, source: Some(Cause::new(malformed)) }
     }
@@ -229,6 +249,7 @@ impl ConnectError {
             "NOAUTH" => Some(Self::PasswordRequired { server, reason }),
             "NOPERM" => Some(Self::Forbidden { server, reason }),
             "LOADING" | "MASTERDOWN" => Some(Self::Loading { server, reason }),
+            "DENIED" => Some(Self::Refused { server, reason }),
             _ if text.contains("DB index is out of range") => {
                 Some(Self::Address(format!("{server} does not have this database: {reason}")))
             }
@@ -246,7 +267,9 @@ impl ConnectError {
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
                 Some(Self::WrongPassword { server, reason })
             }
-            _ => None,
+            // Another server, or a proxy that does not know what a lock needs.
+            _ if text.contains("unknown command") => None,
+            _ => Some(Self::NotServing { server, reason }),
         }
     }
 }

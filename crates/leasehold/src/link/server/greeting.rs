@@ -66,8 +66,10 @@ pub(super) async fn greet(
         None => None,
     };
     let id = answered(id).await?.int().or(greeted);
-    // A server that loads its data answers INFO, and refuses PING. A user who may not PING may still call scripts.
-    let ping = answered(ping).await?.error().filter(|refusal| refusal.code() != "NOPERM").cloned();
+    // A server that loads its data answers INFO, and refuses PING. A user who may not PING may still call scripts, and so may all users of a
+    // server that cannot save its data: each call is then refused by itself.
+    let is_answer = |refusal: &&ServerError| matches!(refusal.code(), "NOPERM" | "MISCONF");
+    let ping = answered(ping).await?.error().filter(|refusal| !is_answer(refusal)).cloned();
     if let Some(refusal) = ping.or(database) {
         return Err(ConnectError::of_refusal(server, &refusal));
     }

@@ -1,4 +1,4 @@
-//! Peers that send what no server sends: the link tells of it, waits for nothing, and goes on with the next connection.
+//! Peers that refuse a client, or send what no server sends: the link says so, waits for nothing, and goes on with the next connection.
 
 use super::super::connection::Connection;
 use super::connecting::failure_at;
@@ -65,6 +65,71 @@ fn nonsense() -> Vec<(&'static str, Vec<u8>)> {
         ("a negative length", b"$-7\r\n".to_vec()),
         ("a map of half a pair", b"%1\r\n+a\r\n%x\r\n".to_vec()),
     ]
+}
+
+/// When a peer refuses.
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    /// It answers the connection itself, and closes it.
+    AtOnce,
+    OfTheFirstRequest,
+    OfPing,
+}
+
+#[test]
+fn refusal_is_told_at_once_in_the_words_of_the_server() {
+    use crate::ConnectError as Error;
+    for (words, is_denied) in [
+        ("ERR max number of clients reached", false),
+        ("ERR max daily request limit exceeded. Limit: 10000, Usage: 10001.", false),
+        ("CLUSTERDOWN The cluster is down", false),
+        ("BUSY Redis is busy running a script. You can only call SCRIPT KILL or SHUTDOWN NOSAVE.", false),
+        ("DENIED Redis is running in protected mode because no password is set", true),
+    ] {
+        for when in [Refusal::AtOnce, Refusal::OfTheFirstRequest, Refusal::OfPing] {
+            let refusal = format!("-{words}\r\n");
+            let addr = peer(move |mut stream| {
+                if matches!(when, Refusal::AtOnce) {
+                    // The client may have gone.
+                    let _ = stream.write_all(refusal.as_bytes());
+                    return;
+                }
+                let mut first = true;
+                answering(stream, |request, stream| {
+                    let is_ping = request.first().is_some_and(|word| word == b"PING");
+                    let refuses = is_ping || (matches!(when, Refusal::OfTheFirstRequest) && first);
+                    first = false;
+                    stream.write_all(if refuses { refusal.as_bytes().to_vec() } else { usual(request) }.as_slice())
+                });
+            });
+            let error = Error::from(failure_at(&format!("redis://{addr}")));
+            let text = error.to_string();
+            assert!(text.contains(words) && !text.contains("it was tried for"), "{when:?}: {text}");
+            let is_right = if is_denied {
+                matches!(error, Error::Denied { .. })
+            } else {
+                matches!(error, Error::Unreachable { .. })
+            };
+            assert!(is_right, "{when:?}: {error:?}");
+        }
+    }
+}
+
+#[test]
+fn server_that_cannot_save_is_connected_to_and_refuses_each_call() {
+    const WORDS: &str =
+        "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.";
+    let addr = peer(|stream| {
+        answering(stream, |request, stream| match request.first().map(Vec::as_slice) {
+            Some(b"PING" | b"EVAL" | b"EVALSHA") => stream.write_all(format!("-{WORDS}\r\n").as_bytes()),
+            _ => stream.write_all(&usual(request)),
+        });
+    });
+    let world = World::with(&format!("redis://{addr}"), patient());
+    for plane in PLANES {
+        let refused = world.call(plane, inspect("a"));
+        assert!(matches!(&refused, Err(LinkError::Refused(refusal)) if refusal.code() == "MISCONF"), "{refused:?}");
+    }
 }
 
 #[test]
