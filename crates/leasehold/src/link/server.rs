@@ -1,10 +1,12 @@
 //! The link to Redis and Valkey.
 //!
-//! - [`target`]: which server; [`settings`]: how long to wait; [`tls`], `no_tls`: securely or not; [`certificates`]: whom to trust; [`credentials`]: as whom; [`stream`] and [`greeting`]: the way to it.
+//! - [`target`]: the parsed URL; [`settings`]: timeouts; [`tls`], `no_tls`: TLS, or its absence; [`certificates`]:
+//!   trusted authorities; [`credentials`]: users and passwords; [`stream`]: sockets; [`greeting`]: the handshake.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
-//! - [`connect`]: making all this; [`learn`]: what the server is; [`met`]: whether that is done; [`maintain`]: keeping it true; [`scripts`]: what servers must know; [`error`], [`absent`], [`mistaken`] and [`words`]: what came back.
+//! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
+//!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
 //! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
 //! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made

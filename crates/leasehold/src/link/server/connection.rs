@@ -1,15 +1,17 @@
-//! One connection, from its making to its end.
+//! One connection, from connect to close.
 //!
-//! A [`Connection`] never reconnects: another connection follows it, made by the [`connection_slot`](super::connection_slot). So a connection has
-//! *one* socket and *one* id on *one* server process, and these hold:
+//! A [`Connection`] never reconnects: the [`connection_slot`](super::connection_slot) opens a new connection instead.
+//! So a connection has *one* socket and *one* id on *one* server process, with these guarantees:
 //!
-//! 1. A command is encoded once, into the connection's one buffer, and its bytes are written in the order of the buffer, or never.
-//! 2. When a command that was queued later is answered, all that was queued earlier has been applied, refused, or skipped.
-//! 3. When the server says that the connection's id is dead, nothing of this connection can be applied from then on: not what a proxy still
-//!    holds, and not what waits in the socket. Bytes that are not written yet have no other socket.
+//! 1. A command is encoded once, into the connection's only buffer, and its bytes are written in the order of the
+//!    buffer, or never.
+//! 2. Once a later command is answered, every command queued before it has been applied, refused, or skipped.
+//! 3. Once the server reports the connection's id as dead, it applies no further command of this connection, neither
+//!    from a proxy's buffer nor from the socket. Unwritten bytes have no other socket.
 //!
-//! The caller's thread encodes a command and writes it at once. One caller at a time writes; the others leave their bytes in the buffer, and it
-//! writes these too. The *driver*, a task on the runtime of the connection, reads, and writes what the socket did not take.
+//! The caller's thread encodes a command and writes it at once. Only one caller writes at a time, and also writes the
+//! bytes that other callers put into the buffer. The *driver*, a task on the runtime of the connection, reads, and
+//! writes the rest when the socket was full.
 
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
@@ -32,16 +34,16 @@ use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio_util::sync::CancellationToken;
 
-/// The task that reads for a connection, and writes what the socket did not take.
+/// The task that reads from a connection, and writes the rest when the socket was full.
 pub(super) type Router = JoinHandle<()>;
 
-/// Bytes that are read at once.
+/// Bytes per read.
 const READ: usize = 16 * 1024;
 
-/// How often a turn of the driver reads before it lets other tasks run.
+/// Reads per poll of the driver before it yields to other tasks.
 const READS: usize = 4;
 
-/// How often a caller writes before the driver takes over.
+/// Writes by a caller before the driver takes over.
 const WRITES: usize = 4;
 
 /// A message on a channel.
@@ -51,39 +53,39 @@ pub(super) struct Message {
     pub(super) payload: Bytes,
 }
 
-/// The description of a server in `INFO server`, as far as the user may ask.
+/// The server's `INFO server`, if the user may read it.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
     pub(super) run_id: Option<String>,
     pub(super) flavor: String,
     pub(super) version: String,
     pub(super) is_cluster: bool,
-    /// It is a replica that refuses writes.
+    /// The server is a read-only replica.
     pub(super) is_read_only: bool,
-    /// It is a replica that takes writes beside its primary.
+    /// The server is a replica that accepts writes, as its primary does.
     pub(super) is_active_replica: bool,
-    /// It is KeyDB, which may be set up so.
+    /// The server is KeyDB, which can have such replicas.
     pub(super) is_keydb: bool,
 }
 
 /// One connection.
 pub(super) struct Connection {
-    /// The connection's id on the server; none where the user may not ask for it.
+    /// The connection's id on the server; `None` if the user may not read it.
     pub(super) id: Option<i64>,
-    /// Which server it came to, which with Sentinel is not known before.
+    /// The address of the server, which Sentinel only reveals at connect.
     pub(super) server: String,
     pub(super) about: About,
     pub(super) began: Instant,
-    /// Whether it speaks RESP3.
+    /// Whether the connection uses RESP3.
     resp3: bool,
     shared: Arc<Shared>,
     messages: Mutex<Option<broadcast::Receiver<Message>>>,
     router: AbortHandle,
-    /// The server said that the connection is dead.
+    /// The server confirmed that the connection is dead.
     confirmed_dead: AtomicBool,
-    /// The server said that we may not kill it.
+    /// The server refused to kill the connection.
     kill_forbidden: AtomicBool,
-    /// The scripts that the server was given by this connection, by their hash.
+    /// Hashes of the scripts that this connection has loaded.
     scripts: Mutex<Vec<&'static str>>,
 }
 
@@ -91,24 +93,24 @@ pub(super) struct Connection {
 struct Shared {
     stream: Stream,
     state: Mutex<State>,
-    /// The driver is to write.
+    /// Wakes the driver to write.
     handed: Notify,
     messages: broadcast::Sender<Message>,
     ended: CancellationToken,
-    /// The same, where it is only asked for: a look at the token takes a lock.
+    /// A copy of the token's state for frequent reads: reading the token takes a lock.
     over: AtomicBool,
     ended_at: OnceLock<Instant>,
     malformed: OnceLock<Malformed>,
-    /// The process that connected. A process that forks off from it shares the socket.
+    /// The process that connected. A forked child shares the socket.
     process: Process,
 }
 
 struct State {
     wire: Wire<Answer>,
     writer: Writer,
-    /// Bytes that were taken from the wire, and that the socket did not take.
+    /// Bytes taken from the wire but not yet accepted by the socket.
     rest: Vec<u8>,
-    /// The TLS session has something to send by itself.
+    /// The TLS session has its own data to send.
     tls_waits: bool,
     /// Why nothing can be written any more. What the server said before that is read yet: it may say why.
     broken: Option<String>,
@@ -116,23 +118,23 @@ struct State {
     end: Option<String>,
 }
 
-/// Who writes to the socket.
+/// The current writer of the socket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Writer {
     Nobody,
     /// A thread is writing.
     Thread,
-    /// The socket is full, or a caller has written for long enough.
+    /// The driver: the socket is full, or a caller has reached its limit.
     Driver,
 }
 
 type Answer = oneshot::Sender<Result<Frame, LinkError>>;
 
-/// A command that was sent, and has no reply yet.
+/// A sent command without a reply.
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
 
 impl Connection {
-    /// Connects once, on the runtime in whose context this is polled: its router lives there.
+    /// Connects once, on the runtime that polls this: the driver runs there.
     pub(super) async fn connect(
         target: &ServerTarget,
         server: Server,
@@ -149,7 +151,7 @@ impl Connection {
                     (connection.id, connection.about) = (id, about);
                     return Ok((connection, guard.disarm()));
                 }
-                // Only RESP3 has the command.
+                // Only RESP3 has this command.
                 Greeted::NoHello => resp3 = false,
             }
         }
@@ -201,8 +203,8 @@ impl Connection {
         Ok((connection, router))
     }
 
-    /// Sends a command once and waits for its reply, or for the end of the connection. It is encoded when the future is first polled. With a
-    /// `timeout` it must be polled where tokio's timers are at hand.
+    /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
+    /// command. With a `timeout` the future needs tokio's timers.
     pub(super) async fn send(
         &self,
         command: &'static str,
@@ -214,7 +216,7 @@ impl Connection {
         self.answered(sent, timeout).await
     }
 
-    /// Sends a command once, at this moment.
+    /// Sends a command once, immediately.
     pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
         self.shared.send(&self.server, |wire, answer| wire.send(command, args, answer))
     }
@@ -247,7 +249,7 @@ impl Connection {
         answered.unwrap_or_else(|_| Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))))
     }
 
-    /// Whether the connection is gone, or given up. Nothing begins on it any more.
+    /// Whether the connection is closed or abandoned. No new call uses it.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
     }
@@ -257,23 +259,23 @@ impl Connection {
         self.shared.ended.cancelled().await;
     }
 
-    /// Gives the connection up: calls that wait on it end, with an unknown outcome. It may be called from any thread.
+    /// Abandons the connection: pending calls end with an unknown outcome. May be called from any thread.
     pub(super) fn end(&self) {
         self.shared.end("the connection was given up");
         self.router.abort();
     }
 
-    /// The fault in what the server sent, if that ended the connection.
+    /// The protocol error of the server, if it ended the connection.
     pub(super) fn malformed(&self) -> Option<Malformed> {
         self.shared.malformed.get().cloned()
     }
 
-    /// When the connection ended, as far as it was noticed.
+    /// The time at which the end of the connection was noticed.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         self.shared.ended_at.get().copied()
     }
 
-    /// Whether both are connections to one process; `None` where a server does not tell its run id.
+    /// Whether both connections lead to one server process; `None` if a server hides its run id.
     pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
@@ -298,22 +300,22 @@ impl Connection {
         self.kill_forbidden.load(Ordering::Acquire)
     }
 
-    /// Whether the server was given a script by this connection. It may have forgotten it since.
+    /// Whether this connection has loaded a script. The server may have flushed it since.
     pub(super) fn has_given(&self, sha1: &'static str) -> bool {
         self.scripts.lock().contains(&sha1)
     }
 
-    /// The server was given a script by this connection.
+    /// Records that this connection has loaded a script.
     pub(super) fn note_given(&self, sha1: &'static str) {
         self.scripts.lock().push(sha1);
     }
 
-    /// Whether the server was given any script by this connection.
+    /// Whether this connection has loaded any script.
     pub(super) fn has_given_any(&self) -> bool {
         !self.scripts.lock().is_empty()
     }
 
-    /// Takes the end from which messages come. There is one.
+    /// Takes the only receiver of messages.
     pub(super) fn take_messages(&self) -> Option<broadcast::Receiver<Message>> {
         self.messages.lock().take()
     }
@@ -347,7 +349,7 @@ impl Shared {
         Ok(answered)
     }
 
-    /// Writes, as the one writer, until nothing is queued. What the socket does not take is left to the driver.
+    /// Writes, as the only writer, until nothing is queued. If the socket is full, the driver writes the rest.
     fn write(&self, mut plain: Vec<u8>) {
         for round in 1.. {
             let written = self.secured(plain).and_then(|mut bytes| {
@@ -409,7 +411,7 @@ impl Shared {
         }
     }
 
-    /// The bytes that go to the socket.
+    /// The bytes for the socket.
     fn secured(&self, plain: Vec<u8>) -> io::Result<Vec<u8>> {
         match &self.stream.tls {
             Some(tls) => tls.encrypt(&plain),
@@ -417,7 +419,7 @@ impl Shared {
         }
     }
 
-    /// Reads what has arrived, and hands out replies and messages.
+    /// Reads the available bytes, and delivers replies and messages.
     fn read(&self, buffer: &mut [u8]) -> Result<(), String> {
         for _ in 0..READS {
             match self.stream.socket.try_read(buffer) {
@@ -451,12 +453,12 @@ impl Shared {
             state.writer = Writer::Driver;
         }
         drop(state);
-        // Whoever is woken by an answer may send at once.
+        // A caller that a reply wakes may send at once.
         for event in events {
             match event {
-                // A caller that has gone needs no answer.
+                // A dropped caller needs no reply.
                 Event::Answered(answer, frame) => drop(answer.send(Ok(frame))),
-                // Nobody listens on a connection for calls.
+                // A connection for calls has no receiver of messages.
                 Event::Message { channel, payload } => drop(self.messages.send(Message { channel, payload })),
                 Event::Unsubscribed { channel } => {
                     event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
@@ -485,7 +487,7 @@ impl Shared {
         };
         self.ended_at.get_or_init(Instant::now);
         self.over.store(true, Ordering::Release);
-        // In a forked process this would end the connection of the other process.
+        // In a forked child this would end the parent's connection.
         if !self.is_forked() {
             self.stream.socket.shut_down();
         }
@@ -556,12 +558,12 @@ impl Drop for EndOnDrop {
 
 const CLOSED: &str = "the connection was closed by the other side";
 
-/// The reason why a connection was lost, in words.
+/// Describes why a connection was lost.
 fn lost(error: &io::Error) -> String {
     words::plain(&format!("{error:?}"))
 }
 
-/// A socket that is full takes nothing.
+/// A full socket accepts no bytes.
 fn unless_full(written: io::Result<usize>) -> io::Result<usize> {
     match written {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -589,13 +591,13 @@ impl About {
     }
 }
 
-/// Whether `INFO replication` is that of a replica which refuses writes.
+/// Whether `INFO replication` describes a read-only replica.
 pub(super) fn is_read_only(info: &str) -> bool {
     let has = |line: &str| info.lines().any(|other| other.trim() == line);
     has("role:slave") && has("slave_read_only:1")
 }
 
-/// Whether `INFO replication` is that of a server of KeyDB with `active-replica`, which takes writes beside its primary.
+/// Whether `INFO replication` describes a KeyDB server with `active-replica`, which accepts writes as its primary does.
 pub(super) fn is_active_replica(info: &str) -> bool {
     info.lines().any(|line| line.trim() == "role:active-replica")
 }

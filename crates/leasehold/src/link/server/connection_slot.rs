@@ -15,7 +15,8 @@ use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
-/// Messages that a connection holds for the event loop at most. The loop only moves them on, so it takes a stalled process to fill this.
+/// Maximum number of messages that a connection buffers for the event loop. The loop only forwards them, so only a
+/// stalled process fills the buffer.
 const MESSAGES: usize = 4_096;
 
 /// Ended connections that are remembered until the server says that they are dead.

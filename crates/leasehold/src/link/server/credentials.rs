@@ -1,4 +1,4 @@
-//! User and password, and where they come from.
+//! Users, passwords, and their sources.
 
 use super::error::ConnectError;
 use std::error::Error;
@@ -7,7 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A password, and the user whose it is. Its `Debug` shows neither.
+/// A user and a password. Its `Debug` shows neither.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Credentials {
     pub(super) user: Option<String>,
@@ -15,21 +15,21 @@ pub struct Credentials {
 }
 
 impl Credentials {
-    /// Of a user of an access control list.
+    /// Credentials of a named ACL user.
     pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
         Self { user: Some(user.into()), password: password.into() }
     }
 
-    /// Of the default user.
+    /// Credentials of the default user.
     pub fn of_default_user(password: impl Into<String>) -> Self {
         Self { user: None, password: password.into() }
     }
 
-    /// From a URL, where each part may be missing.
+    /// Credentials from a URL, which may lack the user or both.
     ///
     /// # Errors
     ///
-    /// There is a user, and no password.
+    /// The URL has a user but no password.
     pub(super) fn of_url(user: String, password: String) -> Result<Option<Self>, ()> {
         let user = Some(user).filter(|user| !user.is_empty());
         match (user, password.is_empty()) {
@@ -46,10 +46,10 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// An answer of a provider.
+/// The future of a provider.
 pub(crate) type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
 
-/// What gives the credentials for each connection.
+/// Provides the credentials for each connection.
 #[derive(Clone)]
 pub(crate) struct Provider(Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Provided> + Send>> + Send + Sync>);
 
@@ -61,11 +61,11 @@ impl Provider {
         Self(Arc::new(move || Box::pin(provider())))
     }
 
-    /// Asks for the credentials of a connection to `server`.
+    /// Gets the credentials for a connection to `server`.
     ///
     /// # Errors
     ///
-    /// The provider failed, or gave no answer in time.
+    /// The provider failed or timed out.
     pub(super) async fn ask(&self, server: &str, patience: Duration) -> Result<Credentials, ConnectError> {
         let why = match tokio::time::timeout(patience, (self.0)()).await {
             Ok(Ok(credentials)) => return Ok(credentials),

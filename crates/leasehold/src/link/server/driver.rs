@@ -69,7 +69,7 @@ async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, taken: Taken) {
     drop((probes, landed));
 }
 
-/// The command went to this server, which has run this script, and has answered so.
+/// The reply of this server to a command that ran this script.
 async fn attempt(
     pool: &Arc<Pool>,
     line: LineId,
@@ -129,7 +129,7 @@ fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, ran: &Script, mut 
                 let refused = |refusal: ServerError| {
                     let refusal = refusal.of_script(script, ran);
                     if refusal.proves_no_grant() {
-                        // By itself a call learns which of its commands is refused, from every server.
+                        // Outside a batch, every server names the refused command of a call.
                         pool.batches.pause();
                     }
                     route::refused(connection_slot, refusal)

@@ -257,7 +257,7 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> 
     }
 }
 
-/// The server lacks a command that was sent behind the script, or does not let this user run it. The script has been carried out.
+/// The server lacks a command after the script, or refuses it to this user. The script has been executed.
 fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
     LinkError::Refused(ServerError::new(format!("ERR {command} was refused after the script: {refusal}")))
 }

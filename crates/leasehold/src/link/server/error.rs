@@ -66,12 +66,12 @@ pub(crate) enum ConnectError {
         /// The words of the server.
         reason: String,
     },
-    /// There are no credentials to connect with.
+    /// The credentials for a connection are missing.
     #[error("no user and password for {server}: the credentials provider failed: {reason}")]
     Credentials {
         /// Which server.
         server: String,
-        /// The words of the provider.
+        /// The provider's error message.
         reason: String,
     },
     /// The server wants a password and none was given.
@@ -137,7 +137,7 @@ pub(crate) enum ConnectError {
         /// Which server.
         server: String,
     },
-    /// Several servers take writes for the same data at once.
+    /// Several servers accept writes to one data set.
     #[error(
         "{server} shares its data with other servers that take writes at the same time ({kind}), so that two of them grant one lock: use a \
          server, or a database for locks, that has one primary"
@@ -145,7 +145,7 @@ pub(crate) enum ConnectError {
     ActiveActive {
         /// Which server.
         server: String,
-        /// Its own word for that.
+        /// The server's name for this setup.
         kind: &'static str,
     },
     /// The other side does not speak the protocol.
@@ -182,7 +182,7 @@ impl ConnectError {
         self
     }
 
-    /// What `server` sent while we got to know it is not what a server sends.
+    /// The reply of `server` during its identification is not a valid reply.
     pub(super) fn of_malformed(server: &str, malformed: Malformed) -> Self {
         if let Malformed::Refused(refusal) = &malformed {
             return Self::of_refusal(server, refusal);
@@ -191,7 +191,7 @@ impl ConnectError {
         Self::Protocol { server: server.to_owned(), reason, source: Some(Cause::new(malformed)) }
     }
 
-    /// `server` gave no answer in time.
+    /// `server` did not reply in time.
     pub(super) fn silent(server: String) -> Self {
         Self::Unreachable { server, reason: "no answer in time".to_owned(), source: None }
     }
@@ -211,7 +211,7 @@ impl ConnectError {
         }
     }
 
-    /// The same error, which is one of TLS where the server ended a secure connection because of a certificate.
+    /// Converts the error into a TLS error if the server closed a TLS connection because of a certificate.
     pub(super) fn secure(self, tls: bool) -> Self {
         match self {
             Self::Unreachable { server, reason, source }

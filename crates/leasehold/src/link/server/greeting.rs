@@ -1,4 +1,4 @@
-//! The first words on a connection: who we are, who the server is, and where Sentinel sends us.
+//! The handshake of a connection: authentication, identification of the server, and the lookup in Sentinel.
 
 use super::connection::{About, Connection, Router, is_active_replica, is_read_only, word};
 use super::credentials::Credentials;
@@ -10,22 +10,22 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
 use std::time::Duration;
 
-/// What `CLIENT LIST` shows of this library.
+/// The name of this library in `CLIENT LIST`.
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
-/// How a server answered the greeting.
+/// The result of the handshake.
 pub(super) enum Greeted {
-    /// It is known, and can be used.
+    /// The server is identified and usable.
     Known { id: Option<i64>, about: About },
-    /// It, or a proxy before it, does not know `HELLO`, so it speaks RESP2.
+    /// The server, or a proxy in front of it, does not know `HELLO`: use RESP2.
     NoHello,
 }
 
-/// Authenticates, chooses the database, and asks who the server is: one round trip.
+/// Authenticates, selects the database, and identifies the server, in one round trip.
 ///
 /// # Errors
 ///
-/// What the server refused, in its words.
+/// The server's refusal, with its error message.
 pub(super) async fn greet(
     connection: &Connection,
     target: &ServerTarget,
@@ -46,7 +46,8 @@ pub(super) async fn greet(
     let ping = begin("PING", &[])?;
     let info = begin("INFO", &[word("server")])?;
     let role = begin("INFO", &[word("replication")])?;
-    // Operators see it in CLIENT LIST. A user with a name may lack the right, and each refusal would be a line in the server's ACL log.
+    // Operators see the name in CLIENT LIST. A named user may lack the right, and each refusal would add an entry to
+    // the server's ACL log.
     let is_default = credentials.as_ref().and_then(|known| known.user.as_deref()).is_none_or(|user| user == "default");
     let mut named = Vec::new();
     for (what, text) in LIBRARY.into_iter().filter(|_| is_default) {
@@ -66,8 +67,8 @@ pub(super) async fn greet(
         None => None,
     };
     let id = answered(id).await?.int().or(greeted);
-    // A server that loads its data answers INFO, and refuses PING. A user who may not PING may still call scripts, and so may all users of a
-    // server that cannot save its data: each call is then refused by itself.
+    // A server that loads its data answers INFO but refuses PING. A user without PING may still call scripts. So may all users of a server
+    // that cannot save its data, although it refuses each call.
     let is_answer = |refusal: &&ServerError| matches!(refusal.code(), "NOPERM" | "MISCONF");
     let ping = answered(ping).await?.error().filter(|refusal| !is_answer(refusal)).cloned();
     if let Some(refusal) = ping.or(database) {
@@ -78,13 +79,13 @@ pub(super) async fn greet(
     about.is_read_only = role.text().is_some_and(is_read_only);
     about.is_active_replica = role.text().is_some_and(is_active_replica);
     for named in named {
-        // A server before 7.2 does not know it.
+        // Servers before 7.2 do not know this command.
         answered(named).await?;
     }
     Ok(Greeted::Known { id, about })
 }
 
-/// The command that authenticates, and that chooses RESP3.
+/// The command that authenticates and selects RESP3.
 fn login(credentials: Option<&Credentials>, resp3: bool) -> Option<(&'static str, Vec<Bytes>)> {
     if !resp3 {
         return credentials.map(|credentials| ("AUTH", auth(credentials)));
@@ -97,12 +98,12 @@ fn login(credentials: Option<&Credentials>, resp3: bool) -> Option<(&'static str
     Some(("HELLO", args))
 }
 
-/// The words of `AUTH`. Before ACLs there was no user.
+/// The arguments of `AUTH`. Servers without ACLs have no users.
 fn auth(credentials: &Credentials) -> Vec<Bytes> {
     credentials.user.iter().chain([&credentials.password]).cloned().map(Bytes::from).collect()
 }
 
-/// Whether the refusal is that of a server without `HELLO`, or without RESP3.
+/// Whether the server refuses `HELLO` or RESP3.
 fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }
@@ -113,11 +114,12 @@ fn id_in_greeting(reply: &Frame) -> Option<i64> {
     entries.iter().find(|(key, _)| key.text() == Some("id"))?.1.int()
 }
 
-/// The socket to connect to. Sentinels are asked for it.
+/// The address to connect to, from Sentinel if the target has Sentinels.
 ///
 /// # Errors
 ///
-/// No Sentinel names a primary. The first that answered says why; otherwise the last that did not.
+/// No Sentinel returned a primary. The error is that of the first Sentinel that replied, otherwise of the last
+/// Sentinel.
 pub(super) async fn endpoint(
     target: &ServerTarget,
     server: &Server,
@@ -149,7 +151,7 @@ pub(super) async fn endpoint(
 ///
 /// # Errors
 ///
-/// It cannot be reached, or refuses the login.
+/// The Sentinel is unreachable, or refuses the login.
 pub(super) async fn sentinel(
     target: &ServerTarget,
     to: &Endpoint,
@@ -173,7 +175,7 @@ fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
     }
 }
 
-/// The address that a Sentinel names.
+/// The address in a Sentinel's reply.
 async fn primary(
     sentinel: &Connection,
     target: &ServerTarget,

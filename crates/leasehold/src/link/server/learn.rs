@@ -1,4 +1,4 @@
-//! Getting to know a server: what it is, and what it does with keys when its memory is full.
+//! Identifies a server: its product, its role, and its eviction policy.
 
 use super::connection::word;
 use super::connection_slot::ConnectionSlot;
@@ -8,7 +8,7 @@ use super::shared::LinkShared;
 use leasehold_core::link::ServerInfo;
 use leasehold_core::wire::Frame;
 
-/// Asks the server what it is, once.
+/// Identifies the server once.
 pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot) -> Result<ServerInfo, ConnectError> {
     let server = connection_slot.label();
     let lost = |error| ConnectError::of_loss(&server, error);
@@ -18,7 +18,7 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
         let words = words.into_iter().filter(|word| !word.is_empty());
         connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
     };
-    // INFO first: the user has it anyway, for the server's run id, and managed services forbid CONFIG.
+    // INFO first: the user has this right anyway, for the server's run id, and managed services forbid CONFIG.
     let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
         Some(policy) => Some(policy),
         None => configured(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
@@ -27,7 +27,7 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
         return Err(ConnectError::ActiveActive { server: server.clone(), kind: "KeyDB with active-replica" });
     }
     if connection.about.is_keydb {
-        // The role of a server shows it only while there is a primary.
+        // INFO replication reveals it only while a primary exists.
         for (setting, kind) in
             [("active-replica", "KeyDB with active-replica"), ("multi-master", "KeyDB with multi-master")]
         {
@@ -62,13 +62,13 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
     Ok(info)
 }
 
-/// Whether `INFO modules` has the module of the replicated types of Redis Enterprise.
+/// Whether `INFO modules` lists the CRDT module of Redis Enterprise.
 fn has_crdt(answer: &Frame) -> bool {
     let is_crdt = |line: &str| line.split(&[':', ','][..]).any(|word| word.trim() == "name=crdt");
     answer.text().is_some_and(|info| info.lines().any(is_crdt))
 }
 
-/// The value of the one setting that was asked for.
+/// The value of the only setting in the reply.
 fn configured(answer: &Frame) -> Option<String> {
     match answer {
         Frame::Map(entries) => entries.first()?.1.text(),

@@ -1,7 +1,8 @@
-//! Whether a server that could not be connected to speaks TLS where none was asked for, or the reverse.
+//! Detects, after a failed connect, a TLS server behind a URL without TLS, or the reverse.
 //!
-//! Neither side says so by itself: a server without TLS takes the greeting for the beginning of a long command, and waits for the rest; one
-//! with TLS closes the connection. So after a failure, and only then, the server is asked in the other language, without user and password.
+//! The servers do not report the mismatch. A server without TLS reads the handshake as the start of a long command and
+//! waits for the rest. A TLS server closes the connection. So only after a failure the client probes the server with the
+//! other protocol, without user and password.
 
 use super::error::ConnectError;
 use super::target::{Host, Server};
@@ -10,19 +11,19 @@ use futures_util::future::select_ok;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// How long the server may take to show itself.
+/// The timeout of the probe.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The answer of a server without TLS.
+/// The reply of a server without TLS.
 const PING: &[u8] = b"PING\r\n";
 
-/// A greeting of TLS with nothing in it, to which a server with TLS answers by an alert.
+/// An empty TLS handshake message, to which a TLS server replies with an alert.
 const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 
-/// The type of a TLS record that carries an alert.
+/// The type of TLS alert records.
 const ALERT: u8 = 0x15;
 
-/// The error with the advice for the user, if the URL is wrong about TLS.
+/// Adds advice to the error if the URL is wrong about TLS.
 pub(super) async fn reason(seed: &Server, secure: bool) -> Option<ConnectError> {
     let greeting = if secure { PING } else { EMPTY_HELLO };
     if seed.hosts().is_empty() {
@@ -40,7 +41,7 @@ pub(super) async fn reason(seed: &Server, secure: bool) -> Option<ConnectError> 
     Some(ConnectError::Tls { server: seed.label(), reason, source: None })
 }
 
-/// The first byte of the answer of a server that answers in time.
+/// The first byte of the server's reply, if it arrives in time.
 async fn asked(host: &Host, greeting: &[u8]) -> Result<u8, ()> {
     let first = tokio::time::timeout(PATIENCE, first_byte(&host.name, host.port, greeting)).await;
     first.ok().flatten().ok_or(())
@@ -49,7 +50,7 @@ async fn asked(host: &Host, greeting: &[u8]) -> Result<u8, ()> {
 async fn first_byte(host: &str, port: u16, greeting: &[u8]) -> Option<u8> {
     let stream = tokio::net::TcpStream::connect((host, port)).await.ok()?;
     stream.writable().await.ok()?;
-    // So few bytes are taken as a whole by a connection that is new.
+    // A new connection accepts so few bytes in one write.
     stream.try_write(greeting).ok()?;
     let mut first = [0];
     loop {

@@ -24,7 +24,7 @@ pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
 #[derive(Clone, Debug)]
 pub(super) enum ClientSide {}
 
-/// Refuses certificates: a target that is to be secure is never connected to without TLS.
+/// Refuses certificates: the link never connects to a TLS target without TLS.
 ///
 /// # Errors
 ///

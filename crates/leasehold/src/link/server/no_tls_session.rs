@@ -1,11 +1,11 @@
-//! Without the feature `tls` no TLS session is ever made.
+//! Without the feature `tls` there are no TLS sessions.
 
 use super::error::ConnectError;
 use super::stream::Socket;
 use super::target::Host;
 use super::tls::ClientSide;
 
-/// A session that is never made.
+/// A session that cannot exist.
 #[derive(Debug)]
 pub(super) enum Session {}
 

@@ -1,6 +1,7 @@
 //! Subscriptions, and the messages that come for them.
 //!
-//! A sharded channel is subscribed to one at a time on a connection, and confirmed by the node that owns its slot.
+//! A connection subscribes to sharded channels one at a time, and the node that owns the slot confirms each
+//! subscription.
 
 use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
@@ -67,7 +68,7 @@ impl Notices {
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
     }
 
-    /// Makes sure of the sharded subscriptions. A server drops them when their slot moves away, and
+    /// Renews the sharded subscriptions. A server drops them when their slot moves away, and
     /// the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
     /// with a redirection where the slot is gone.
     pub(super) async fn audit(&self) {
@@ -156,7 +157,7 @@ impl Notices {
         self.pool.to(node)
     }
 
-    /// Sends a command about a subscription, and waits until the server has confirmed it.
+    /// Sends a subscription command, and waits until the server has confirmed it.
     async fn confirmed(&self, connection: &Connection, what: Subscription, channel: &Bytes) -> Result<(), LinkError> {
         connection.subscription(what, channel, Some(self.timeout())).await?.map_err(LinkError::Refused)
     }

@@ -1,4 +1,4 @@
-//! Plain commands to servers, for tools: what a server says of itself, its clock, its log.
+//! Plain commands to servers, for tools: configuration, clock, slow log.
 
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
@@ -13,7 +13,7 @@ use leasehold_core::wire::Frame;
 use std::fmt;
 use std::time::Duration;
 
-/// A connection to one server for plain commands, beside those of a client. It ends when it is dropped.
+/// A connection to one server for plain commands, separate from a client's connections. Dropping it closes it.
 pub struct RawConnection {
     connection: Connection,
     router: Router,
@@ -30,11 +30,11 @@ impl RawConnection {
     ///
     /// # Errors
     ///
-    /// The refusal in the server's words, or that no reply came.
+    /// The server's refusal with its error message, or a missing reply.
     ///
     /// # Cancel safety
     ///
-    /// The server may carry out the command of a future that was dropped.
+    /// The server may still execute the command after the future is dropped.
     pub async fn ask(&self, command: &'static str, args: &[&str]) -> Result<Frame, String> {
         let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
         match self.connection.send(command, args, Some(self.timeout)).await {
@@ -63,8 +63,8 @@ impl fmt::Debug for RawConnection {
     }
 }
 
-/// Connects to the servers that keep locks: to the one that there is, or to each primary of a cluster that can be reached, in the order of
-/// their addresses.
+/// Connects to the servers that keep locks: to the only server, or to each reachable primary of a cluster, in the order
+/// of their addresses.
 pub(crate) async fn primaries(
     target: ServerTarget,
     settings: &LinkSettings,
@@ -104,7 +104,8 @@ pub(crate) async fn primaries(
     Err(trouble.unwrap_or_else(|| ConnectError::silent(target.to_string())))
 }
 
-/// The service that the Sentinels of the target watch, and the address of each Sentinel with a connection to it; `None` where there are none.
+/// The service that the target's Sentinels watch, and the address of each Sentinel with a connection; `None` without
+/// Sentinels.
 pub(crate) async fn sentinels(
     target: ServerTarget,
     settings: &LinkSettings,

@@ -24,7 +24,7 @@ pub(super) enum Role {
 }
 
 impl Role {
-    /// The word of it in logs.
+    /// Its name in logs.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Calls(Plane::Foreground) => "foreground",
@@ -73,7 +73,8 @@ impl LinkShared {
         }
     }
 
-    /// A call was refused because its keys lie in several hash slots. Says so once, where the URL names no cluster.
+    /// The server refused a call because its keys lie in several hash slots. Logs this once if the URL names no
+    /// cluster.
     pub(super) fn note_several_slots(&self, server: &str) {
         if self.slots.is_none() && !self.splits.swap(true, Ordering::Relaxed) {
             event!(
@@ -86,7 +87,7 @@ impl LinkShared {
         }
     }
 
-    /// Whether calls may share a command: not where keys of several hash slots were refused before.
+    /// Whether calls may share a command: not after a refusal of keys of several hash slots.
     pub(super) fn may_batch(&self) -> bool {
         !self.splits.load(Ordering::Relaxed)
     }

@@ -1,7 +1,7 @@
 //! Which node of a cluster owns which hash slot.
 //!
-//! There is one connection to each node, so a frozen node stops no calls to the others. A node that left the map stays known for as long as a
-//! call may still be under way to it.
+//! Each node has its own connection, so a frozen node does not block calls to other nodes. The link keeps a node that
+//! left the map while a call to it may be in flight.
 
 use super::address;
 use leasehold_core::wire::Frame;

@@ -1,7 +1,7 @@
 //! The byte stream of a connection: TCP, TLS above it, or a Unix socket.
 //!
-//! Any thread writes, at once and without waiting. Reading, and writing what the socket did not take, needs the runtime on which the stream was
-//! made, because that runtime is told when the socket is ready.
+//! Any thread can write without waiting. Reads, and writes after a full socket, need the runtime that made the stream,
+//! because only that runtime gets the readiness events of the socket.
 
 use super::Cause;
 use super::error::ConnectError;
@@ -17,7 +17,7 @@ use std::time::Duration;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
 
-/// The next address of a host is tried after this time, beside the one before it (RFC 8305).
+/// The delay before an attempt at the next address of a host starts concurrently (RFC 8305).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
 /// A connected socket.
@@ -28,7 +28,7 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Connects to a host. All of its addresses are tried.
+    /// Connects to a host. Tries all of its addresses.
     pub(super) async fn tcp(host: &Host) -> Result<Self, ConnectError> {
         let label = host.label();
         let unresolved = |reason: String, source| ConnectError::Dns { server: label.clone(), reason, source };
@@ -67,7 +67,8 @@ impl Socket {
         }
     }
 
-    /// Writes as much as the socket takes, from any thread. tokio does not learn that the socket is full: see [`Socket::try_write`].
+    /// Writes as much as the socket accepts, from any thread. tokio does not notice a full socket: see
+    /// [`Socket::try_write`].
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let written = match self {
@@ -77,7 +78,7 @@ impl Socket {
         written.map_err(io::Error::from)
     }
 
-    /// Writes as much as the socket takes. Afterwards [`Socket::ready`] waits until it takes more.
+    /// Writes as much as the socket accepts. Afterwards [`Socket::ready`] waits until it accepts more.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
@@ -87,7 +88,7 @@ impl Socket {
 
     /// Ends the connection in both directions, from any thread.
     pub(super) fn shut_down(&self) {
-        // A socket that is not connected any more needs no end.
+        // A disconnected socket needs no shutdown.
         let _ = match self {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
@@ -95,7 +96,7 @@ impl Socket {
     }
 }
 
-/// The first connection that any of the addresses accepts, or the error of the last one.
+/// The first connection to any of the addresses, or the error of the last address.
 async fn first_of(addresses: Vec<SocketAddr>) -> Option<io::Result<TcpStream>> {
     let mut waiting = addresses.into_iter();
     let mut attempts = FuturesUnordered::new();
@@ -116,10 +117,11 @@ async fn first_of(addresses: Vec<SocketAddr>) -> Option<io::Result<TcpStream>> {
     }
 }
 
-/// The system probes an idle connection, and closes one that does not answer. A firewall or balancer that forgets idle connections sees the probes.
+/// Turns on keep-alive: the system probes idle connections, and closes dead ones. The probes also keep connections
+/// alive in firewalls and load balancers.
 fn keep_alive(stream: &TcpStream) -> io::Result<()> {
     sockopt::set_socket_keepalive(stream, true)?;
-    // Elsewhere the system's own numbers hold.
+    // Other systems use their defaults.
     #[cfg(any(target_os = "linux", target_os = "macos"))]
     {
         sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
@@ -136,7 +138,7 @@ pub(super) struct Stream {
 }
 
 impl Stream {
-    /// Connects, and secures the connection where the target says so.
+    /// Connects, with TLS if the target uses TLS.
     pub(super) async fn connect(
         target: &ServerTarget,
         to: &Endpoint,

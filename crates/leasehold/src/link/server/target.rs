@@ -1,4 +1,4 @@
-//! Which server, and as whom: parsed from a URL.
+//! Servers and credentials, parsed from a URL.
 
 use super::address;
 use super::certificates::Certificates;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Which server or servers to talk to, and as whom.
+/// The servers to connect to, and the credentials.
 ///
 /// | URL | server |
 /// |---|---|
@@ -19,19 +19,19 @@ use std::time::Duration;
 /// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster |
 /// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
 ///
-/// `protocol=2` or `protocol=resp2` in the query chooses RESP2, for what stands between and does not know `HELLO`; 3 is the default.
+/// `protocol=2` or `protocol=resp2` in the query selects RESP2, for proxies that do not know `HELLO`; the default is 3.
 ///
-/// Every connection selects the database, also those to a cluster: the server's refusal is the error. A blank or another special character in
-/// the path of a socket may be percent-encoded.
+/// Every connection selects the database, including connections to a cluster: the error contains the server's refusal.
+/// Spaces and other special characters in the path of a socket may be percent-encoded.
 ///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
     servers: Servers,
     credentials: Option<Credentials>,
-    /// Gives the credentials in place of those of the URL.
+    /// Overrides the credentials of the URL.
     provider: Option<Provider>,
-    /// The addresses at which announced ones are found.
+    /// Translates announced addresses.
     addresses: Option<AddressMap>,
     database: u32,
     resp3: bool,
@@ -43,11 +43,11 @@ pub(crate) struct ServerTarget {
 #[derive(Clone)]
 enum Servers {
     One(Server),
-    /// A cluster, by some of its nodes.
+    /// A cluster, with some of its nodes.
     Cluster(Vec<Host>),
 }
 
-/// A server, as it is found whenever a connection is made.
+/// The location of a server, which each connect resolves anew.
 #[derive(Clone)]
 pub(crate) enum Server {
     At(Endpoint),
@@ -66,20 +66,20 @@ pub(crate) enum Endpoint {
 pub(crate) struct Host {
     pub(crate) name: String,
     pub(crate) port: u16,
-    /// The name that the certificate must have, where it is another.
+    /// The name that the certificate must have, if it differs from the host.
     pub(crate) certificate_name: Option<String>,
 }
 
-/// Sentinels, and the primary that they are asked for.
+/// Sentinels, and the service name of the primary.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     pub(crate) hosts: Vec<Host>,
     pub(crate) service: String,
-    /// For the Sentinels themselves.
+    /// Credentials for the Sentinels.
     pub(crate) credentials: Option<Credentials>,
 }
 
-/// Where the server of an announced address is found, if it is elsewhere.
+/// Translates an announced address; `None` keeps it.
 #[derive(Clone)]
 pub(crate) struct AddressMap(Arc<Lookup>);
 
@@ -101,10 +101,10 @@ impl fmt::Debug for AddressMap {
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
-/// What may follow a host.
+/// Characters that may follow a host.
 const DATABASE: &str = "after the host comes nothing, or / and the number of a database";
 
-/// The advice for a password that ends the part of the URL in which it stands.
+/// The advice for a password with a special character of URLs.
 pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 impl ServerTarget {
@@ -112,7 +112,7 @@ impl ServerTarget {
     ///
     /// # Errors
     ///
-    /// It is malformed. The text names the fault and not the URL, which may hold a password.
+    /// The URL is malformed. The message names the fault but not the URL, which may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| bad("a URL begins with a scheme, such as redis://"))?;
@@ -163,7 +163,7 @@ impl ServerTarget {
         Ok(Self { servers, credentials, provider: None, addresses: None, database, resp3, secure, tls: None })
     }
 
-    /// The parameters that the query of a URL with the scheme of this one may have about the way to the server.
+    /// The connection parameters that a URL with this scheme may have.
     pub(crate) fn parameters(url: &str) -> &'static [&'static str] {
         let scheme = url.split("://").next().unwrap_or_default();
         match scheme.split_at(scheme.find(['-', '+']).unwrap_or(scheme.len())).1 {
@@ -174,11 +174,11 @@ impl ServerTarget {
         }
     }
 
-    /// With these certificates instead of those that the URL implies.
+    /// Replaces the certificates that the URL implies.
     ///
     /// # Errors
     ///
-    /// They are not PEM, or the target does not use TLS.
+    /// The certificates are not PEM, or the target does not use TLS.
     pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Self, ConnectError> {
         if !self.secure {
             return Err(ConnectError::Certificates("the URL has no TLS; use rediss://".to_owned()));
@@ -187,12 +187,12 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// Whether it is a cluster.
+    /// Whether the target is a cluster.
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
 
-    /// The servers to connect to first: a cluster's known nodes, or the one server.
+    /// The servers to connect to first: a cluster's known nodes, or the only server.
     pub(crate) fn seeds(&self) -> Vec<Server> {
         match &self.servers {
             Servers::One(server) => vec![server.clone()],
@@ -200,8 +200,8 @@ impl ServerTarget {
         }
     }
 
-    /// With the certificate authorities of the operating system, where it needs some and none were given. They are read here
-    /// once, and not for every connection.
+    /// Adds the certificate authorities of the operating system if the target needs them. This reads them once, not for
+    /// every connection.
     ///
     /// # Errors
     ///
@@ -213,17 +213,17 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// With user and password from a provider, and with a map of announced addresses.
+    /// Sets a provider of credentials and a map of announced addresses.
     pub(crate) fn with(mut self, provider: Option<Provider>, addresses: Option<AddressMap>) -> Self {
         (self.provider, self.addresses) = (provider, addresses);
         self
     }
 
-    /// As whom to connect to `server`, for the next connection.
+    /// The credentials for the next connection to `server`.
     ///
     /// # Errors
     ///
-    /// The provider failed, or gave no answer in time.
+    /// The provider failed or timed out.
     pub(super) async fn credentials(
         &self,
         server: &str,
@@ -235,27 +235,27 @@ impl ServerTarget {
         }
     }
 
-    /// The database to choose, if it is not the first.
+    /// The database to select, if it is not 0.
     pub(super) fn database(&self) -> Option<u32> {
         Some(self.database).filter(|database| *database != 0)
     }
 
-    /// Whether connections speak RESP3.
+    /// Whether connections use RESP3.
     pub(super) const fn resp3(&self) -> bool {
         self.resp3
     }
 
-    /// The TLS side of connections.
+    /// The TLS settings of connections.
     pub(super) const fn tls(&self) -> Option<&ClientSide> {
         self.tls.as_ref()
     }
 
-    /// Whether connections are secured.
+    /// Whether connections use TLS.
     pub(super) const fn secure(&self) -> bool {
         self.secure
     }
 
-    /// The server that a node or a Sentinel announces by this address.
+    /// The server with this address, which a node or a Sentinel announced.
     pub(super) fn announced(&self, name: &str, port: u16) -> Host {
         let address = address::address_of(name, port);
         let mapped = self.addresses.as_ref().and_then(|map| (map.0)(&address));
@@ -265,8 +265,8 @@ impl ServerTarget {
         }
     }
 
-    /// A node that the cluster names by this address. The certificate of one that is named by its IP address must have the name by which the
-    /// cluster was first found.
+    /// The cluster node with this announced address. If the address is an IP address, the node's certificate must have
+    /// the name of the cluster's first host.
     pub(super) fn node(&self, name: &str, port: u16) -> Server {
         let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
         let host = self.announced(name, port);
@@ -310,7 +310,7 @@ impl Server {
         }
     }
 
-    /// The hosts that lead to the server. A socket has none.
+    /// The hosts of the server. A Unix socket has none.
     pub(crate) fn hosts(&self) -> &[Host] {
         match self {
             Self::At(Endpoint::Tcp(host)) => std::slice::from_ref(host),
@@ -331,7 +331,7 @@ impl Endpoint {
 }
 
 impl Host {
-    /// A host whose certificate has its own name.
+    /// A host whose certificate names the host.
     pub(super) fn new(name: &str, port: u16) -> Self {
         Self { name: name.to_owned(), port, certificate_name: None }
     }
@@ -350,11 +350,11 @@ fn bad(text: impl Into<String>) -> ConnectError {
     ConnectError::Address(text.into())
 }
 
-/// The parameters of a URL about the way to the server.
+/// The connection parameters of a URL.
 struct Query {
     resp3: bool,
     nodes: Vec<Host>,
-    /// The service that Sentinels are asked for, and as whom.
+    /// The service name for Sentinels, and their credentials.
     sentinels: (String, Option<Credentials>),
     /// That of a socket.
     database: u32,
@@ -400,7 +400,7 @@ fn node(text: &str) -> Result<Host, ConnectError> {
 /// Reads `host[:port]`.
 fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     let default = if kind == "-sentinel" { 26_379 } else { 6_379 };
-    // Behind a bracket or a name, a colon begins the port. Inside of brackets it belongs to the address.
+    // After a bracket or a name, a colon begins the port. Inside brackets it belongs to the address.
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),
         _ => (text, ""),
@@ -423,7 +423,7 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     }
 }
 
-/// Whether the text may be a host's name or address. Which names there are is for the resolver to say.
+/// Whether the text may be a host name or an address. Only the resolver knows existing names.
 fn is_host(text: &str) -> bool {
     let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
     text.parse::<std::net::Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
@@ -441,7 +441,7 @@ fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
     Ok(Endpoint::Unix(format!("/{path}").into()))
 }
 
-/// A part of a URL before its query, without its percent signs.
+/// Percent-decodes a part of a URL before its query.
 ///
 /// # Errors
 ///

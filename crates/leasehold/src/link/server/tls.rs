@@ -15,10 +15,11 @@ pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// What a client needs for secure connections.
+/// The TLS settings of a client.
 pub(super) type ClientSide = Arc<ClientConfig>;
 
-/// The TLS side of a connection. It brings its own crypto provider: what the process has installed, or has not, plays no part.
+/// The TLS side of a connection. It has its own crypto provider, regardless of the provider that the process has
+/// installed.
 ///
 /// # Errors
 ///

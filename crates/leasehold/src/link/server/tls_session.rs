@@ -16,7 +16,7 @@ use tokio::io::Interest;
 pub(super) struct Session(Mutex<ClientConnection>);
 
 impl Session {
-    /// Makes the session by a handshake on the socket.
+    /// Creates the session with a handshake on the socket.
     pub(super) async fn open(socket: &Socket, host: &Host, config: &ClientSide) -> Result<Self, ConnectError> {
         let label = host.label();
         let name = host.certificate_name.as_deref().unwrap_or(&host.name).to_owned();
@@ -51,7 +51,7 @@ impl Session {
             while !arrived.is_empty() {
                 connection.read_tls(&mut arrived).map_err(failed)?;
                 if let Err(error) = connection.process_new_packets() {
-                    // The alert tells the server why.
+                    // The alert gives the server the reason.
                     let mut alert = Vec::new();
                     let _ = connection.write_tls(&mut alert);
                     let _ = socket.write(&alert);
@@ -67,7 +67,7 @@ impl Session {
         Ok(Self(Mutex::new(connection)))
     }
 
-    /// Encrypts bytes, and appends whatever the session itself has to say.
+    /// Encrypts bytes, and appends the session's own records.
     pub(super) fn encrypt(&self, plain: &[u8]) -> io::Result<Vec<u8>> {
         let mut connection = self.0.lock();
         let mut out = Vec::with_capacity(plain.len() + 64);
@@ -78,7 +78,7 @@ impl Session {
         Ok(out)
     }
 
-    /// Decrypts bytes that arrived into `plain`. Says whether the session itself has something to send.
+    /// Decrypts received bytes into `plain`. Returns whether the session has its own records to send.
     pub(super) fn decrypt(&self, mut arrived: &[u8], plain: &mut Vec<u8>) -> io::Result<bool> {
         let mut connection = self.0.lock();
         while !arrived.is_empty() {

@@ -1,6 +1,6 @@
 //! Words for people in place of the forms in which errors are shown to programmers.
 
-/// The meaning of an error of the system or of TLS, which Rust's `Debug` shows as `details`.
+/// Describes an error of the system or of TLS, whose `Debug` output is `details`.
 pub(super) fn plain(details: &str) -> String {
     // What the server says when it ends a secure connection is about this client, whatever its words have in common with ours.
     const ALERTS: [(&str, &str); 8] = [
