@@ -91,9 +91,9 @@ impl<K: LockKind> Acquire<K> {
     /// before the answer, so that they do not refuse the next try; if the client cannot be sure of that in time, the answer is
     /// [`Error::OutcomeUnknown`]. The question for the holder in the error takes up to one command timeout more.
     ///
-    /// While the server is known to be out of reach, the acquire waits for the server too: for the whole wait, but no longer than
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without a wait of its own, an acquire fails as soon as the outage has
-    /// lasted for `unreachable_after`.
+    /// ing a known outage the acquire also waits for the server: for its whole wait, but at most for
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as
+    /// the outage has lasted for `unreachable_after`.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
     pub const fn wait(mut self, wait: Duration) -> Self {
@@ -144,7 +144,7 @@ impl<K: LockKind> Acquire<K> {
         self.owner = owner.cloned();
     }
 
-    /// Says whether the caller of another builder named the wait, and which.
+    /// Copies the wait of another builder; `None` if its caller set none.
     pub(crate) const fn waits_as(&mut self, wait: Option<Duration>) {
         self.wait = wait;
     }

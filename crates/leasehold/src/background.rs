@@ -24,7 +24,7 @@ use tokio_util::sync::CancellationToken;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// How long a shutdown, the drop of a client's last handle, or that of a thread's guard, waits for releases that have just begun.
+/// Time for which a shutdown, or dropping a client's last handle or a thread's guard, waits for recent releases.
 pub(crate) const FLUSH: Duration = Duration::from_millis(250);
 
 /// The callers' side of the background.
@@ -49,7 +49,7 @@ enum Place {
     Task,
 }
 
-/// How far the end of the background has come.
+/// e of the background's end.
 #[derive(Debug, Default)]
 struct Over {
     state: Mutex<OverState>,
@@ -61,9 +61,9 @@ struct Over {
 #[derive(Debug, Default)]
 struct OverState {
     stage: Stage,
-    /// By then guards that are left are lost.
+    /// The remaining guards are lost at this time.
     deadline: Option<leasehold_core::time::Instant>,
-    /// What a shutdown is told: the locks of which something is left.
+    /// Result of a shutdown: the locks that are not released.
     unreleased: Option<Vec<String>>,
 }
 
@@ -71,7 +71,7 @@ struct OverState {
 enum Stage {
     #[default]
     Running,
-    /// The last handle is gone, or a shutdown has begun: it ends once nothing is left to be released.
+    /// The last handle is gone, or a shutdown has begun: the background ends after all releases.
     Ending,
     Ended,
 }
@@ -115,12 +115,12 @@ impl Background {
         self.over.state.lock().stage != Stage::Running
     }
 
-    /// By when the guards of a client that is shut down are to end.
+    /// Deadline for the guards of a client in shutdown.
     fn deadline(&self) -> Option<leasehold_core::time::Instant> {
         self.over.state.lock().deadline
     }
 
-    /// A token that is cancelled when a shutdown begins, and that can be cancelled by itself.
+    /// A token that is cancelled when a shutdown begins, and that can also be cancelled on its own.
     pub(crate) fn closing(&self) -> CancellationToken {
         self.closing.child_token()
     }
@@ -130,8 +130,8 @@ impl Background {
         self.closing.is_cancelled()
     }
 
-    /// Waits until nothing is left to be released, and loses the guards that are left at `deadline`. Names the locks of which something is
-    /// left soon after that.
+    /// Waits until everything is released, and loses the remaining guards at `deadline`. Names the locks that are still
+    /// not released shortly after that.
     pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
         {
             let mut state = self.over.state.lock();
@@ -153,8 +153,8 @@ impl Background {
         }
     }
 
-    /// Ends the background once nothing is left to be released. If the client `owes` a release, or outside a runtime, this waits for that end,
-    /// but not long: the process may be about to end as well.
+    /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, this waits briefly
+    /// for that end, because the process may end as well.
     pub(crate) fn end(&self, owes: bool) {
         let mut state = self.over.state.lock();
         if state.stage == Stage::Running {
@@ -173,7 +173,7 @@ impl Background {
         }
     }
 
-    /// Whether the background goes on while the caller's thread sleeps, and no executor needs that thread.
+    /// Whether the background keeps running while the caller's thread sleeps, and no executor needs that thread.
     pub(crate) fn may_block(&self) -> bool {
         self.has_thread() && tokio::runtime::Handle::try_current().is_err()
     }
@@ -182,7 +182,7 @@ impl Background {
         matches!(self.place, Place::Thread)
     }
 
-    /// The time of a shutdown is over, and something of these locks is left.
+    /// The time of a shutdown is over, and these locks are not released.
     fn report(&self, unreleased: Vec<String>) {
         self.over.state.lock().unreleased = Some(unreleased);
         self.over.done.notify_waiters();

@@ -9,8 +9,8 @@
 //!
 //! # Panics
 //!
-//! The methods that wait must not be called in an async context, where they would block the executor: they panic there, with the place
-//! of the call. tokio prints a panic of its own before that.
+//! Waiting methods would block the executor in an async context, so they panic there with the location of the call.
+//! tokio prints its own panic before that.
 //!
 //! # Examples
 //!
@@ -87,7 +87,8 @@ use mirrors;
 #[track_caller]
 pub(crate) fn park_on<T>(future: impl Future<Output = T>) -> T {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        // It panics in an async context, and not on a thread that the runtime keeps for blocking. tokio says so in no other way.
+        // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio has no other check
+        // for this.
         let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
         assert!(
             may_block,

@@ -81,7 +81,8 @@ impl ClientBuilder {
 
     /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
     ///
-    /// All programs that share a lock need the same prefix, byte by byte. A prefix that begins or ends with white space is refused.
+    /// All programs that share a lock need an identical prefix. A prefix with leading or trailing white space is
+    /// refused.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
@@ -106,24 +107,26 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a server may be out of reach before an acquire or a release fails. The time counts from the loss of the client's
-    /// connection. Once an outage has lasted for longer, an acquire fails at once. A try fails at once in every known outage. An acquire with
-    /// a [wait](crate::Acquire::wait) of its own waits for the server as well, for the whole wait, but no longer than this. Default: 10 s.
+    /// Sets how long a server may be unreachable before an acquire or a release fails. The time starts when the client
+    /// loses its connection. After that time, an acquire fails at once. A try fails at once in every known outage. An
+    /// acquire with its own [wait](crate::Acquire::wait) also waits for the server, for its whole wait, but at most for
+    /// this time. Default: 10 s.
     ///
-    /// An outage is known when the connection is lost and one attempt to reconnect has failed. A silent connection counts as lost after one
-    /// and a half [command timeouts](ClientBuilder::command_timeout), and the attempt to reconnect takes two more at the most. Until then the
-    /// time counts from the first command that fails.
+    /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost
+    /// after one and a half [command timeouts](ClientBuilder::command_timeout), and the reconnect takes at most two
+    /// more. Until then the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self
     }
 
-    /// Asks `provider` for user and password whenever a connection is made, in place of those of the URL. So passwords may be rotated, and tokens of
-    /// AWS IAM or Microsoft Entra ID may expire, while the client runs: a server that ends connections at the expiry gets the next token at the
-    /// reconnect. An answer must come within two [command timeouts](Self::command_timeout).
+    /// Calls `provider` for the user and the password of each connection, instead of using those of the URL. So
+    /// passwords can rotate, and tokens of AWS IAM or Microsoft Entra ID can expire, while the client runs. If a server
+    /// ends a connection at the expiry, the reconnect uses the next token. The provider must answer within two [command
+    /// timeouts](Self::command_timeout).
     ///
-    /// A provider that fails is asked again at the next attempt to connect. Its words are in the error, and must hold no secret. Sentinels
-    /// are asked with the user and the password of the URL.
+    /// After a failure of the provider the next connection attempt calls it again. The error contains the provider's
+    /// message, which must not contain a secret. For Sentinels the client uses the user and the password of the URL.
     ///
     /// # Examples
     ///
@@ -131,7 +134,7 @@ impl ClientBuilder {
     /// use leasehold::{Client, Credentials};
     ///
     /// # async fn build() -> Result<(), leasehold::ConnectError> {
-    /// // A file that the platform writes anew when the password changes.
+    /// // The platform rewrites this file when the password changes.
     /// let client = Client::builder()
     ///     .credentials(|| async {
     ///         let password = std::fs::read_to_string("/run/secrets/redis")?;
@@ -149,9 +152,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Connects to another address than the one that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses
-    /// that lead nowhere from outside. `map` gets an announced address, such as `172.17.0.2:6379`, and returns the one to connect to; `None` leaves it as
-    /// it is. The addresses of the URL are not mapped.
+    /// Translates the addresses that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses
+    /// that are unreachable from outside. `map` takes an announced address, such as `172.17.0.2:6379`, and returns the
+    /// address to connect to, or `None` for the announced one. The addresses of the URL are not mapped.
     ///
     /// # Examples
     ///
@@ -251,9 +254,10 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds to the record of [`announce`](Self::announce) the holds of other clients under which this process runs: those holds end only when
-    /// the process has ended. So [`Client::deadlocks`](crate::Client::deadlocks) sees that a wait of this client keeps them. `leasehold run` hands
-    /// the names of its holds down in the environment variable `LEASEHOLD_HOLDERS`. Default: none.
+    /// Adds the holds of other clients under which this process runs to the record of [`announce`](Self::announce).
+    /// Those holds end only after this process. So [`Client::deadlocks`](crate::Client::deadlocks) detects that a wait
+    /// of this client prolongs them. `leasehold run` passes the names of its holds in the environment variable
+    /// `LEASEHOLD_HOLDERS`. Default: none.
     pub fn announce_within(mut self, holds: impl IntoIterator<Item = HolderId>) -> Self {
         self.settings.within = holds.into_iter().collect();
         self
@@ -279,7 +283,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the command that announces a release. Default: [`Publish::Auto`]. Embedded engines know one command alone.
+    /// Sets the command that announces a release. Default: [`Publish::Auto`]. Embedded engines have only one such
+    /// command.
     pub const fn publish(mut self, publish: Publish) -> Self {
         self.publish = publish;
         self
@@ -305,8 +310,9 @@ impl ClientBuilder {
     }
 
     /// Takes the time from a clock that a test moves by hand. The background then has no thread: it runs whenever the clock moves or the
-    /// client is used. This is only for [`ClientBuilder::embedded`], which takes the clock of such an engine by itself; a client with another
-    /// clock than its engine's is a process that stands still while its clock does. To connect to a server with this setting fails.
+    /// client is used. This is only for [`ClientBuilder::embedded`], which uses the engine's clock by default. A client
+    /// with a separate clock simulates a process that is paused while its clock stands still. Connecting to a server
+    /// with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));
@@ -314,8 +320,9 @@ impl ClientBuilder {
     }
 
     /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The background is then a task of the runtime
-    /// that builds the client; to build it elsewhere panics. This is only for [`ClientBuilder::embedded`], which takes the clock of an
-    /// [engine on tokio's](crate::embedded::EmbeddedServer::paused) by itself. To connect to a server with this setting fails.
+    /// that builds the client; building it elsewhere panics. This is only for [`ClientBuilder::embedded`], which uses
+    /// the clock of an [engine on tokio's clock](crate::embedded::EmbeddedServer::paused) by default. Connecting to a
+    /// server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));
@@ -324,7 +331,7 @@ impl ClientBuilder {
 
     /// Derives the client's [id](crate::Client::id) and the lengths of its random pauses from a seed. With a clock that is moved by hand the
     /// client then does the same each time. Give each client of a server a seed of its own, because the seed determines its identity. This is
-    /// only for [`ClientBuilder::embedded`]. To connect to a server with this setting fails.
+    /// only for [`ClientBuilder::embedded`]. Connecting to a server with this setting fails.
     ///
     /// # Examples
     ///

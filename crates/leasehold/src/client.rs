@@ -28,15 +28,16 @@ use thiserror::Error;
 ///
 /// # The end of a client
 ///
-/// The background ends when the last clone, lock and guard is gone and everything is released. The drop of the last of these waits for
-/// releases that are under way, for at most 250 ms. **Await [`Client::shutdown`]** before `main` returns: it waits for guards as well, and names
-/// what it could not release. Without it a client in a `static`, which is never dropped, loses releases that are under way when `main` returns.
+/// The background ends when the last clone, lock and guard is gone and everything is released. The last drop waits up
+/// to 250 ms for pending releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and
+/// names the locks that it could not release. A client in a `static` is never dropped, so without a shutdown its
+/// pending releases are lost when `main` returns.
 ///
 /// # Forks
 ///
-/// A process that is forked from the one that built a client cannot use that client, because it has none of its threads: each call fails with
-/// [`Error::Invalid`](crate::Error::Invalid), or finds the lock lost, and guards are not held. Build a client after the fork. What the forked
-/// process drops, and its exit, changes nothing for the locks of its parent.
+/// A forked child cannot use a client of its parent, because the child does not have the client's threads. Each call
+/// fails with [`Error::Invalid`](crate::Error::Invalid) or reports a lost lock, and guards are not held. Build a client
+/// after the fork. Drops in the child, and its exit, do not affect the locks of the parent.
 ///
 /// # Examples
 ///
@@ -229,21 +230,23 @@ impl Client {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Ends the client in order. From now on it grants nothing: every acquire, waiting or new, fails with [`Error::ShutDown`](crate::Error::ShutDown). Guards that
-    /// exist have until `within` to end by themselves, and their locks are renewed meanwhile. The future completes as soon as everything is
-    /// released.
+    /// Shuts the client down gracefully. From now on every waiting or new acquire fails with
+    /// [`Error::ShutDown`](crate::Error::ShutDown). Existing guards have the time `within` to end, and the background
+    /// renews their locks until then. The future completes as soon as everything is released.
     ///
-    /// Guards that are left after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which tells their work to
-    /// stop. **The lock of such a guard is not released while the guard exists**, because its work may still run: it is free once the guard
-    /// is dropped, or when its lease has run out. Work that stops at once is given a quarter of a second for that.
+    /// Guards that remain after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which
+    /// signals their work to stop. **The lock of such a guard is not released while the guard exists**, because its
+    /// work may still run. The lock is free once the guard is dropped, or when its lease has ended. The shutdown waits
+    /// another quarter of a second for work that stops at once.
     ///
-    /// So stop what brings in new work first, such as the HTTP server; then await the shutdown with the time that your work needs. A
-    /// [leader](crate::Leader) resigns when the shutdown begins. Of two shutdowns at once the shorter counts for both.
+    /// So first stop the sources of new work, such as the HTTP server; then await the shutdown with the time that your
+    /// work needs. A [leader](crate::Leader) resigns when the shutdown begins. Two concurrent shutdowns both use the
+    /// shorter time.
     ///
     /// # Errors
     ///
-    /// [`NotReleased`] names the locks that were not released in time. The background goes on for one lease while the process lives; then
-    /// they are free in any case.
+    /// [`NotReleased`] names the locks that were not released in time. The background keeps retrying for one lease
+    /// while the process lives; after that the locks are free in any case.
     ///
     /// # Cancel safety
     ///
@@ -268,7 +271,7 @@ impl Client {
     /// ```
     pub async fn shutdown(&self, within: Duration) -> Result<(), NotReleased> {
         if self.handle.check_process().is_err() {
-            // What there is belongs to the process that built the client.
+            // Locks and guards belong to the process that built the client.
             return Ok(());
         }
         let deadline = self.handle.clock.now() + within;
@@ -284,7 +287,7 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Locks that were not released before the time of a shutdown was over: their guards still exist, or the server is out of reach.
+/// Locks that a shutdown could not release in time: their guards still exist, or the server is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("{} were not released in time, and are free when their guards are gone, or their leases have run out", list(.locks))]
 pub struct NotReleased {

@@ -22,7 +22,7 @@ use std::time::Duration;
 #[derive(Debug)]
 pub(crate) struct ClientInner {
     state: Mutex<State>,
-    /// The state of a client that has ended, for processes that were forked from this one: another thread may have had the lock at the fork.
+    /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
     client: ClientId,
     pub(crate) link: AnyLink,
@@ -81,7 +81,7 @@ impl ClientInner {
 
     /// # Errors
     ///
-    /// This process was forked from the one that built the client.
+    /// This process is a fork of the process that built the client.
     pub(crate) fn check_process(&self) -> Result<(), InvalidInput> {
         self.clock.process().map_or(Ok(()), Process::check)
     }

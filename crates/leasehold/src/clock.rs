@@ -10,8 +10,8 @@ use leasehold_embedded::ManualClock;
 /// The clock from which a client takes the present, and by which its background sleeps.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
-    /// The machine's clock since it was started, suspension included (`CLOCK_BOOTTIME`), for the process that built the client. In a
-    /// process that was forked from it nothing renews a lock, so there every deadline has passed.
+    /// The machine's time since boot, including suspension (`CLOCK_BOOTTIME`), for the process that built the client.
+    /// In a forked child nothing renews a lock, so every deadline has passed there.
     Machine(Process),
     /// A clock that a test moves by hand.
     #[cfg(feature = "embedded")]
@@ -42,7 +42,7 @@ impl Clock {
         }
     }
 
-    /// The process that alone can use the client, where the background of that is a thread.
+    /// The only process that can use the client, if the client's background is a thread.
     pub(crate) const fn process(&self) -> Option<Process> {
         match self {
             Self::Machine(process) => Some(*process),

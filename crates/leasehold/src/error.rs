@@ -30,7 +30,7 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Others held the lock for as long as the caller was willing to wait. Nothing was acquired. A latch was not open by then.
+    /// Others held the lock for the caller's whole wait, or a latch did not open in time. Nothing was acquired.
     #[error(
         "the {kind} {lock:?} {}{}; {}",
         still_busy(kind, *waited),
@@ -90,9 +90,10 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a part of its script, and will refuse it again until an operator changes something. Nothing was
-    /// acquired; the background repeats a release. Where the server also refuses to take back what the script may have prepared, such as a place
-    /// in a queue, the text says so, and the background repeats that.
+    /// The server refused the command, or a command of its script, and will refuse it again until an operator changes
+    /// something. Nothing was acquired; the background retries a release. If the server also refuses to roll back
+    /// preparations of the script, such as a place in a queue, the message says so, and the background retries the
+    /// rollback.
     #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
@@ -198,16 +199,16 @@ impl Error {
         }
     }
 
-    /// The status by which a web service answers a request that failed so, of which nothing was done.
+    /// The HTTP status for a request that failed with this error before it did anything.
     ///
     /// | status | errors |
     /// |---|---|
-    /// | 400 | a name or another value that cannot be used, which came out of the request |
-    /// | 423 (Locked) | others held the lock for too long; an API that does not know it answers 409 |
-    /// | 503 | the same request may succeed later: [`is_retryable`](Self::is_retryable), and a client that is shut down |
-    /// | 500 | all others: a lost lock, a stale token, a refusal |
+    /// | 400 | a name or another value from the request is invalid |
+    /// | 423 (Locked) | others held the lock for too long; an API whose clients do not know 423 returns 409 instead |
+    /// | 503 | a retry may succeed ([`is_retryable`](Self::is_retryable)), or the client is shut down |
+    /// | 500 | all other errors: a lost lock, a stale token, a refusal |
     ///
-    /// `leasehold-tower` answers by this table.
+    /// `leasehold-tower` uses this table.
     pub const fn http_status(&self) -> u16 {
         match self {
             Self::Invalid(_) => 400,
@@ -218,7 +219,7 @@ impl Error {
         }
     }
 
-    /// Whether others held the lock for too long, while everything works: `423` rather than `503` in a web service.
+    /// Whether the lock was busy for too long, without any fault: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
@@ -275,7 +276,7 @@ impl Error {
         }
     }
 
-    /// The same error about a lock of this kind.
+    /// Converts the error for a lock of this kind.
     pub(crate) fn of_kind(mut self, word: &'static str) -> Self {
         if let Self::WaitElapsed { kind, .. } = &mut self {
             *kind = word;
@@ -324,10 +325,10 @@ impl Error {
     }
 }
 
-/// A shorter time is not worth telling.
+/// Shorter times are omitted.
 const LEAST_TOLD: Duration = Duration::from_millis(1);
 
-/// A time in whole milliseconds, where it has some.
+/// A time in whole milliseconds, if it is at least one.
 fn readable(time: Duration) -> Duration {
     let whole = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     if whole.is_zero() { time } else { whole }

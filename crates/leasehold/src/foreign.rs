@@ -1,7 +1,8 @@
 //! Calls of code that is not ours: wakers of futures, recorders of metrics, subscribers of traces.
 //!
 //! A panic of such code must not end the background, because every hold of the client would be lost with it. It must not end an acquire or a
-//! release halfway either, because the client would renew a lock without a guard. The panic is caught, counted and logged. The panic hook has reported it by then, with its place.
+//! release halfway either, because the client would renew a lock without a guard. The panic is caught, counted and
+//! logged. Before that, the panic hook reports it with its location.
 
 use crate::telemetry::names::FOREIGN_PANIC_TOTAL;
 use metrics::counter;
@@ -30,7 +31,7 @@ pub(crate) fn call(what: Foreign, work: impl FnOnce()) {
     value(what, work);
 }
 
-/// Calls foreign code for a value. A panic ends here, and there is no value.
+/// Calls foreign code for a value. Catches a panic, and returns `None` then.
 pub(crate) fn value<T>(what: Foreign, work: impl FnOnce() -> T) -> Option<T> {
     let value = catch_unwind(AssertUnwindSafe(work)).ok();
     if value.is_none() {

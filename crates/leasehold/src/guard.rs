@@ -35,9 +35,10 @@ use std::time::Duration;
 /// The background releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
 /// [`Guard::release`].
 ///
-/// The release of a dropped guard needs the process to go on. The drop of the last handle of a client waits for it, for at most 250 ms.
-/// **Where a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await [`Guard::release`] for each guard or
-/// [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock may stay busy for a lease.
+/// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the
+/// release. **If a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await
+/// [`Guard::release`] for each guard or [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock
+/// may stay busy for one lease.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant> {
@@ -47,7 +48,7 @@ pub struct Guard<K: LockKind = Reentrant> {
     renewed: bool,
     /// The work of the guard's drop has been done already.
     spent: bool,
-    /// The guard is a thread's, whose drop waits for the release.
+    /// Makes this the guard of a thread: dropping it waits for the release.
     waits: bool,
 }
 
@@ -57,7 +58,7 @@ impl<K: LockKind> Guard<K> {
         Self { lock: Lock::of(spec), hold, cell, renewed, spent: false, waits: false }
     }
 
-    /// Whether the drop of the guard waits for its release, where a thread may wait.
+    /// Whether dropping the guard waits for the release, if the thread may block.
     pub(crate) const fn set_waits(&mut self, waits: bool) {
         self.waits = waits;
     }
@@ -88,7 +89,7 @@ impl<K: LockKind> Guard<K> {
         self.cell.acknowledged()
     }
 
-    /// How long the lock has been held, from its first grant. The time of a lock that was lost ends with its local deadline.
+    /// Time since the first grant of the lock. For a lost lock, the time until its local deadline.
     pub fn held_for(&self) -> Duration {
         self.lock.spec().handle().clock.now().min(self.cell.deadline()).since(self.cell.acquired_at())
     }
@@ -162,8 +163,9 @@ impl<K: LockKind> Guard<K> {
 
     /// Releases the lock, or lowers its hold count. `Ok` says that the lock was held up to that moment.
     ///
-    /// A release that asks no server knows less: one that hands the lock on ([`hand_over`](crate::ClientBuilder::hand_over)), or lets it
-    /// [linger](Lock::linger). Then `Ok` says that the guard had not learnt of a loss, and that its lease had not ended.
+    /// A release without a command knows less: it hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)),
+    /// or lets it [linger](Lock::linger). Then `Ok` means that the guard had no known loss, and that its lease had not
+    /// ended.
     ///
     /// # Errors
     ///
@@ -221,7 +223,8 @@ impl<K: LockKind> Guard<K> {
         &self.cell
     }
 
-    /// Leaves the release to the background; a thread waits for it a moment, because the process may end with the thread.
+    /// Leaves the release to the background. A thread waits for it briefly, because the process may end with the
+    /// thread.
     fn give_back(&self) {
         let spec = self.lock.spec();
         let handle = spec.handle();

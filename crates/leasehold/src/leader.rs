@@ -60,8 +60,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 ///
-/// In a task of its own, `work` is an `async move` closure that owns what it uses. The compiler refuses a closure that borrows
-/// there, with "implementation of `Send` is not general enough".
+/// In a spawned task, `work` must be an `async move` closure that owns its data. For a closure that borrows, the
+/// compiler reports "implementation of `Send` is not general enough".
 ///
 /// ```
 /// # use std::sync::Arc;
@@ -105,7 +105,8 @@ impl Leader {
         self
     }
 
-    /// Sets for how long the work may go on after [`LeaderHandle::resign`] or [`Client::shutdown`], while the lock is still held. Default: 5 s.
+    /// Sets how long the work may continue after [`LeaderHandle::resign`] or [`Client::shutdown`], while the lock is
+    /// still held. Default: 5 s.
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -121,8 +122,8 @@ impl Leader {
     /// ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
     /// The end of `work` ends the leadership: the lock is released, and the answer is what `work` returned. The answer is `None` after a
-    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace). A [shutdown](Client::shutdown) of the client
-    /// is a resignation.
+    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace). A
+    /// [shutdown](Client::shutdown) of the client counts as a resignation.
     ///
     /// # Errors
     ///
@@ -147,7 +148,7 @@ impl Leader {
             };
             match end {
                 TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
-                // One that resigns does not campaign again.
+                // A candidate that resigns does not campaign again.
                 TermEnd::Lost if self.shared.is_resigned() => {}
                 TermEnd::Lost => campaign.follow(),
                 TermEnd::GraceOver => {
@@ -189,7 +190,8 @@ impl Leader {
         }
     }
 
-    /// The end of a candidate that resigns before it leads. One of a client that is shut down is told so, and does not try again.
+    /// The result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so that
+    /// the caller does not retry.
     fn not_elected(&self) -> Result<Option<Term>, Error> {
         if self.lock.spec().handle().background.is_closing() {
             return Err(Error::ShutDown { lock: self.lock.name().to_owned() });

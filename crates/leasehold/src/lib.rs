@@ -59,11 +59,11 @@
 //! | `tls` | secure connections, by `rediss://` and `valkeys://`; it compiles ring and so needs a C compiler |
 //! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
 //! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`ClientStats`] and [`ServerInfo`] |
-//! | `unstable-raw` | plain commands to the server, outside of the promise of semantic versioning: `ClientBuilder::connect_raw` |
+//! | `unstable-raw` | plain commands to the server, exempt from semantic versioning: `ClientBuilder::connect_raw` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// In front, because the page of `Lock` shows its methods in the order of modules.
+// First, because the page of `Lock` shows its methods in the order of modules.
 mod lock;
 
 mod acquire;
@@ -186,8 +186,8 @@ pub mod embedded {
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };
 
-    /// A server's clock that is tokio's, which a test can pause, beginning at `zero`. [`EmbeddedServer::paused`] is a server on it, from now
-    /// on.
+    /// tokio's clock, which a test can pause, as the clock of a server. It starts at `zero`. [`EmbeddedServer::paused`]
+    /// makes a server with this clock that starts now.
     ///
     /// ```
     /// use leasehold::Client;

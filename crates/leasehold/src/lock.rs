@@ -81,9 +81,10 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. If the server is known to be out of reach, the try fails at once; if the outage
-    /// is not known yet, after twice the command timeout at the most. [`Error::OutcomeUnknown`] also comes where the lock was busy and the client cannot take back a trace of this try on the
-    /// server, such as a place in a queue: the trace may delay the next acquire until its lease ends.
+    /// As [`Lock::acquire`], but never [`Error::WaitElapsed`]. During a known outage the try fails at once; before the
+    /// outage is known, after at most twice the command timeout. [`Error::OutcomeUnknown`] is also returned if the lock
+    /// was busy and the client cannot roll back a trace of this try on the server, such as a place in a queue. The
+    /// trace may delay the next acquire until its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -125,7 +126,7 @@ impl<K: LockKind> Lock<K> {
 }
 
 impl<K: LockKind> Lock<K> {
-    /// The lock as a member of a group: only its server grants it, and a release reaches the server at once.
+    /// Returns the lock as a member of a group: only its server grants it, and a release reaches the server at once.
     pub(crate) fn as_member(&self) -> Self {
         if self.spec.options().linger.is_none() && self.spec.fallback() == Fallback::Fail {
             return self.clone();
@@ -144,8 +145,8 @@ impl<K: SupportsFallback> Lock<K> {
     /// **When to use it:** [`Fallback::Local`] where exclusion within this one process is better than a stop, and a second holder in
     /// another process does no more than double work. [`Fallback::PassThrough`] where the lock only saves work.
     /// **When not:** wherever two holders do harm. Fenced and fair locks, durable acquires and semaphores do not
-    /// offer it. A group ([`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock)), a leader and
-    /// [`Client::once`](crate::Client::once) ignore it and fail while a server that they need is out of reach.
+    /// support it. A group ([`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock)), a leader and
+    /// [`Client::once`](crate::Client::once) ignore it and fail while a server that they need is unreachable.
     ///
     /// [`Guard::is_degraded`] tells whether a guard was granted without the server.
     #[must_use]
@@ -159,19 +160,21 @@ impl Lock {
     /// this client costs no command. Default: the lock is released at once.
     ///
     /// **When to use it:** where one process takes the same lock again and again with short pauses, and others seldom want it.
-    /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** where JVMs want the lock often, or where an acquire is followed by no
-    /// other within two seconds: the first hold begins a subscription, and those that follow linger.
+    /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** where JVMs want the lock often, or where
+    /// acquires are more than two seconds apart: the first hold starts a subscription, and only later holds linger.
     ///
-    /// A client of this library that finds the lock busy asks for it, whether its own locks linger or not. The lingering client hears that, and
-    /// releases the lock at once, or with its guard's release; for the next second its holds of this lock do not linger. A JVM does not
-    /// ask: it waits for up to `longest` after the release, and for up to ten times as long where the client takes the lock again and again.
-    /// A try of another client finds the lock busy although no guard of it exists, and is the asking.
+    /// A client of this library that finds the lock busy publishes a request, whether its own locks linger or not. The
+    /// lingering client receives the request and releases the lock at once, or with its guard's release. For the next
+    /// second its holds of this lock do not linger. A JVM sends no request: it waits for up to `longest` after the
+    /// release, or up to ten times as long if the client keeps reacquiring the lock. A try of another client also
+    /// publishes the request, but finds the lock busy although no guard exists.
     ///
     /// [`Guard::release`] is `Ok` at once. Each guard counts its own [`held_for`](Guard::held_for) and has its own loss;
-    /// [`holder_id`](Guard::holder_id) is that of the guard before, with a `~` at its end. A lock lingers only while the client hears who
-    /// wants it and the server is in reach, and only if both acquires renew the same lease, the hold has had one guard, no
-    /// [`max_hold`](crate::Acquire::max_hold) was set, no replica was asked ([`durable`](crate::Acquire::durable)), and no request for it chose [`Fallback::Local`]. A shutdown, the client's end, and a
-    /// force release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See
+    /// [`holder_id`](Guard::holder_id) is that of the guard before, with a `~` at its end. A lock lingers only while
+    /// the client is subscribed to requests and the server is reachable. Both acquires must renew the same lease, and
+    /// the hold must have had only one guard, no [`max_hold`](crate::Acquire::max_hold), no
+    /// [`durable`](crate::Acquire::durable) and no [`Fallback::Local`]. A shutdown, the client's end, and a force
+    /// release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
     /// # Errors

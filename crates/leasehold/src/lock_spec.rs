@@ -69,7 +69,7 @@ static NO_OPTIONS: LockOptions =
     LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None, linger: None };
 
 impl LockSpec {
-    /// A lock that the program names.
+    /// A lock with a name from the program.
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let spec = Self::found(handle, kind, given);
         match check_ends(given) {
@@ -78,7 +78,7 @@ impl LockSpec {
         }
     }
 
-    /// A lock whose name stands on the server, as another program has written it.
+    /// A lock with a name from the server, which another program may have written.
     pub(crate) fn found(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
@@ -120,7 +120,7 @@ impl LockSpec {
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
-    /// How long the lock's server has been known to be out of reach.
+    /// How long the known outage of the lock's server has lasted.
     pub(crate) fn out_of_reach_for(&self) -> Option<Duration> {
         let name = self.0.name.as_ref().ok()?;
         self.0.handle.with(|session, now| session.out_of_reach_for(now, name))
@@ -159,7 +159,7 @@ impl LockSpec {
     }
 
     /// Sends a call by the background's connection, which bounds the wait, and reads the reply. While that connection is being made anew,
-    /// or the slot of the keys moves, the call waits for that, for a command timeout. In a known outage it fails at once.
+    /// or the slot of the keys moves, the call waits for up to one command timeout. In a known outage it fails at once.
     pub(crate) async fn call_once<T>(
         &self,
         call: Call,

@@ -104,8 +104,8 @@ impl LossToken {
         self.end().is_some()
     }
 
-    /// Whether the lock was granted without the server, and excludes no other process, as
-    /// [`Guard::is_degraded`](crate::Guard::is_degraded) says.
+    /// Whether the lock was granted without the server and did not exclude other processes. See
+    /// [`Guard::is_degraded`](crate::Guard::is_degraded).
     pub fn is_degraded(&self) -> bool {
         self.cells.cells.iter().any(|cell| cell.is_degraded())
     }

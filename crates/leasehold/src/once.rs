@@ -17,12 +17,14 @@ use std::time::Duration;
 
 /// A job that one of many processes runs once for each [`Period`]. [`Client::once`] makes one.
 ///
-/// **When to use it:** where the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
-/// differ by seconds, and the job may be done before the last of them fires. [`Period`] says which of its constructors fits a schedule. **When not:** for work that must be done exactly once whatever
-/// fails: a job whose process dies in its middle is run again, if another process comes for it.
+/// **When to use it:** where the same schedule fires in every instance of a service, such as a nightly report in five
+/// pods. The clocks may differ by seconds, and the job may be done before the last clock fires. [`Period`] lists the
+/// constructor for each schedule. **When not:** for work that must run exactly once despite failures: if a process dies
+/// during the job, the next process of the period runs the job again.
 ///
-/// The lock of a period is called `name@period`, with `%` and `@` of the period as `%25` and `%40`, and is that of [`Client::lock`]. When the job is done, the lock stays on the server
-/// as the mark of that, until [`Period::keep`] is over: see [`Acquire::at_least`](crate::Acquire::at_least).
+/// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
+/// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see
+/// [`Acquire::at_least`](crate::Acquire::at_least).
 ///
 /// # Examples
 ///
@@ -61,7 +63,7 @@ pub enum Occurrence<T> {
     Elsewhere(Holder),
 }
 
-/// The pause after a look that found nobody, where the lock was busy.
+/// The pause after an inspection that found no holder of the busy lock.
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
@@ -91,10 +93,10 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with). [`InvalidInput::Period`](crate::InvalidInput::Period) if processes
-    /// could disagree about the period. After [`WithError::Lost`] another process may run the job. After
-    /// [`WithError::NotReleased`] the job is done, and the background repeats the mark of that; if it fails for a whole lease, another process
-    /// may run the job.
+    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with).
+    /// [`InvalidInput::Period`](crate::InvalidInput::Period) if processes could compute different periods. After
+    /// [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and the
+    /// background repeats the mark of that; if it fails for a whole lease, another process may run the job.
     ///
     /// # Cancel safety
     ///
@@ -129,7 +131,7 @@ impl Once {
             match self.lock.inspect().await? {
                 Some(holder) if holder.is_kept() => return Ok(Occurrence::AlreadyDone),
                 Some(holder) => return Ok(Occurrence::Elsewhere(holder)),
-                // It was freed in between, by a job that has failed, or another task of this client waits for it.
+                // A failed job freed the lock in between, or another task of this client waits for it.
                 None => attempt::pause(self.lock.spec().handle(), AGAIN).await,
             }
         }

@@ -1,4 +1,4 @@
-//! The process of a client. A process that is forked from it has none of its threads, and shares its connections.
+//! The process of a client. A forked child does not have its threads, and shares its connections.
 
 use crate::error::InvalidInput;
 
@@ -17,7 +17,7 @@ impl Process {
 
     /// # Errors
     ///
-    /// This process was forked from it.
+    /// This process is a fork of that process.
     pub(crate) fn check(self) -> Result<(), InvalidInput> {
         if self.is_current() { Ok(()) } else { Err(InvalidInput::Forked { built_by: self.0 }) }
     }

@@ -21,7 +21,7 @@ pub struct ClientRecord {
     pub application: String,
     /// When the client was built, by the clock of its machine, to the millisecond.
     pub since: SystemTime,
-    /// How long the client has been up, whatever its clock says of the time of day.
+    /// The uptime of the client, which does not depend on its wall clock.
     pub up: Duration,
     /// How long ago the client wrote this record. A living client writes it at least three times a minute.
     pub written_ago: Duration,
@@ -30,7 +30,7 @@ pub struct ClientRecord {
 }
 
 impl ClientRecord {
-    /// The content of a record that was written a while ago, when the client had been up for a time.
+    /// The content of a record with its age and the client's uptime when it was written.
     pub(crate) fn from_server(record: command::ClientRecord, up: Option<Duration>, age: Option<Duration>) -> Self {
         let written_ago = age.unwrap_or_default();
         Self {
@@ -56,7 +56,8 @@ pub struct AnnouncedLock {
     pub holder: Option<HolderId>,
     /// How long the client has held the lock, or waited for it.
     pub lasted: Duration,
-    /// The lease to which the client renews the hold, three times in this time; `None` of a wait, and of a hold that is not renewed.
+    /// The lease to which the client renews the hold, three times per lease; `None` for a wait, and for a hold without
+    /// renewals.
     pub lease: Option<Duration>,
 }
 

@@ -46,8 +46,9 @@
 //! | `holder`, `token` | all | what the hold is called on the server, and its fencing token where it has one |
 //!
 //! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
-//! WARN, with the fields `lock` and `class` or `reason`; that of a loss has `holder`, `token` and `held_ms` as well. The value of `lock` is
-//! a text: a subscriber escapes its line feeds and control characters. Times are whole milliseconds, in fields that end with `_ms`.
+//! WARN, with the fields `lock` and `class` or `reason`; the event of a loss also has `holder`, `token` and `held_ms`.
+//! The value of `lock` is a string: a subscriber escapes its line feeds and control characters. Times are whole
+//! milliseconds, in fields that end with `_ms`.
 
 mod handles;
 pub(crate) mod names;
@@ -68,7 +69,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sends an event to the subscriber, which is foreign code: its panics end here.
+/// Sends an event to the subscriber, which is foreign code, and catches its panics.
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
         $crate::foreign::call($crate::foreign::Foreign::Telemetry, || tracing::$level!($($fields)*))
@@ -262,7 +263,7 @@ impl Classes {
                 self.set_connected(server, true);
             }
             Event::OutOfReach { server, why, holds, first_lost_in } => {
-                // Without a hold that can be lost, there is no such field.
+                // The field is missing if no hold can be lost.
                 let first_lost_in_ms = first_lost_in.map(millis);
                 event!(
                     warn,
@@ -367,7 +368,7 @@ impl Classes {
     }
 }
 
-/// The gauge goes by clients whose background has not ended.
+/// The gauge counts clients whose background has not ended.
 impl Drop for Classes {
     fn drop(&mut self) {
         self.end_connections();

@@ -53,7 +53,7 @@ pub(crate) fn of_environment(
 ///
 /// The URL is malformed, or its query has what is no setting. The text repeats no value, because that may be a password.
 pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, ServerTarget), ConnectError> {
-    // A file or a variable may end with a line feed, which must not become a part of the last setting.
+    // A file or a variable may end with a line feed, which must not become part of the last setting.
     let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
     if url.contains(|inner: char| inner.is_ascii_control()) {
         return Err(invalid("the URL has a line feed or another control character in it: remove it".to_owned()));

@@ -29,7 +29,7 @@ enum Outcome {
     Unsubscribed(Bytes, Result<(), LinkError>),
 }
 
-/// Runs until the last handle of the client is gone, or a shutdown has begun, and nothing is left to be released.
+/// Runs until the last handle of the client is gone, or a shutdown has begun, and everything is released.
 pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let _last = Last(&inner);
@@ -80,30 +80,30 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     inner.link.close().await;
 }
 
-/// How far the end of the background has come, as its driver knows it.
+/// Stage of the background's end in the driver.
 #[derive(Default)]
 struct End {
     since: Option<Instant>,
-    /// The guards that were left are lost. The shutdown is answered then.
+    /// The remaining guards are lost. The shutdown returns at this instant.
     answer_at: Option<Instant>,
     is_answered: bool,
-    /// The answer, until it is given: the locks of which something is left.
+    /// The pending answer: the locks that are not released.
     answer: Option<Vec<String>>,
 }
 
 /// What the driver waits for.
 #[derive(Clone, Copy)]
 enum Wait {
-    /// Whatever comes: nobody ends the background.
+    /// Any event: nothing has requested an end.
     Running,
-    /// That nothing is left to be released, or that this instant comes.
+    /// The last release, or this instant.
     Until(Instant),
-    /// Nothing: it has tried for long enough.
+    /// Nothing: the retries have run out.
     Over,
 }
 
 impl End {
-    /// Looks how far it has come. This is one step with the look at the holds, so that no guard is overlooked between the two.
+    /// Updates the stage. It also checks the holds in one step, so that no guard appears in between.
     fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Wait {
         if !inner.background.is_ending() {
             return Wait::Running;
@@ -113,7 +113,7 @@ impl End {
         let patience = inner.settings.lease.max(LAST_EFFORT);
         let deadline = inner.background.deadline();
         if self.answer_at.is_none() && deadline.is_some_and(|deadline| deadline <= now) {
-            // Work that stops at once when its guard is lost is given the time of a release.
+            // Work that stops as soon as its guard is lost has time for a release.
             let flush = if session.lose_all(now) { FLUSH } else { Duration::ZERO };
             self.answer_at = Some(now + flush);
             self.since = Some(now);
@@ -126,7 +126,7 @@ impl End {
             }
             _ => {}
         }
-        // Guards that are lost may go later, and a server may come back.
+        // Lost guards may be dropped later, and a server may come back.
         let end = *self.since.get_or_insert(now) + patience;
         match deadline.filter(|_| self.answer_at.is_none()).unwrap_or(end) {
             end if end > now => Wait::Until(end),

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
-/// The name of the threads of backgrounds.
+/// Thread name of every background.
 pub(crate) const NAME: &str = "leasehold-background";
 
 /// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
@@ -53,7 +53,7 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
     let thread = std::thread::Builder::new().name(NAME.to_owned());
     let started = thread.spawn(move || {
         runtime.block_on(work());
-        // Tasks of connections end with these; whatever does not end by itself must not keep the process.
+        // Connection tasks end with their connections. A task that does not end must not keep the process alive.
         runtime.shutdown_background();
     });
     started.map(drop)

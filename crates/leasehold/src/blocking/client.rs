@@ -207,8 +207,9 @@ impl Client {
         self.0.locks(pattern).into()
     }
 
-    /// Ends the client in order: other threads have until `within` to give their guards back. A guard of the calling thread is dropped before,
-    /// or the shutdown waits for it in vain. See [`Client::shutdown`](crate::Client::shutdown).
+    /// Shuts the client down gracefully: other threads have the time `within` to release their guards. Drop a guard of
+    /// the calling thread first; otherwise the shutdown waits for this guard until `within` is over. See
+    /// [`Client::shutdown`](crate::Client::shutdown).
     ///
     /// # Errors
     ///

@@ -12,7 +12,8 @@ use std::time::Duration;
 #[derive(Clone, Debug)]
 pub struct MultiLock(crate::MultiLock);
 
-/// A [`GroupGuard`](crate::GroupGuard) for threads. Its drop waits for each release as that of a [`Guard`](super::Guard) does.
+/// A [`GroupGuard`](crate::GroupGuard) for threads. Dropping it waits for each release, as for a
+/// [`Guard`](super::Guard).
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its locks at once"]
 pub struct GroupGuard<R: GroupRule>(crate::GroupGuard<R>);
@@ -73,7 +74,7 @@ impl MultiLock {
 }
 
 impl<R: GroupRule> GroupGuard<R> {
-    /// The asynchronous one, for what it alone can do.
+    /// The asynchronous guard, for its further methods.
     pub const fn as_async(&self) -> &crate::GroupGuard<R> {
         &self.0
     }

@@ -11,8 +11,9 @@ use leasehold_core::error::LossReason;
 use std::fmt;
 use std::time::Duration;
 
-/// A [`Guard`](crate::Guard) for threads. Its drop waits for the release, for at most 250 ms: the thread may be the one that ends the process. In
-/// the context of a runtime, and while the server is out of reach, the background releases the lock and the drop waits for nothing.
+/// A [`Guard`](crate::Guard) for threads. Dropping it waits up to 250 ms for the release, because the process may end
+/// with this thread. In the context of a runtime, or during an outage, the background releases the lock and the drop
+/// does not wait.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant>(crate::Guard<K>);
@@ -25,7 +26,7 @@ impl<K: LockKind> From<crate::Guard<K>> for Guard<K> {
 }
 
 impl<K: LockKind> Guard<K> {
-    /// The asynchronous one, for what it alone can do.
+    /// The asynchronous guard, for its further methods.
     pub const fn as_async(&self) -> &crate::Guard<K> {
         &self.0
     }
@@ -90,7 +91,7 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
-    /// Whether the lock was granted without the server, and excludes no other process. See
+    /// Whether the lock was granted without the server and does not exclude other processes. See
     /// [`Guard::is_degraded`](crate::Guard::is_degraded).
     pub fn is_degraded(&self) -> bool {
         self.0.is_degraded()

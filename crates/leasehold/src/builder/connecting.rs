@@ -25,7 +25,7 @@ use crate::raw::RawConnection;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 
-/// The clock of a client of an engine: the one that the builder names, where both run alike, or else the engine's.
+/// The clock of an engine's client: the builder's clock, or the engine's clock by default. Both must be of one sort.
 #[cfg(feature = "embedded")]
 fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, ConnectError> {
     match (named, engine) {
@@ -59,10 +59,10 @@ impl ClientBuilder {
     /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
-    /// A parameter with another name, a parameter that occurs twice, and a `#` are refused. White space around the URL is not a part of it.
+    /// Unknown parameters, repeated parameters and a `#` are refused. White space around the URL is ignored.
     ///
-    /// `db` is the number of a database. Every connection selects it, also those to a cluster: most clusters refuse all but 0, and
-    /// the refusal is the error. Two databases have two locks of one name.
+    /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters
+    /// refuse all but 0, and the error contains the refusal. Locks with one name in two databases are independent.
     ///
     /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
     /// use the background's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
@@ -74,7 +74,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     pub async fn connect(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         builder.connect_to(target).await
@@ -151,7 +151,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     ///
     /// # Examples
     ///
@@ -171,8 +171,8 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the one that there is, or to each primary of a cluster that can be
-    /// reached, in the order of their addresses. A connection is made once, and not again when it ends.
+    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the only server, or to each reachable
+    /// primary of a cluster, in the order of their addresses. The connections do not reconnect.
     ///
     /// # Errors
     ///
@@ -180,7 +180,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     #[cfg(feature = "unstable-raw")]
     pub async fn connect_raw(self, url: &str) -> Result<Vec<RawConnection>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
@@ -188,8 +188,8 @@ impl ClientBuilder {
         server_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
     }
 
-    /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. It gives the name of the service, and for each Sentinel its address
-    /// and the connection; `None` where the URL names no Sentinels.
+    /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. Returns the name of the service, and the
+    /// address and the connection of each Sentinel; `None` if the URL names no Sentinels.
     ///
     /// # Errors
     ///
@@ -197,7 +197,7 @@ impl ClientBuilder {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     #[cfg(feature = "unstable-raw")]
     pub async fn connect_sentinels(
         self,
@@ -212,17 +212,17 @@ impl ClientBuilder {
         }))
     }
 
-    /// Uses an engine inside the process. Clients of one engine exclude each other as clients of one server do. The client takes its time
-    /// from the engine's clock, unless the builder names a clock.
+    /// Uses an engine inside the process. Clients of one engine exclude each other like clients of one server. The
+    /// client uses the engine's clock, unless the builder sets a clock.
     ///
     /// # Errors
     ///
-    /// A setting cannot be used, or the operating system has no thread to give. [`ConnectError::Invalid`] where the builder's clock is of
-    /// another sort than the engine's: their leases would end at different times.
+    /// A setting is invalid, or the operating system cannot start a thread. [`ConnectError::Invalid`] if the builder's
+    /// clock is of another sort than the engine's: their leases would end at different times.
     ///
     /// # Panics
     ///
-    /// The clock is tokio's, and the caller is on no tokio runtime.
+    /// The clock is tokio's, and the caller is not on a tokio runtime.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
         self.embedded_link(server.link())
@@ -310,7 +310,7 @@ impl ClientBuilder {
         Ok((connector, on_runtime))
     }
 
-    /// The target with the certificates, the credentials and the addresses of the builder.
+    /// The target with the certificates, the credentials and the address map of the builder.
     fn complete(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
         let target = target.with(self.provider.clone(), self.addresses.clone());
         if self.certificates.ca.is_none() && self.certificates.client.is_none() {

@@ -88,7 +88,7 @@ pub enum InvalidInput {
         /// The most that is allowed.
         most: i64,
     },
-    /// The process was forked from the one that built the client, whose threads and connections it does not have.
+    /// The process is a fork of the process that built the client, without its threads and connections.
     #[error(
         "this process was forked from the process {built_by}, which built the client: build a client after the fork"
     )]
@@ -104,7 +104,7 @@ pub enum InvalidInput {
     Period {
         /// The name of the job.
         job: String,
-        /// What is wrong, and what to do.
+        /// The problem, and how to fix it.
         message: String,
     },
     /// Two settings that contradict each other.

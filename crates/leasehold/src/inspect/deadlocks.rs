@@ -27,19 +27,19 @@ const AT_ONCE: usize = 8;
 pub struct Deadlocks {
     /// The deadlocks.
     pub found: Vec<Deadlock>,
-    /// The locks that clients wait for, and at which the user of this client may not look, by their keys. A deadlock that one of them is part of is
-    /// not among those that were found.
+    /// The locks that clients wait for and that this client's user may not inspect. `found` has no deadlock that
+    /// involves them.
     pub unseen: Vec<UnseenLock>,
 }
 
-/// A lock at which the user of the client may not look, by the rules of the server.
+/// A lock that the client's user may not inspect.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct UnseenLock {
     /// Its key: its name with the prefix of the client that waits for it.
     pub key: String,
-    /// The words of the server.
+    /// The error message of the server.
     pub refusal: String,
 }
 
@@ -48,8 +48,8 @@ pub struct UnseenLock {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Deadlock {
-    /// The waits in their order: each is for a lock that the client of the next one holds, or a process around it, and the last one for a lock of the first. A single wait
-    /// is for a lock that an outer owner scope of the same task holds.
+    /// The waits in order. Each waits for a lock of the next entry's client or of a process around that client; the
+    /// last waits for the first. A single entry waits for a lock that an outer owner scope of its own task holds.
     pub waits: Vec<DeadlockedWait>,
 }
 
@@ -88,12 +88,12 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// What goes on only when a wait is over, and what must end before it is.
+/// A node of the graph: it continues only when its waits are over, and others wait for its end.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Node<'a> {
     /// An owner of a client, by the place of the client and its number there.
     Owner(usize, u64),
-    /// A hold, whoever owns it.
+    /// A hold, regardless of its owner.
     Hold(&'a str),
 }
 
@@ -103,9 +103,10 @@ impl Client {
     /// A client says in its record what its owners have held and waited for, for a second and longer; the record is written again within a
     /// second after that has changed. So a deadlock is found within a few seconds. Each wait is compared with the holder that the server has, so
     /// a deadlock that is told was there when the clients wrote last. An owner scope ([`Owner::scope`](crate::Owner::scope)) says what belongs together: a
-    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its holds. A process that runs
-    /// under a lock of another one says so by [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does.
-    /// Semaphores and latches have no holder that could be waited for, and are left out.
+    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its
+    /// holds. A process that runs under a lock of another process declares it with
+    /// [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches have
+    /// no holder that could be waited for, and are left out.
     ///
     /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md),
     /// for the locks of all clients that are to be seen. A lock at which the user may not look is no error: it is one of [`Deadlocks::unseen`].
@@ -199,7 +200,7 @@ fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, Node<'_>> {
     owners
 }
 
-/// The holds under which the process of a client runs. They end only when its waits are over.
+/// The holds of other clients under which the client's process runs. They end only after its waits.
 fn around(client: &Announced) -> impl Iterator<Item = Node<'_>> {
     client.record.within.iter().map(|hold| Node::Hold(hold.as_str()))
 }

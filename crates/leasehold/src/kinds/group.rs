@@ -42,7 +42,7 @@ impl<K: LockKind> AnyGuard for Guard<K> {
 /// Guards that stand and fall together: a [`MultiGuard`](crate::MultiGuard) of all members, or a
 /// [`QuorumGuard`](crate::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
 ///
-/// Every member was granted by its server: a group never falls back, so its guard is never
+/// The server of every member granted it: a group never falls back, so its guard is never
 /// [degraded](Guard::is_degraded).
 ///
 /// Dropping it releases every member in the background.
@@ -65,7 +65,7 @@ impl<R: GroupRule> GroupGuard<R> {
         Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
     }
 
-    /// Whether the drop of each member waits for its release, where a thread may wait.
+    /// Whether dropping each member waits for its release, if the thread may block.
     pub(crate) fn set_waits(&mut self, waits: bool) {
         self.guards.iter_mut().for_each(|guard| guard.set_waits(waits));
     }
@@ -201,7 +201,7 @@ fn wake_at_each(watches: &mut Vec<EndWatch>, waker: &Waker) {
     watches.retain_mut(|watch| watch.wake_at_end(waker));
 }
 
-/// How long an acquire of a group goes on although its servers do not answer.
+/// The time limit of a group's acquire while its servers do not answer.
 pub(super) struct Reach<'a> {
     handle: &'a Handle,
     /// Whether the caller named the wait itself.
@@ -215,13 +215,14 @@ impl<'a> Reach<'a> {
         Self { handle, has_own_wait, failing_since: None }
     }
 
-    /// A round ended with an answer of the servers.
+    /// The servers answered in a round.
     pub(super) const fn note_answer(&mut self) {
         self.failing_since = None;
     }
 
-    /// A round that began at `begun` failed without one. Whether the group gives up: the servers have been out of reach for too long, by
-    /// the outages that the clients of its locks know, or by the rounds that failed. The group does without `spare` of its servers.
+    /// A round that began at `begun` failed without an answer. Returns whether the group gives up, because its servers
+    /// have been unreachable for too long. That is known from outages of its clients, or from the failed rounds. The
+    /// group tolerates `spare` missing servers.
     pub(super) fn gives_up(&mut self, begun: Instant, specs: impl Iterator<Item = LockSpec>, spare: usize) -> bool {
         let since = *self.failing_since.get_or_insert(begun);
         let mut out: Vec<Duration> = specs.filter_map(|spec| spec.out_of_reach_for()).collect();

@@ -27,8 +27,8 @@ use std::time::Duration;
 ///
 /// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
 /// several clients and servers. When a member is busy, all others are released, and the busy one is waited for. The guard lasts as long
-/// as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a member is out of
-/// reach, an acquire fails, whatever [`Lock::fallback`] says.
+/// as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a
+/// member is unreachable, an acquire fails regardless of [`Lock::fallback`].
 ///
 /// # Examples
 ///
@@ -86,7 +86,7 @@ impl From<Lock<Write>> for Member {
 }
 
 impl Member {
-    /// Neither lingers nor falls back: a group holds what its servers have granted, and nothing else.
+    /// Members neither linger nor fall back: a group only holds grants of its servers.
     fn in_group(self) -> Self {
         match self {
             Self::Lock(lock) => Self::Lock(lock.as_member()),

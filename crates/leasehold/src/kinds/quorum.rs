@@ -33,7 +33,7 @@ use std::time::Duration;
 /// until then it may be one of a bare majority that a holder counts on, and give the lock to another. If servers keep to that, a minority
 /// at a time may lose everything.
 ///
-/// Only grants of servers count: a client's [`fallback`](crate::ClientBuilder::fallback) does not apply to its quorum locks.
+/// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///
 /// **Every process must count the same servers**: a majority of three of them and one of five need not meet. So a process gives a client
 /// for each server, whether that is up or not, which [`Client::connect_lazy`] makes; and [`QuorumLock::of`] says how many servers there are,
@@ -209,7 +209,7 @@ impl QuorumAcquire {
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
         let asked = self.lock.clients.iter().map(|client| {
-            // A server that did not grant the lock does not count, whatever the client's fallback is.
+            // Only grants of servers count, regardless of the client's fallback.
             let lock = client.lock(&self.lock.name).as_member();
             let mut acquire = Acquire::<Reentrant>::new(lock.spec().clone());
             acquire.set_all(self.lease, self.max_hold, None);

@@ -47,8 +47,8 @@ pub enum LeaderState {
     Idle,
     /// It campaigns: another candidate leads, or nobody does yet.
     Following,
-    /// It leads. A leader that has lost the leadership is in this state until its future is polled, and one that resigns until it has released
-    /// the lock: [`LeaderHandle::is_leader`] reads the clock.
+    /// The candidate leads. After a loss this state remains until the candidate's future is polled, and after a
+    /// resignation until the lock is released. [`LeaderHandle::is_leader`] reads the clock instead.
     Leading {
         /// The number of its term.
         token: FencingToken,

@@ -41,8 +41,9 @@ impl Term {
         self.shared.is_resigned()
     }
 
-    /// Completes when the candidate is to resign, by [`LeaderHandle::resign`](crate::LeaderHandle::resign) or
-    /// [`Client::shutdown`](crate::Client::shutdown). The work has the time of the [`grace`](crate::Leader::grace) from then on to come to an end.
+    /// Completes when [`LeaderHandle::resign`](crate::LeaderHandle::resign) or
+    /// [`Client::shutdown`](crate::Client::shutdown) asks the candidate to resign. From then on the work has its
+    /// [`grace`](crate::Leader::grace) to finish.
     ///
     /// # Cancel safety
     ///

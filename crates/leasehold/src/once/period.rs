@@ -10,20 +10,20 @@ const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 /// The least time for which a period of a schedule is kept: clocks differ by less, and a busy process is late by less.
 const LEAST_KEPT: Duration = Duration::from_secs(60);
 
-/// A clock reading this close to the middle of two times, as a part of the time between them, is ambiguous.
+/// A clock reading within this fraction of the interval around the middle between two scheduled times is ambiguous.
 const AMBIGUOUS: i128 = 8;
 
 /// One time of a schedule, by a name that is the same in every process. See [`Client::once`](crate::Client::once).
 ///
-/// | the schedule | the period |
+/// | schedule | period |
 /// |---|---|
-/// | its scheduler hands over the scheduled time, as cron libraries do; days of a time zone, weekdays, months | [`Period::at`] |
-/// | at multiples of a fixed time in UTC: every five minutes, hourly at `:00`, daily at 00:00 UTC | [`Period::every`] |
-/// | the same with a phase: hourly at `:30`, daily at 12:00 UTC | [`Period::every`] with [`Period::offset`] |
-/// | the process knows a name: a date, the number of a build | [`Period::key`] |
+/// | the scheduler passes the scheduled time, as cron libraries do; days of a time zone, weekdays, months | [`Period::at`] |
+/// | multiples of a fixed interval in UTC: every five minutes, hourly at `:00`, daily at 00:00 UTC | [`Period::every`] |
+/// | multiples of an interval with an offset: hourly at `:30`, daily at 12:00 UTC | [`Period::every`] with [`Period::offset`] |
+/// | the process has a name for the period: a date, a build number | [`Period::key`] |
 ///
-/// A daily job by local time is at another time of UTC after a change to daylight saving time. Use [`Period::at`], not
-/// [`Period::every`]. A date as a key needs a job that no process begins within seconds of midnight.
+/// A daily job in local time runs at another time of UTC after a daylight saving change. Use [`Period::at`], not
+/// [`Period::every`]. Use a date as a key only if no process starts the job within seconds of midnight.
 #[derive(Clone, Debug)]
 #[must_use = "a period does nothing by itself"]
 pub struct Period {
@@ -33,7 +33,7 @@ pub struct Period {
     refused: Option<String>,
 }
 
-/// Where the name of a period comes from.
+/// The source of a period's name.
 #[derive(Clone, Copy, Debug)]
 enum Schedule {
     /// The caller named it.
@@ -58,13 +58,14 @@ impl Period {
         Self::named(name.into(), None)
     }
 
-    /// The period that begins at `scheduled`: the time for which the job was planned, and not the time at which the process woke up. Every
-    /// process must compute the same time, as one cron expression and one time zone do. It is kept for a day.
+    /// Returns the period that begins at `scheduled`: the planned time of the job, not the time at which the process
+    /// woke up. Every process must compute an identical time, for example from one cron expression and one time zone.
+    /// The period is kept for a day.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: that is the reading of a
-    /// clock, which differs in each process.
+    /// [`Once::run`](crate::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: such a
+    /// time is a clock reading, which differs between processes.
     ///
     /// # Examples
     ///
@@ -90,21 +91,23 @@ impl Period {
         Self::named(since_1970(scheduled).to_string(), refused.map(str::to_owned))
     }
 
-    /// The time of a schedule that is nearest to the present time of this machine. The schedule fires at the multiples of `every` since
-    /// 1970 in UTC, plus the [`offset`](Period::offset). It is kept for twice `every`, and for a minute at least.
+    /// Returns the period of the scheduled time that is nearest to this machine's current time. The schedule fires at
+    /// multiples of `every` since 1970 in UTC, plus the [`offset`](Period::offset). The period is kept for twice
+    /// `every`, but at least for a minute.
     ///
-    /// A process whose clock is early or late by less than three eighths of `every` names the same time as all others.
+    /// A process whose clock is wrong by less than three eighths of `every` computes the correct time.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses a period whose clock reading is about halfway between two times of the schedule: another
-    /// process, whose clock differs by a moment, would name the other time and run the job again. **A job that fires daily at 12:00 UTC,
-    /// hourly at half past, or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
+    /// [`Once::run`](crate::Once::run) refuses a period whose clock reading is about halfway between two scheduled
+    /// times: another process with a slightly different clock would compute the other time and run the job again. **A
+    /// job that fires daily at 12:00 UTC, hourly at half past, or weekly on Sunday at noon needs an
+    /// [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
     pub fn every(every: Duration) -> Self {
         Self::around(SystemTime::now(), every)
     }
 
-    /// As [`Period::every`], nearest to this time.
+    /// As [`Period::every`], with this time instead of the current time.
     ///
     /// # Errors
     ///
@@ -130,12 +133,12 @@ impl Period {
         period.offset(Duration::ZERO)
     }
 
-    /// Sets the phase of a schedule: it fires at the multiples of `every` since 1970 in UTC, plus `offset`. Whole milliseconds count.
-    /// Default: none.
+    /// Sets the offset of a schedule: it fires at multiples of `every` since 1970 in UTC, plus `offset`. The offset is
+    /// truncated to milliseconds. Default: none.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses an offset of [`Period::key`] and [`Period::at`].
+    /// [`Once::run`](crate::Once::run) refuses an offset for [`Period::key`] and [`Period::at`].
     ///
     /// # Examples
     ///
@@ -164,7 +167,7 @@ impl Period {
             self.refused = None;
         }
         if (past - left).abs() * AMBIGUOUS < every * 2 {
-            // One name for all clocks that are near this middle.
+            // All clock readings near this middle share one name.
             self.name = format!("{before}-or-{}", before + every);
             let [past, left, every] = [past, left, every].map(readable);
             let why = format!(
@@ -187,7 +190,7 @@ impl Period {
         self
     }
 
-    /// The name. A period that is refused has one too, for the log.
+    /// The name. A refused period has a name too, for the log.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -197,7 +200,7 @@ impl Period {
         self.keep
     }
 
-    /// Joins the name of a job and that of its period. Only the period is escaped, so that no two pairs give one name.
+    /// Joins the names of a job and its period. Escaping the period makes the result unique for each pair.
     pub(super) fn lock_name(&self, job: &str) -> String {
         format!("{job}@{}", self.name.replace('%', "%25").replace('@', "%40"))
     }

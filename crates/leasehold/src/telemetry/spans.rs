@@ -31,7 +31,7 @@ impl Default for Spans {
     }
 }
 
-/// A span of the subscriber, which is foreign code: its panics end here.
+/// A span of the subscriber, which is foreign code. Catches its panics.
 pub(crate) struct Span(tracing::Span);
 
 impl Span {
@@ -45,7 +45,7 @@ impl Span {
         });
     }
 
-    /// Runs `work` in the span, also where the subscriber panics.
+    /// Runs `work` in the span, even if the subscriber panics.
     pub(crate) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
         let _entered = Entered(foreign::value(Foreign::Telemetry, || self.0.enter()));
         work()
@@ -58,7 +58,7 @@ impl Drop for Span {
     }
 }
 
-/// A span that was entered, and is left with this.
+/// An entered span; dropping this exits it.
 struct Entered<'a>(Option<tracing::span::Entered<'a>>);
 
 impl Drop for Entered<'_> {
@@ -67,7 +67,7 @@ impl Drop for Entered<'_> {
     }
 }
 
-/// Work that is polled, and dropped, in a span.
+/// A future that is polled and dropped in a span.
 pub(crate) struct InSpan<'a, F> {
     work: Pin<&'a mut Option<F>>,
     span: &'a Span,
@@ -78,7 +78,7 @@ impl<'a, F: Future> InSpan<'a, F> {
         Self { work, span }
     }
 
-    /// Polls the work. It is not polled again once it has ended.
+    /// Polls the future; it must not be polled after completion.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         let work = self.work.as_mut().as_pin_mut();
         self.span.in_scope(|| work.map_or(Poll::Pending, |work| work.poll(cx)))
