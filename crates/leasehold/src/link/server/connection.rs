@@ -516,6 +516,8 @@ impl State {
 async fn drive(shared: EndOnDrop) {
     let shared = &shared.0;
     let mut buffer = vec![0; READ];
+    let mut ended = std::pin::pin!(shared.ended.cancelled());
+    let mut handed = std::pin::pin!(shared.handed.notified());
     let why = loop {
         let (writes, broken) = {
             let mut state = shared.state.lock();
@@ -527,9 +529,12 @@ async fn drive(shared: EndOnDrop) {
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
             biased;
-            () = shared.ended.cancelled() => return,
+            () = &mut ended => return,
             ready = shared.stream.socket.ready(interest) => ready,
-            () = shared.handed.notified() => continue,
+            () = &mut handed => {
+                handed.set(shared.handed.notified());
+                continue;
+            }
         };
         match ready {
             Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
