@@ -1,6 +1,7 @@
 //! The one seam between the protocol and a server.
 //!
-//! A [`Link`] sends calls and carries notices. There are two of them: one to Redis and Valkey, and one to the embedded engine.
+//! A [`Link`] sends calls and receives notices. One implementation connects to Redis and Valkey, one to the embedded
+//! engine.
 //! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
 
 mod in_script;
@@ -30,7 +31,8 @@ pub enum Settled {
     Unproven,
 }
 
-/// Says that a server is not connected, and why, without its address twice: the text of an attempt begins with that.
+/// The message for a server that is not connected, with the reason. It has the address only once, because the text of
+/// an attempt begins with it.
 pub fn not_connected(server: &str, why: &str) -> LinkError {
     let reason = why.strip_prefix(server).map(|rest| rest.trim_start_matches(" cannot be reached: "));
     LinkError::NotSent(match reason {
@@ -66,7 +68,7 @@ impl LinkError {
         }
     }
 
-    /// Whether an operator has to act: the server refuses, and not for the moment only.
+    /// Whether an operator has to act: the server's refusal is not temporary.
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Refused(refusal) if !refusal.is_transient() || refusal.is_of_a_failed_snapshot())
     }
@@ -87,7 +89,7 @@ impl LinkError {
 #[error("{text}")]
 pub struct ServerError {
     text: String,
-    /// The script was refused a command before it had granted anything.
+    /// The server refused a command of the script before the grant.
     ungranted: bool,
 }
 
@@ -107,7 +109,7 @@ impl ServerError {
         &self.text
     }
 
-    /// The same error, with these words behind those of the server.
+    /// Appends text to the server's error message.
     pub(crate) fn adding(mut self, words: &str, why: &str) -> Self {
         self.text.extend([words, why]);
         self
@@ -124,17 +126,18 @@ impl ServerError {
         self.code() == "READONLY" || self.text.contains("-READONLY ")
     }
 
-    /// Whether the server takes no writes, because it could not save a snapshot of its data. It writes again once a snapshot succeeds.
+    /// Whether the server refuses writes, because it could not save a snapshot. It accepts writes again after a
+    /// successful snapshot.
     fn is_of_a_failed_snapshot(&self) -> bool {
         self.code() == "MISCONF" || self.text.contains("-MISCONF ")
     }
 
-    /// Whether the server lacks a command, or has it disabled, or does not let this user run it.
+    /// Whether the server lacks or has disabled a command, or refuses it to this user.
     pub fn is_of_a_missing_command(&self) -> bool {
         self.code() == "NOPERM" || self.lacks_the_command()
     }
 
-    /// Whether the server does not have the command that was sent. It says nothing of the commands in a script.
+    /// Whether the server lacks the sent command. This does not cover commands of a script.
     fn lacks_the_command(&self) -> bool {
         let is_of_a_script = [", script:", " script: ", "user_script"].iter().any(|part| self.text.contains(part));
         let is_disabled = self.text.starts_with("ERR This instance has ") && self.text.contains("disabled");
@@ -174,7 +177,8 @@ impl ServerError {
             || self.lacks_the_command()
     }
 
-    /// Whether the call has certainly granted nothing, and raised no count. The script may have made preparations, such as a place in a queue.
+    /// Whether the call certainly granted nothing and raised no count. The script may have made preparations, such as a
+    /// place in a queue.
     pub const fn proves_no_grant(&self) -> bool {
         self.ungranted
     }
@@ -184,7 +188,7 @@ impl ServerError {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
-    /// Whether the keys of the call lie in several hash slots, and the server, or a proxy before it, takes only such as have one.
+    /// Whether the server, or a proxy in front of it, refused the call because its keys lie in several hash slots.
     pub fn is_of_several_slots(&self) -> bool {
         self.code() == "CROSSSLOT"
     }

@@ -126,10 +126,10 @@ impl fmt::Display for LockName {
     }
 }
 
-/// Checks what a caller gives as a name, or as a part of one: both its ends can be seen.
+/// Checks that a caller's name, or a part of a name, begins and ends with a visible character.
 ///
-/// A name is compared byte by byte. White space that a configuration file leaves at its end makes it another name, and two
-/// programs that believe in one lock would use two.
+/// Names are compared byte by byte. Trailing white space from a configuration file makes a different name, so two
+/// programs would use two locks instead of one.
 ///
 /// # Errors
 ///
@@ -155,7 +155,7 @@ pub enum NameError {
     /// The name has no character.
     #[error("a lock needs a name of at least one byte, and this one is empty")]
     Empty,
-    /// The name, or the prefix, begins or ends with a character that nobody sees.
+    /// The name, or the prefix, begins or ends with an invisible character.
     #[error(
         "the name {name:?} begins or ends with white space or with another character that cannot be seen: remove it, because a program \
          that names the lock without it uses another lock"

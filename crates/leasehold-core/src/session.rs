@@ -184,7 +184,7 @@ impl Session {
         self.checked(|parts| parts.look_after_end(now, name));
     }
 
-    /// How long the server of a lock of this name has been out of reach, as far as the link knows.
+    /// How long the server of the lock with this name has been unreachable, as known to the link.
     pub fn out_of_reach_for(&self, now: Instant, name: &LockName) -> Option<Duration> {
         self.parts.outages.of(name.key()).map(|outage| now.since(outage.since()))
     }
@@ -209,7 +209,8 @@ impl Session {
         self.checked(|parts| parts.close(now));
     }
 
-    /// Loses every hold that has a guard; a hold is released when its last guard is gone. Ends every pause. Says whether there was such a hold.
+    /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold
+    /// was lost.
     pub fn lose_all(&mut self, now: Instant) -> bool {
         self.checked(|parts| parts.lose_all(now))
     }
@@ -359,7 +360,7 @@ impl Session {
         self.parts.holds.get(number).is_some_and(|hold| hold.lingers())
     }
 
-    /// Whether this client does not ask for the lock of this key, because others have a head start.
+    /// Whether this client delays its acquires of the lock with this key, because other clients have a head start.
     pub fn gives_head_start(&self, now: Instant, key: &[u8]) -> bool {
         self.parts.contended.held_back_until(now, key).is_some()
     }
@@ -369,7 +370,7 @@ impl Session {
         self.checked(|parts| parts.stop_all_lingering(now));
     }
 
-    /// Whether another client has wanted the lock of this key lately.
+    /// Whether another client has recently requested the lock with this key.
     #[cfg(test)]
     pub(crate) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
         self.parts.contended.is_contended(now, key)
@@ -385,7 +386,7 @@ impl Session {
         self.parts.closed
     }
 
-    /// Whether every guard is lost, because the client ends.
+    /// Whether every guard is lost because of a shutdown.
     pub const fn has_lost_all(&self) -> bool {
         self.parts.lost_all
     }

@@ -13,29 +13,29 @@ pub use encode::command;
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// The commands and replies of one connection. `T` is what the caller keeps for each command until its reply arrives.
+/// The commands and replies of one connection. `T` is the caller's token for each command until its reply arrives.
 #[derive(Debug)]
 pub struct Wire<T> {
     decoder: Decoder,
-    /// Bytes that are encoded and not taken for writing yet.
+    /// Encoded bytes that are not taken for writing yet.
     out: Vec<u8>,
-    /// Bytes that were taken for writing, since the beginning.
+    /// Total number of bytes taken for writing.
     taken: u64,
     /// Commands without a reply, oldest first.
     in_flight: VecDeque<InFlight<T>>,
-    /// The protocol may send messages as arrays: a connection of RESP2 that has subscribed.
+    /// Messages may arrive as arrays: a RESP2 connection that has subscribed.
     messages_as_arrays: bool,
 }
 
 #[derive(Debug)]
 struct InFlight<T> {
-    /// The place of the command's first byte among all bytes of the connection.
+    /// Offset of the command's first byte among all bytes of the connection.
     begins: u64,
     answer: Answer,
     token: T,
 }
 
-/// What answers a command.
+/// The expected answer to a command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Answer {
     /// A reply.
@@ -44,7 +44,7 @@ enum Answer {
     Confirmation(Subscription, Bytes),
 }
 
-/// A command about a subscription.
+/// A subscription command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that a client needs")]
 pub enum Subscription {
@@ -71,33 +71,35 @@ impl Subscription {
     }
 }
 
-/// What the server did.
+/// An action of the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the caller must handle each")]
 pub enum Event<T> {
-    /// It answered a command. The frame may be an error reply. That of a confirmed subscription is [`Frame::Nil`].
+    /// The server answered a command. The frame may be an error reply, and is [`Frame::Nil`] for a confirmed
+    /// subscription.
     Answered(T, Frame),
-    /// It sent a message on a channel.
+    /// The server sent a message on a channel.
     Message {
         /// The channel.
         channel: Bytes,
         /// The message.
         payload: Bytes,
     },
-    /// It ended a subscription that no command of this connection ended: the slot of the channel moved to another node.
+    /// The server ended a subscription without a command of this connection: the slot of the channel moved to another
+    /// node.
     Unsubscribed {
         /// The channel.
         channel: Bytes,
     },
 }
 
-/// What became of a command without a reply when its connection ended.
+/// The fate of a command without a reply when its connection ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third fate")]
 pub enum Fate {
     /// None of its bytes were taken for writing.
     NotSent,
-    /// At least one of its bytes was taken for writing. The server may have applied it, or may yet.
+    /// At least one of its bytes was taken for writing. The server may have applied the command, or may still apply it.
     Unknown,
 }
 
@@ -108,7 +110,7 @@ impl<T> Default for Wire<T> {
 }
 
 impl<T> Wire<T> {
-    /// A connection on which nothing was sent.
+    /// A connection without sent bytes.
     pub fn new(limits: Limits) -> Self {
         Self {
             decoder: Decoder::new(limits),
@@ -125,10 +127,10 @@ impl<T> Wire<T> {
         command(&mut self.out, name, args);
     }
 
-    /// Queues a command about a subscription. [`Event::Answered`] comes when the server has confirmed or refused it.
+    /// Queues a subscription command. [`Event::Answered`] comes when the server has confirmed or refused it.
     ///
-    /// In RESP2 (`resp3` is false) a connection that has ever subscribed takes arrays that begin with `message` for messages, so it serves no
-    /// other commands but `PING`.
+    /// In RESP2 (`resp3` is false) a connection that has subscribed treats arrays that begin with `message` as
+    /// messages, so `PING` is its only other command.
     pub fn subscription(&mut self, what: Subscription, channel: Bytes, resp3: bool, token: T) {
         let begins = self.queued();
         command(&mut self.out, what.command(), &[&channel]);
@@ -142,7 +144,7 @@ impl<T> Wire<T> {
         std::mem::take(&mut self.out)
     }
 
-    /// Number of queued bytes that wait for being written.
+    /// Number of queued bytes that are not taken for writing yet.
     pub const fn unwritten(&self) -> usize {
         self.out.len()
     }
@@ -152,16 +154,16 @@ impl<T> Wire<T> {
         self.in_flight.len()
     }
 
-    /// Takes bytes that the server sent.
+    /// Adds bytes from the server.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.decoder.feed(bytes);
     }
 
-    /// The next thing that the server did, as far as its bytes have arrived.
+    /// Returns the next action of the server whose bytes have arrived completely.
     ///
     /// # Errors
     ///
-    /// What the server sent cannot be understood. No reply on this connection can be trusted any more: end it.
+    /// The server sent invalid bytes. Close the connection, because no further reply can be trusted.
     pub fn poll(&mut self) -> Result<Option<Event<T>>, Malformed> {
         while let Some(received) = self.decoder.decode()? {
             let event = match received {
@@ -178,7 +180,7 @@ impl<T> Wire<T> {
         Ok(None)
     }
 
-    /// Ends the connection: the commands without a reply, oldest first, and what became of each.
+    /// Ends the connection. Returns the commands without a reply, oldest first, and the fate of each.
     pub fn close(&mut self) -> impl Iterator<Item = (T, Fate)> + use<T> {
         self.out = Vec::new();
         let taken = self.taken;
@@ -188,15 +190,15 @@ impl<T> Wire<T> {
         })
     }
 
-    /// Bytes that were queued since the beginning.
+    /// Total number of queued bytes.
     fn queued(&self) -> u64 {
         self.taken + u64::try_from(self.out.len()).unwrap_or_default()
     }
 
-    /// Gives a reply to the oldest command without one.
+    /// Assigns a reply to the oldest command without a reply.
     fn replied(&mut self, frame: Frame) -> Result<Event<T>, Malformed> {
         match self.in_flight.pop_front() {
-            // Only an error replies to a subscription.
+            // The only reply to a subscription command is an error.
             Some(call) if call.answer == Answer::Reply || frame.error().is_some() => {
                 Ok(Event::Answered(call.token, frame))
             }
@@ -207,7 +209,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// Handles a push. Pushes that a later version may add are ignored.
+    /// Handles a push. Ignores unknown pushes, which later server versions may send.
     fn pushed(&mut self, parts: Vec<Frame>) -> Result<Option<Event<T>>, Malformed> {
         let mut parts = parts.into_iter();
         let mut text = || parts.next().and_then(Frame::into_bytes);
@@ -235,7 +237,7 @@ impl<T> Wire<T> {
     }
 }
 
-/// Whether an array of RESP2 is a message or a confirmation, and not the reply to a `PING`.
+/// Whether a RESP2 array is a message or a confirmation, not the reply to a `PING`.
 fn is_of_a_channel(parts: &[Frame]) -> bool {
     let Some(kind) = parts.first().and_then(Frame::bytes) else { return false };
     let confirms = |what: &Subscription| kind.eq_ignore_ascii_case(what.command().as_bytes());

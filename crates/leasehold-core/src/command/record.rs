@@ -40,9 +40,9 @@ pub enum Found {
         record: ClientRecord,
         /// How long the record stays unless it is written again; `None` where it stays for ever.
         left: Option<Duration>,
-        /// How long the client had been up when it wrote the record; `None` where that is not known.
+        /// The client's uptime when it wrote the record; `None` if unknown.
         up: Option<Duration>,
-        /// How long ago the record was written; `None` where that is not known.
+        /// The age of the record; `None` if unknown.
         age: Option<Duration>,
         /// The locks that the client holds or waits for, as they are now: those that have lasted for a while, and not more than a bounded number.
         uses: Vec<LockUse>,
@@ -56,7 +56,7 @@ pub fn key(client: &ClientId) -> Bytes {
     Bytes::from(format!("leasehold:1:client:{client}"))
 }
 
-/// Writes the record of a client that has been `up` for a time, or writes it again, so that it stays for `lifetime`, which is at least a
+/// Writes or rewrites the record of a client with the uptime `up`. It expires after `lifetime`, which is at least a
 /// millisecond.
 pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockUse], lifetime: Duration) -> Call {
     let text = |text: &str| Bytes::copy_from_slice(text.as_bytes());

@@ -70,7 +70,7 @@ impl KindProtocol for Simple {
     }
 }
 
-/// Ends the hold of `holder`: a release in its name, by any client. [`forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder` on behalf of any client. [`forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     let id = unescaped(holder).filter(|bytes| std::str::from_utf8(bytes).is_err());
     release(lock, &id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from), 0)
@@ -81,7 +81,8 @@ pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], Vec::new())
 }
 
-/// The holder in the reply to an inspection. Other libraries write ids that are no text: their bytes are escaped, as in `\x9f`.
+/// The holder in the reply to an inspection. Other libraries write ids that are not UTF-8: their bytes are escaped, as
+/// in `\x9f`.
 ///
 /// # Errors
 ///
@@ -96,7 +97,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     }
 }
 
-/// The bytes of an id that was escaped; `None` where it was not.
+/// The bytes of an escaped id; `None` if it is not escaped.
 fn unescaped(id: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(id.len());
     let mut rest = id.as_bytes();

@@ -1,12 +1,12 @@
-//! Commands that a server refuses in the middle of a script, because it lacks them or because the user lacks a right.
+//! Commands that a server refuses within a script, because the server lacks the command or the user lacks the right.
 //!
-//! Servers name the command, the line of the script, both or neither, by their version. The client has the script, so that it can name the
-//! command in each case.
+//! Depending on their version, servers report the command, the line of the script, both or neither. The client has the
+//! script, so it can name the command in every case.
 
 use super::ServerError;
 use crate::script::Script;
 
-/// The kind of thing that a user lacks, or the server.
+/// The kind of right or command that is missing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Right,
@@ -16,8 +16,9 @@ enum Lack {
 }
 
 impl ServerError {
-    /// This error as the refusal of a call of `script`, which the server ran as a part of `ran`: itself, or a batch. Where a command of the
-    /// script was refused for want of a right, or is not there, the text names the command and the right as well.
+    /// Converts this error into the refusal of a call of `script`, which ran within `ran`: itself or a batch. If the
+    /// server refused a command of the script for a missing right, or lacks the command, the message also names the
+    /// command and the right.
     #[must_use]
     pub fn of_script(self, script: &Script, ran: &Script) -> Self {
         if self.code() == "NOPERM" && self.text.contains(" key") {
@@ -31,7 +32,7 @@ impl ServerError {
         let named = named(&self.text).map(|name| vec![name]);
         let commands = named.unwrap_or_else(|| match line {
             Some(line) => commands_of(line),
-            // The script has met the error by `redis.pcall` and has answered with it, or has thrown it in a batch.
+            // The script caught the error with `redis.pcall` and returned it, or raised it in a batch.
             None => {
                 let may_be = |line: &&str| line.contains("redis.pcall(") || !std::ptr::eq(script, ran);
                 listed(script.source().lines().filter(may_be).flat_map(commands_of))
@@ -53,12 +54,12 @@ impl ServerError {
             Lack::Command => "which the server does not have, or not in scripts".to_owned(),
         };
         let text = format!("{}; the script {} needs {needed}, {wanted}", self.text, script.name());
-        // A script answers in its own words where a command behind the grant is refused.
+        // A script returns its own error if the server refuses a command after the grant.
         Self { text, ungranted: true }
     }
 }
 
-/// The thing that is missing, if a script was refused for that.
+/// The missing command or right, if that is the reason for the refusal.
 fn lack(text: &str) -> Option<Lack> {
     let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     if says(&["can't run this command", "no permissions to run"]) && says(&["script"]) {
@@ -72,31 +73,31 @@ fn lack(text: &str) -> Option<Lack> {
     is_missing.then_some(Lack::Command)
 }
 
-/// The line of the script that a server names.
+/// The script line in the server's error message.
 fn line_of(text: &str) -> Option<usize> {
     let (_, rest) = text.split_once("user_script:")?;
     let rest = rest.trim_start();
     rest[..rest.find(|digit: char| !digit.is_ascii_digit()).unwrap_or(rest.len())].parse().ok()
 }
 
-/// The command that a server names.
+/// The command in the server's error message.
 fn named(text: &str) -> Option<String> {
     let (_, rest) = text.split_once("to run the '").or_else(|| text.split_once("unknown command '"))?;
     let (name, _) = rest.split_once('\'')?;
     Some(name.to_uppercase())
 }
 
-/// The commands that a line of a script runs.
+/// The commands that a line of a script calls.
 fn commands_of(line: &str) -> Vec<String> {
     listed(line.split("redis.").skip(1).filter_map(|part| {
         let call = part.strip_prefix("call(").or_else(|| part.strip_prefix("pcall("))?;
         let literal = call.strip_prefix('\'').and_then(|name| Some(name.split_once('\'')?.0.to_owned()));
-        // The one command that is a variable in scripts.
+        // The only command that scripts pass in a variable.
         Some(literal.unwrap_or_else(|| "PUBLISH or SPUBLISH".to_owned()))
     }))
 }
 
-/// Each of these once, in order.
+/// Removes duplicates, in order.
 fn listed(names: impl Iterator<Item = String>) -> Vec<String> {
     names.fold(Vec::new(), |mut all, name| {
         if !all.contains(&name) {
@@ -111,7 +112,7 @@ mod tests {
     use super::*;
     use crate::script::{ACQUIRE, ALL, RELEASE, SEMAPHORE_ACQUIRE};
 
-    /// The number of the line of a script that has this part.
+    /// The number of the script line that contains this text.
     fn line(script: &Script, part: &str) -> usize {
         1 + script.source().lines().position(|line| line.contains(part)).expect("a line")
     }

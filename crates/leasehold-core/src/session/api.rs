@@ -88,7 +88,7 @@ pub enum Event {
         holds: usize,
         /// The words of the link.
         why: String,
-        /// Whether an operator has to act, and the last event about one of these holds did not say so.
+        /// Whether an operator has to act, and the last event about one of these holds did not report it.
         lasting: bool,
     },
     /// The background's connection to a server stands.
@@ -165,7 +165,7 @@ pub enum Event {
         name: LockName,
         /// The words of the link.
         why: String,
-        /// Whether an operator has to act, and the last event about these waiters did not say so.
+        /// Whether an operator has to act, and the last event about these waiters did not report it.
         lasting: bool,
     },
     /// The background ended, or lowered, a hold that no caller released.
@@ -179,7 +179,7 @@ pub enum Event {
         name: LockName,
         /// The words of the link.
         why: String,
-        /// Whether an operator has to act, and the last event about this hold did not say so.
+        /// Whether an operator has to act, and the last event about this hold did not report it.
         lasting: bool,
     },
     /// A subscription could not be made and will be tried again.

@@ -25,7 +25,7 @@ pub(super) struct ClientRecord(Option<Kept>);
 struct Kept {
     record: record::ClientRecord,
     lifetime: Duration,
-    /// When the client began to keep it.
+    /// The time of the first record.
     since: Instant,
     state: State,
     /// The locks that the server was told of last.

@@ -15,12 +15,12 @@ const AT_MOST: usize = 1_024;
 #[derive(Debug, Default)]
 pub(super) struct Contended(HashMap<Bytes, Noted>);
 
-/// What is remembered of a lock.
+/// The recent contention of a lock.
 #[derive(Clone, Copy, Debug)]
 struct Noted {
-    /// When another client was last known to want it.
+    /// The time of the last known request of another client.
     wanted: Option<Instant>,
-    /// Until then this client does not ask for it.
+    /// End of the head start of other clients; this client does not acquire before.
     held_back_until: Instant,
 }
 
@@ -36,17 +36,17 @@ impl Contended {
         self.entry(now, key).wanted = Some(now);
     }
 
-    /// Other clients have a head start until then.
+    /// Gives other clients a head start until this instant.
     pub(super) fn hold_back(&mut self, now: Instant, key: &[u8], until: Instant) {
         self.entry(now, key).held_back_until = until;
     }
 
-    /// Whether another client has wanted a lock lately.
+    /// Whether another client has recently requested a lock.
     pub(super) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
         self.0.get(key).and_then(|noted| noted.wanted).is_some_and(|at| now.since(at) < LATELY)
     }
 
-    /// Until when other clients have a head start.
+    /// The end of the head start of other clients.
     pub(super) fn held_back_until(&self, now: Instant, key: &[u8]) -> Option<Instant> {
         self.0.get(key).map(|noted| noted.held_back_until).filter(|until| *until > now)
     }

@@ -60,7 +60,7 @@ pub(super) struct Hold {
     renew_at: Option<Instant>,
     /// Something may have happened to the hold on the server: it is looked at, although its lease is not renewed.
     look: bool,
-    /// Operators know that the server refuses a command of this hold.
+    /// Operators have been notified that the server refuses a command of this hold.
     refusal_told: bool,
     clean_up: CleanUp,
     tenure: Tenure,
@@ -119,12 +119,12 @@ impl Hold {
         }
     }
 
-    /// Notes a refusal that an operator has to mend. Says whether it is news.
+    /// Records a refusal that an operator has to fix. Returns whether it is new.
     pub(super) const fn note_refusal(&mut self) -> bool {
         !std::mem::replace(&mut self.refusal_told, true)
     }
 
-    /// The server has carried out a command of this hold: the next refusal is news.
+    /// The server has executed a command of this hold: the next refusal is new.
     pub(super) const fn forget_refusal(&mut self) {
         self.refusal_told = false;
     }
@@ -169,7 +169,7 @@ impl Hold {
         self.lease
     }
 
-    /// The lease to which it is renewed; `None` where no guard wants that.
+    /// The lease to which the hold is renewed; `None` if no guard requests renewals.
     pub(super) fn renewed_lease(&self) -> Option<Duration> {
         self.count.is_renewed().then_some(self.lease)
     }
@@ -274,7 +274,7 @@ impl Hold {
             reason,
             holder: self.cell.field(),
             token: self.cell.token(),
-            // Its end may be found late, such as after a pause of the process.
+            // The end may be noticed late, for example after a pause of the process.
             held: now.min(self.cell.deadline()).since(self.cell.acquired_at()),
         }
     }

@@ -130,8 +130,8 @@ impl Parts {
         }
     }
 
-    /// Panics where an invariant is broken, in debug builds of the tests. It looks at everything, after each call: no program of a
-    /// user is to pay for that.
+    /// Panics on a broken invariant, in debug builds of the tests. It checks everything after each call, which is too
+    /// expensive for users.
     pub(super) fn assert_invariants(&self) {
         let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
         if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= AT_MOST {

@@ -1,5 +1,5 @@
-//! Locks whose channel stays subscribed from one hold of this client to the next. A hold may linger only where its client has heard who
-//! wants the lock since before it asked for it.
+//! Locks whose channel stays subscribed from one hold of this client to the next. A hold may linger only if its client
+//! was subscribed to requests before the acquire.
 
 use crate::session::ids::LockId;
 use crate::session::timers::{Timer, Timers};
@@ -10,25 +10,25 @@ use std::time::Duration;
 /// How long a subscription outlives the last hold.
 const AFTER: Duration = Duration::from_secs(2);
 
-/// The most locks. Holds of further locks do not linger.
+/// Maximum number of locks. Holds of further locks do not linger.
 const AT_MOST: usize = 1_024;
 
 /// See the [module](self). Each lock has its timer.
 #[derive(Debug, Default)]
 pub(super) struct Listening(BTreeMap<LockId, Option<Instant>>);
 
-/// What [`Listening::keep`] did.
+/// The result of [`Listening::keep`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use = "a lock that is new among these is referred to once more"]
 pub(super) enum Kept {
     New,
     Longer,
-    /// There are too many.
+    /// The maximum is reached.
     Not,
 }
 
 impl Listening {
-    /// Keeps the subscription of a lock from now on.
+    /// Starts to keep the subscription of a lock.
     pub(super) fn keep(&mut self, now: Instant, lock: LockId, timers: &mut Timers) -> Kept {
         let known = self.contains(lock);
         if !known && self.0.len() >= AT_MOST {
@@ -38,7 +38,7 @@ impl Listening {
         if known { Kept::Longer } else { Kept::New }
     }
 
-    /// Does not keep it any longer. Says whether it did.
+    /// Stops keeping the subscription of a lock. Returns whether it was kept.
     pub(super) fn end(&mut self, lock: LockId, timers: &mut Timers) -> bool {
         let slot = self.0.remove(&lock);
         slot.is_some_and(|mut slot| {

@@ -253,7 +253,7 @@ impl Lock {
         }
     }
 
-    /// The server has confirmed the subscription. Says whether it is the contender's turn now.
+    /// The server has confirmed the subscription. Returns whether it is the contender's turn now.
     #[must_use]
     pub(super) fn note_confirmed(&mut self) -> bool {
         self.waiters.0.as_mut().is_some_and(|waiters| waiters.line.note_confirmed())

@@ -33,9 +33,9 @@ pub(super) struct Parts {
     pub(super) rng: fastrand::Rng,
     next_hold: HoldNumber,
     last_id: u64,
-    /// Nothing is granted any more.
+    /// The client is closed: it grants nothing.
     pub(super) closed: bool,
-    /// The guards that were left after that are lost.
+    /// The guards that outlived the shutdown are lost.
     pub(super) lost_all: bool,
     pub(super) locks: Locks,
     pub(super) subscriptions: Subscriptions,

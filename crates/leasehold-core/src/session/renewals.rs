@@ -4,7 +4,7 @@ use crate::call::Replicas;
 use crate::owner::HoldNumber;
 use std::collections::{BTreeMap, VecDeque};
 
-/// How many renewals may be under way where holds of several slots may not share one: as many as on a cluster.
+/// Maximum number of renewals in flight if holds of several slots may not share a command: as on a cluster.
 const PARTED_IN_FLIGHT: usize = 16;
 
 /// The renewals that are due.
@@ -15,7 +15,8 @@ pub(super) struct Renewals {
     sharing: Sharing,
 }
 
-/// The holds that may share a renewal. A server that refuses keys of several hash slots narrows it, for as long as the client lives.
+/// The holds that may share a renewal. A refusal of keys of several hash slots narrows it for the rest of the client's
+/// life.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Sharing {
     /// Holds of all slots.
@@ -23,7 +24,7 @@ pub(super) enum Sharing {
     All,
     /// Holds of one slot.
     Slot,
-    /// No two holds: the server places keys by another rule than hash slots.
+    /// A single hold: the server does not place keys by hash slots.
     None,
 }
 
@@ -38,12 +39,12 @@ impl Renewals {
         self.sharing
     }
 
-    /// How many renewals may be under way. Where holds may not share one, there are many, and each is short.
+    /// Maximum number of renewals in flight. If holds may not share a command, there are many short commands.
     pub(super) fn most_in_flight(&self, shared: usize) -> usize {
         if self.sharing == Sharing::All { shared } else { shared.max(PARTED_IN_FLIGHT) }
     }
 
-    /// Lets no more than these share a renewal from now on. What is due already is grouped anew by the slots of the holds.
+    /// Narrows the holds that share a renewal. Due renewals are regrouped by the slots of the holds.
     pub(super) fn narrow(&mut self, sharing: Sharing, slot: impl Fn(HoldNumber) -> u16) {
         self.sharing = self.sharing.max(sharing);
         for ((script, _, replicas), numbers) in std::mem::take(&mut self.due) {

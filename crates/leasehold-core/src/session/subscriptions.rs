@@ -109,7 +109,8 @@ impl Subscriptions {
         of_lock.all(|id| self.channels[*id].state == Subscription::Confirmed)
     }
 
-    /// Whether a lock listens, and the server has confirmed it: what is published from now on is heard.
+    /// Whether the server has confirmed the subscription of a lock: the client receives everything published from now
+    /// on.
     pub(super) fn hears(&self, lock: LockId) -> bool {
         self.by_lock.contains_key(&lock) && self.is_confirmed(lock)
     }

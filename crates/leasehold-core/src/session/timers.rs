@@ -15,7 +15,7 @@ pub(super) enum Timer {
     Hold(HoldNumber),
     /// A channel: a subscription, or its end, is tried again.
     Channel(ChannelId),
-    /// A lock whose channel stays subscribed between holds: it is time to end the subscription.
+    /// End of the subscription of a lock whose channel stays subscribed between holds.
     Listening(LockId),
     /// A request: the caller's patience ends.
     Request(Ticket),

@@ -101,7 +101,7 @@ pub struct AcquireRequest {
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
-    /// Whether the caller named the wait itself: it waits as long for a server that is known to be out of reach.
+    /// Whether the caller set the wait itself: then it also waits for the server in a known outage.
     pub waits_out_outage: bool,
     /// How to poll, where the kind has no notices; as [`Backoff::default`] says where it is `None`.
     pub backoff: Option<Arc<Backoff>>,
@@ -120,7 +120,7 @@ pub struct AcquireRequest {
 }
 
 impl AcquireRequest {
-    /// Whether the hold may linger, as far as the request says: it is plain, and its time has no bound.
+    /// Whether the request allows the hold to linger: it is a plain request without a time limit for the hold.
     pub(super) fn may_linger(&self) -> bool {
         let is_plain = self.renewed && self.replicas.is_none() && self.field.is_none();
         self.linger.is_some() && is_plain && self.max_hold.is_none()

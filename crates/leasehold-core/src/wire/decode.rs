@@ -6,13 +6,13 @@ use bytes::Bytes;
 use std::fmt;
 use thiserror::Error;
 
-/// A value that a server sent. Integers, truth values and texts keep no more of their type than a client needs.
+/// A value from a server. Integers, booleans and strings keep only the type information that a client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that the protocol has")]
 pub enum Frame {
     /// Null, in any of its three forms.
     Nil,
-    /// An integer, or a truth value as 0 or 1.
+    /// An integer, or a boolean as 0 or 1.
     Int(i64),
     /// A simple, bulk or verbatim string, a floating-point number or a big number.
     Text(Bytes),
@@ -25,7 +25,7 @@ pub enum Frame {
 }
 
 impl Frame {
-    /// The error reply that this frame is.
+    /// The error reply, if this frame is one.
     pub const fn error(&self) -> Option<&ServerError> {
         match self {
             Self::Error(error) => Some(error),
@@ -33,7 +33,7 @@ impl Frame {
         }
     }
 
-    /// The integer that this frame is.
+    /// The integer, if this frame is one.
     pub const fn int(&self) -> Option<i64> {
         match self {
             Self::Int(value) => Some(*value),
@@ -41,7 +41,7 @@ impl Frame {
         }
     }
 
-    /// The bytes of this text.
+    /// The bytes of this string.
     pub const fn bytes(&self) -> Option<&Bytes> {
         match self {
             Self::Text(text) => Some(text),
@@ -49,7 +49,7 @@ impl Frame {
         }
     }
 
-    /// The bytes of this text, taken out.
+    /// Converts this string into its bytes.
     pub fn into_bytes(self) -> Option<Bytes> {
         match self {
             Self::Text(text) => Some(text),
@@ -57,7 +57,7 @@ impl Frame {
         }
     }
 
-    /// The text that this frame is, if it is UTF-8.
+    /// The string, if this frame is one and is valid UTF-8.
     pub fn text(&self) -> Option<&str> {
         std::str::from_utf8(self.bytes()?).ok()
     }
@@ -97,25 +97,25 @@ impl Frame {
     }
 }
 
-/// What a server sends: the reply to a command, or a push of RESP3, which replies to none.
+/// A message from the server: the reply to a command, or a RESP3 push, which is not a reply.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that the protocol has")]
 pub enum Received {
-    /// The reply to the oldest command that has none yet.
+    /// The reply to the oldest command without a reply.
     Reply(Frame),
     /// A push, such as a message on a channel.
     Push(Vec<Frame>),
 }
 
-/// The most that a server may send as one reply.
+/// The limits of one reply.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Limits {
-    /// Arrays within arrays.
+    /// Maximum nesting depth.
     pub depth: usize,
-    /// Bytes of a line: a simple string, an error, a number or a length.
+    /// Maximum bytes of a line: a simple string, an error, a number or a length.
     pub line: usize,
-    /// Bytes of memory for one reply: those of its texts and a constant for each element.
+    /// Maximum memory of one reply: the bytes of its strings and a constant for each element.
     pub reply: usize,
 }
 
@@ -125,7 +125,7 @@ impl Default for Limits {
     }
 }
 
-/// The server sent bytes that a client cannot take. The connection is of no more use.
+/// The server sent unusable bytes. The connection must be closed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Malformed {
@@ -143,12 +143,12 @@ pub enum Malformed {
     /// The server refused the client before it was asked anything, as when it has too many clients.
     #[error("it refused the connection: {0}")]
     Refused(ServerError),
-    /// A reply came that no command waits for.
+    /// A reply arrived, but no command waits for it.
     #[error("it sent a reply that nothing had asked for: {0}")]
     Unasked(Excerpt),
 }
 
-/// The first bytes of what a server sent, for an error message.
+/// The first bytes from the server, for an error message.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Excerpt(Vec<u8>);
 
@@ -176,14 +176,14 @@ impl fmt::Debug for Excerpt {
     }
 }
 
-/// Decodes a stream of replies. It resumes where the bytes ended, and looks at no byte twice.
+/// Decodes a stream of replies. It resumes where the bytes ended, and reads no byte twice.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: Limits,
-    /// Bytes that arrived. Those before `start` are decoded.
+    /// Received bytes. The bytes before `start` are decoded.
     buffer: Vec<u8>,
     start: usize,
-    /// Bytes from `start` on that are known to have no line feed.
+    /// Number of bytes from `start` on without a line feed.
     searched: usize,
     /// The length and kind of the string whose bytes are arriving.
     string: Option<(u8, usize)>,
@@ -207,7 +207,7 @@ impl Decoder {
         Self { limits, ..Self::default() }
     }
 
-    /// Takes bytes that arrived.
+    /// Adds received bytes.
     pub fn feed(&mut self, bytes: &[u8]) {
         if self.start == self.buffer.len() {
             self.buffer.clear();
@@ -221,7 +221,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The server does not speak RESP, or exceeds a limit. The decoder is of no more use then.
+    /// The server does not use RESP, or exceeds a limit. The decoder must not be used afterwards.
     pub fn decode(&mut self) -> Result<Option<Received>, Malformed> {
         loop {
             let step = match self.string {
@@ -241,12 +241,12 @@ impl Decoder {
         }
     }
 
-    /// The bytes that arrived and are not decoded yet, for an error message.
+    /// The received bytes that are not decoded yet, for an error message.
     pub(super) fn rest(&self) -> Excerpt {
         Excerpt::new(&self.buffer[self.start..])
     }
 
-    /// Puts a frame into the aggregate that it is an element of, and closes each aggregate that it completes.
+    /// Adds a frame to its aggregate, and closes each aggregate that it completes.
     fn place(&mut self, mut frame: Frame) -> Option<Received> {
         loop {
             let Some(parent) = self.open.last_mut() else { return Some(Received::Reply(frame)) };
@@ -259,14 +259,14 @@ impl Decoder {
             frame = match kind {
                 b'>' => return Some(Received::Push(elements)),
                 b'%' => map(elements),
-                // An attribute describes the value that follows it, and is no value itself.
+                // An attribute only describes the value after it.
                 b'|' => return None,
                 _ => Frame::Array(elements),
             };
         }
     }
 
-    /// Takes a line: a whole frame, or the header of one.
+    /// Decodes a line: a whole frame, or the header of a frame.
     fn take_line(&mut self) -> Result<Step, Malformed> {
         let rest = &self.buffer[self.start..];
         if rest.first().is_some_and(|kind| !KINDS.contains(kind)) {
@@ -315,9 +315,9 @@ impl Decoder {
         Ok(step)
     }
 
-    /// Begins an aggregate of `len` elements, or entries. An empty one is whole.
+    /// Begins an aggregate of `len` elements, or entries. An empty aggregate is complete.
     fn open(&mut self, kind: u8, len: usize) -> Result<Option<Step>, Malformed> {
-        // A push stands between replies, and says what it is.
+        // A push comes between replies, and its first element names its type.
         if kind == b'>' && (!self.open.is_empty() || len == 0) {
             return Ok(None);
         }
@@ -327,7 +327,7 @@ impl Decoder {
             return Err(Malformed::TooLarge { limit: self.limits.depth, unit: "arrays within arrays" });
         }
         if missing > 0 {
-            // What the server announces is not trusted: memory grows with the elements that arrive.
+            // The announced length is not trusted: memory grows with the received elements.
             self.open.push(Open { kind, missing, elements: Vec::with_capacity(missing.min(64)) });
             return Ok(Some(Step::Header));
         }
@@ -338,7 +338,7 @@ impl Decoder {
         }))
     }
 
-    /// Takes the `len` bytes of a string, and the line end behind them.
+    /// Decodes the `len` bytes of a string, and the line end after them.
     fn take_string(&mut self, kind: u8, len: usize) -> Result<Step, Malformed> {
         let rest = &self.buffer[self.start..];
         let Some((text, end)) = rest.split_at_checked(len) else { return Ok(Step::Incomplete) };
@@ -387,19 +387,19 @@ impl Decoder {
     }
 }
 
-/// What the bytes at the decoder's place are.
+/// The next token of the stream.
 enum Step {
-    /// Not there yet.
+    /// Incomplete.
     Incomplete,
     /// The beginning of a string or an aggregate.
     Header,
     Frame(Frame),
 }
 
-/// The first bytes that a frame can have.
+/// The possible first bytes of a frame.
 const KINDS: &[u8] = b"+-:$*_#,(!=%~>|";
 
-/// Bytes of an idle buffer that are kept.
+/// Capacity that an idle buffer keeps.
 const IDLE: usize = 4096;
 
 fn map(elements: Vec<Frame>) -> Frame {
@@ -412,7 +412,7 @@ fn integer(digits: &[u8]) -> Option<i64> {
 }
 
 fn length(digits: &[u8]) -> Option<usize> {
-    // `parse` accepts a sign, which a length does not have.
+    // `parse` accepts a sign, which is invalid in a length.
     if !digits.first()?.is_ascii_digit() {
         return None;
     }

@@ -1,7 +1,8 @@
 //! The locks that a client says in its record to hold, or to wait for.
 //!
-//! They are one text, of bounded length: each entry has a letter for the kind, `h` or `w`, how long it has lasted and the lease that is renewed, both
-//! in milliseconds, the owners, and the names of the hold and of the lock, each behind its length. `lh65000;30000;7;38:6f0c…:35:stock` is a hold of
+//! They form one string of bounded length. Each entry has a letter for the kind, `h` for a hold or `w` for a wait, its
+//! age and its renewed lease in milliseconds, the owners, and the names of the hold and the lock, each after its length.
+//! `lh65000;30000;7;38:6f0c…:35:stock` is a hold of
 //! a reentrant lock.
 
 use crate::command::Kind;
@@ -29,7 +30,7 @@ pub struct LockUse {
     pub owners: Vec<u64>,
     /// How long it has lasted.
     pub lasted: Duration,
-    /// The lease to which the client renews the hold; `None` of a request, and of a hold that is not renewed.
+    /// The lease to which the client renews the hold; `None` for a request, and for a hold without renewals.
     pub lease: Option<Duration>,
 }
 

@@ -72,8 +72,8 @@ impl Parts {
     }
 
     /// A request comes to an empty line, and contends. Says whether it asks at once: it does not where another task of this client has the lock,
-    /// and is about to hand it on. Then it asks when the server has confirmed its subscription, or when it is told of a release. Nor does it while
-    /// others have a head start.
+    /// and is about to hand it over. Then it sends its acquire after the server has confirmed its subscription, or
+    /// after a release notice. Nor does it while other clients have a head start.
     fn begin_line(&mut self, now: Instant, ticket: Ticket, lock: LockId, patience: Patience) -> bool {
         let until = now + self.locks[lock].wait_policy().turn(&self.settings);
         self.locks[lock].line_mut().begin(ticket, until);

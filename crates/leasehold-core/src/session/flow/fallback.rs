@@ -75,8 +75,8 @@ impl Parts {
         }
     }
 
-    /// Re-enters a hold that was granted without the server, which does not count the guards of such a hold. An acquire without a fallback
-    /// fails while the hold is degraded: its caller relies on the server's grant.
+    /// Re-enters a hold that was granted without the server; the server does not count its guards. An acquire without a
+    /// fallback fails while the hold is degraded, because its caller relies on the server's grant.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let needs_server = acquire.wish().fallback == Fallback::Fail;

@@ -92,8 +92,8 @@ impl Parts {
     }
 
     /// The hold that an acquire had begun could not be taken back yet, and is left to the background: its caller is told how it ended, and
-    /// that the server may still have it. A place is no hold, and need not be known; nor do the preparations of a script that granted nothing
-    /// leave the outcome open.
+    /// that the server may still have it. A place in a queue is not a hold, so its outcome does not matter. Nor do
+    /// preparations of a script that granted nothing make the outcome unknown.
     pub(super) fn stop_taking_back(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };

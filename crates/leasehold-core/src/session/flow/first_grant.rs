@@ -69,7 +69,7 @@ impl Parts {
         if would_linger {
             self.listen_for_others(now, lock);
         }
-        // What another client asks may have come, or have been missed, before this reply.
+        // A request of another client may have arrived, or been missed, before this reply.
         let is_wanted = self.contended.is_contended(now, self.locks[lock].name().key());
         let may_linger = self.holds.get(number).is_some_and(|hold| hold.may_linger());
         if may_linger && (is_wanted || !self.subscriptions.hears(lock)) {

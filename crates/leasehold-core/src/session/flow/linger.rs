@@ -2,8 +2,8 @@
 //!
 //! The server sees one hold that lasts, as it does of a hold that is [handed on](super::hand_over). A request has it under a new number.
 //!
-//! A hold may linger only if its client has heard, since before it asked for the hold, who wants the lock. So the first hold of a lock does not
-//! linger: its grant begins a subscription, which is kept from one hold to the next, until two seconds after the last one.
+//! A hold may linger only if its client was subscribed to requests before the acquire. So the first hold of a lock does
+//! not linger: its grant starts the subscription, which lasts from hold to hold, until two seconds after the last hold.
 //!
 //! | what happens to a hold that may linger | what follows |
 //! |---|---|
@@ -18,7 +18,8 @@
 //! | the time is over | a release |
 //! | messages were missed, a connection was lost, a subscription failed, or the client closes | a release |
 //!
-//! The client that released such a hold gives others a head start, if there may be some: it does not ask again for two round trips.
+//! After the release of such a hold its client gives other clients a head start, if there may be any: it sends no
+//! acquire for two round trips.
 
 use crate::owner::HoldNumber;
 use crate::session::Ticket;
@@ -131,7 +132,7 @@ impl Parts {
         }
     }
 
-    /// A hold of the lock was granted to a request that would have it linger: from now on the client hears who wants the lock.
+    /// Starts the subscription to requests after a grant for an acquire that wants its hold to linger.
     pub(super) fn listen_for_others(&mut self, now: Instant, lock: LockId) {
         let is_quiet = !self.contended.is_contended(now, self.locks[lock].name().key());
         if !is_quiet || !self.may_keep(lock) {
@@ -145,7 +146,7 @@ impl Parts {
         self.want_notices(lock);
     }
 
-    /// The subscription of a lock has outlived its last hold for long enough, unless something still refers to the lock.
+    /// Ends the subscription of a lock after its last hold, unless something still refers to the lock.
     pub(crate) fn listening_is_due(&mut self, now: Instant, lock: LockId) {
         if !self.listening.contains(lock) {
             return;
@@ -164,13 +165,13 @@ impl Parts {
         }
     }
 
-    /// The client ends: it listens for nobody.
+    /// Ends all subscriptions to requests, because the client ends.
     pub(super) fn stop_all_listening(&mut self) {
         let listening: Vec<LockId> = self.listening.locks().collect();
         listening.into_iter().for_each(|lock| self.stop_listening(lock));
     }
 
-    /// A hold that had the mark is released: other clients have the time to ask first, if there may be some.
+    /// Starts the head start of other clients after the release of a hold with the mark, if there may be any.
     pub(super) fn let_others_in(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.wanted() <= 1) else { return };
         let lock = hold.lock();
@@ -186,12 +187,12 @@ impl Parts {
         }
     }
 
-    /// No hold lingers any longer, nor will one that has a guard: this client may not hear who wants the lock, or closes.
+    /// Ends lingering for all holds, with or without a guard: this client may have missed requests, or is closing.
     pub(crate) fn stop_all_lingering(&mut self, now: Instant) {
         self.stop_lingering_of(now, |_| true);
     }
 
-    /// The same for the holds of some locks.
+    /// Ends lingering for the holds of some locks.
     pub(super) fn stop_lingering_of(&mut self, now: Instant, is_it: impl Fn(LockId) -> bool) {
         let marked = self.holds.iter().filter(|(_, hold)| hold.may_linger() && is_it(hold.lock()));
         let mut marked: Vec<HoldNumber> = marked.map(|(number, _)| number).collect();

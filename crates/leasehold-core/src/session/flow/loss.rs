@@ -116,7 +116,7 @@ mod tests {
             panic!("it is granted")
         };
         let deadline = granted.cell.deadline();
-        // The process was stopped for longer than the lease.
+        // The process was paused for longer than the lease.
         session.handle_timeout(now + lease * 3);
         let lost = std::iter::from_fn(|| session.poll_event()).find_map(|event| match event {
             Event::Lost { reason, held, .. } => Some((reason, held)),

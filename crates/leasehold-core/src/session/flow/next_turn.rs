@@ -16,7 +16,7 @@ impl Parts {
         self.drop_notices(lock);
     }
 
-    /// No request waits for the lock any more. A lock whose holds may linger listens for others that want it.
+    /// No request waits for the lock now. A lock with lingering holds stays subscribed to requests of other clients.
     pub(super) fn drop_notices(&mut self, lock: LockId) {
         let last = self.locks[lock].last_granted().and_then(|number| self.holds.get(number));
         if !last.is_some_and(|hold| hold.is_asked_for()) && !self.listening.contains(lock) {

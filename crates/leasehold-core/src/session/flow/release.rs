@@ -45,7 +45,7 @@ impl Parts {
 
     /// Takes a guard that is released. Gives the outcome that its caller is told at once, if there is one.
     fn give_back(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<Result<(), ReleaseError>> {
-        // A hold of which a guard exists is there; the number of another guard names nothing any more.
+        // A hold with a guard exists. The number of an ended guard finds no hold.
         let gone = !self.holds.contains(number);
         let outcome = match self.take_guard(now, number, renewed) {
             Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),

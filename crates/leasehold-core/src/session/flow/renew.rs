@@ -195,8 +195,8 @@ impl Parts {
         Next::AsPlanned
     }
 
-    /// The server, or a proxy before it, takes no renewal of these holds together, and has renewed none of them. They are renewed at once
-    /// with fewer beside them. The answer is false for a hold that was alone.
+    /// The server, or a proxy in front of it, refused to renew these holds in one command, and renewed none. Retries at
+    /// once with smaller groups. Returns false for a single hold.
     fn part_renewals(&mut self, now: Instant, numbers: &[HoldNumber]) -> bool {
         if numbers.len() < 2 {
             return false;
@@ -215,10 +215,10 @@ impl Parts {
         true
     }
 
-    /// Notes for each hold that the server refuses a command of it. Says whether that is news for one of them.
+    /// Records for each hold that the server refused its command. Returns whether that is new for any hold.
     fn note_refusal_of(&mut self, numbers: &[HoldNumber]) -> bool {
         let news = |number: &HoldNumber| self.holds.get_mut(*number).is_some_and(Hold::note_refusal);
-        // Each is to be noted, so this does not end with the first.
+        // `fold`, not `any`: every hold must be recorded.
         numbers.iter().map(news).fold(false, |any, news| any | news)
     }
 

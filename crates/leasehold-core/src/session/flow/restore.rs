@@ -52,15 +52,15 @@ impl Parts {
         self.pending.insert(id, Purpose::Restoration(number));
     }
 
-    /// Whether the server may still have a hold of this client under the same name that this client is taking back: its release is not
-    /// answered yet, or its acquire was given up. Because of it the server would report the lock as busy. A waiter's place is no hold.
+    /// Whether the server may still have a hold of this client that is being rolled back: its release has no reply yet,
+    /// or its acquire was abandoned. Then the server would report the lock as busy. A waiter's place is not a hold.
     fn has_leftover(&self, lock: LockId) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         let asks = |ticket| self.requests.acquire(ticket).is_some();
         let is_asked_for = |hold: &Hold| hold.change().and_then(Change::by).is_some_and(asks);
         let is_left =
             |hold: &Hold| hold.on_server() > 0 && hold.wanted() == 0 && !hold.is_queued() && !is_asked_for(hold);
-        // Most holds are the only use of their lock, and there may be thousands of them.
+        // Most holds are the only use of their lock, and a client may have thousands of holds.
         let is_shared = same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() > 1;
         is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
     }

@@ -187,7 +187,7 @@ impl Parts {
         let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
         let (wish, lock) = (acquire.wish(), &self.locks[acquire.lock()]);
-        // What another client asks is heard from before the server can show the mark.
+        // Whether the client receives requests of other clients before the server can show the mark.
         let hears = self.listening.contains(acquire.lock()) && self.subscriptions.hears(acquire.lock());
         let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local() && hears;
         let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name().key()));

@@ -1,10 +1,10 @@
-//! The end of a client: it grants nothing, then its guards end, then those that are left are lost.
+//! The shutdown of a client: grants stop, guards end, and the remaining guards are lost.
 //!
-//! | step | what follows |
+//! | step | effect |
 //! |---|---|
-//! | `close` | waiting callers fail; grants that no future has read, and holds that linger, are released |
-//! | time passes | guards end as ever, and holds are renewed for those that exist |
-//! | `lose_all` | the guards that are left are lost; a lock is released when its last guard is gone, and not before |
+//! | `close` | waiting callers fail; unread grants and lingering holds are released |
+//! | time passes | guards end as usual; holds with a guard are renewed |
+//! | `lose_all` | the remaining guards are lost; a lock is released only when its last guard is gone |
 
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;
@@ -28,7 +28,7 @@ impl Parts {
         self.stop_all_listening();
     }
 
-    /// A grant that no future has read is none: its caller is told that the client is closed.
+    /// An unread grant does not count: its caller gets the error that the client is closed.
     fn take_grant_back(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         if !matches!(acquire.outcome(), Some(Ok(Some(_)))) {

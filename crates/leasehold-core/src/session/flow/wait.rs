@@ -19,14 +19,15 @@ impl Parts {
     pub(super) fn end_of_patience(&self, ticket: Ticket, acquire: &Acquire) -> Instant {
         let patience = acquire.end_of_wish(self.settings.command_timeout);
         let failures = acquire.failures().since().map(|since| since + self.settings.unreachable_after);
-        // A try and a call on its way may be answered by another connection than the one that was lost.
+        // A try and a call in flight may get their reply over another connection than the lost one.
         let may_be_answered = acquire.wish().patience == Patience::Try || self.is_under_way(ticket);
         let outage = if may_be_answered { None } else { self.end_by_outage(acquire) };
         [failures, outage].into_iter().flatten().fold(patience, Instant::min)
     }
 
-    /// When a known outage ends the request: a try at once, and another one when the server has been out of reach for too long. A caller that
-    /// named its wait waits for the server as well. A request that waits for a task of this client does not need the server yet.
+    /// When a known outage ends the request: a try ends at once, another request after `unreachable_after`. A caller
+    /// with its own wait also waits for the server. A request that waits for a task of this client does not need the
+    /// server yet.
     fn end_by_outage(&self, acquire: &Acquire) -> Option<Instant> {
         let since = self.outage_of(acquire.lock())?.since();
         if acquire.wish().waits_out_outage || self.is_gated(acquire.lock()) {

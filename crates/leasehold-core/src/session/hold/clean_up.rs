@@ -152,8 +152,8 @@ impl Hold {
         self.is_abandoned() && now >= self.clean_up.until
     }
 
-    /// Whether the background releases it without a word to a caller, and it may still be on the server: it was given up before it was
-    /// granted, or it has lingered.
+    /// Whether the background releases the hold without a caller, and the server may still have it: its acquire was
+    /// abandoned, or it has lingered.
     pub(crate) fn is_given_up(&self) -> bool {
         (!self.is_granted() || self.has_left()) && self.is_high() && self.clean_up.repeats == Repeats::No
     }

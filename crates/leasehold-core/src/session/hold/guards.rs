@@ -78,7 +78,7 @@ impl Hold {
         self.cell.set_renewed(self.count.renewing());
     }
 
-    /// A guard is gone. Says whether it was one.
+    /// Removes a guard. Returns whether it existed.
     pub(crate) fn remove_guard(&mut self, renewed: bool) -> bool {
         let has_guards = self.count.has_guards();
         if has_guards {

@@ -90,7 +90,7 @@ impl Hold {
         (is_last && self.was_handed_on()).then_some(if others { head_start } else { PAUSE_ALONE })
     }
 
-    /// Twice the time in which the server granted it.
+    /// Twice the round trip of its grant.
     pub(super) fn two_round_trips(&self, most: Duration) -> Duration {
         let round_trip = self.tenure.since.since(self.tenure.asked_at);
         (round_trip * 2).clamp(LEAST_HEAD_START, most)

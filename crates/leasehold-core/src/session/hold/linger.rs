@@ -10,7 +10,7 @@ use std::time::Duration;
 /// For how many times its longest lingering a client keeps a hold from the server, guards aside: a JVM does not ask.
 const TENURE: u32 = 10;
 
-/// The longest head start of a client that is known to want the lock.
+/// The longest head start of a client with a known request.
 const MOST_HEAD_START: Duration = Duration::from_millis(250);
 
 /// Whether a hold whose name on the server has the mark stays there when its last guard is gone. One without the mark does not.
@@ -20,7 +20,7 @@ pub(super) enum Linger {
     For(Duration),
     /// It does not: another client wants the lock, or its last request did not ask for it.
     Declined,
-    /// It has lingered, and is being released, which its last guard was not told.
+    /// The hold has lingered, and its release is in flight; its last guard has already ended.
     Left,
     /// It has no guard, and is kept for the next request.
     Lingers(Stay),
@@ -100,13 +100,13 @@ impl Hold {
         }
     }
 
-    /// Whether it lingers, or will when its guard goes.
+    /// Whether the hold lingers, or will linger after its guard's release.
     pub(crate) fn may_linger(&self) -> bool {
         matches!(self.linger.as_deref(), Some(Linger::For(_) | Linger::Lingers(_)))
     }
 
-    /// For how long its client does not ask again once it is released, where it had the mark: twice the time in which the server granted it, at
-    /// most a quarter of a second if another client is known to want the lock, and little if there `may_be` one.
+    /// The head start of other clients after the release of a hold with the mark: two round trips, at most a quarter of
+    /// a second after a known request, and less if there only `may_be` another client.
     pub(crate) fn head_start(&self, is_wanted: bool, may_be: bool) -> Option<Duration> {
         self.linger.as_deref()?;
         match (is_wanted, may_be && self.was_handed_on()) {
@@ -116,7 +116,7 @@ impl Hold {
         }
     }
 
-    /// Whether it has lingered, and is being released.
+    /// Whether the hold has lingered, and its release is in flight.
     pub(super) fn has_left(&self) -> bool {
         self.linger.as_deref() == Some(&Linger::Left)
     }

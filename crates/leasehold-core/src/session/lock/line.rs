@@ -269,8 +269,8 @@ impl Line {
         false
     }
 
-    /// The server has confirmed the subscription, and releases before that were not heard. Says whether it is the contender's turn now; if its
-    /// command is under way, the answer may be older, and it asks once more after it.
+    /// The server has confirmed the subscription; earlier releases were missed. Returns whether it is the contender's
+    /// turn now. If its command is in flight, the reply may be older, so it retries once after that reply.
     #[must_use]
     pub(crate) fn note_confirmed(&mut self) -> bool {
         self.phase == Phase::Subscribing || self.note_notice()
