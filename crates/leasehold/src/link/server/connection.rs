@@ -112,6 +112,8 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
+    /// The server has sent something.
+    heard: bool,
     /// Why nothing can be written any more. What the server said before that is read yet: it may say why.
     broken: Option<String>,
     /// Why the connection ended.
@@ -175,6 +177,7 @@ impl Connection {
                 writer: Writer::Nobody,
                 rest: Vec::new(),
                 tls_waits: false,
+                heard: false,
                 broken: None,
                 end: None,
             }),
@@ -268,6 +271,12 @@ impl Connection {
     /// The protocol error of the server, if it ended the connection.
     pub(super) fn malformed(&self) -> Option<Malformed> {
         self.shared.malformed.get().cloned()
+    }
+
+    /// Whether the other side ended the connection without a word.
+    pub(super) fn was_hung_up_on(&self) -> bool {
+        let state = self.shared.state.lock();
+        state.end.is_some() && !state.heard
     }
 
     /// The time at which the end of the connection was noticed.
@@ -440,6 +449,7 @@ impl Shared {
         }
         let mut events = Vec::new();
         let mut state = self.state.lock();
+        state.heard = true;
         state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
         let malformed = loop {
             match state.wire.poll() {

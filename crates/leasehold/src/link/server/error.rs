@@ -174,6 +174,14 @@ impl ConnectError {
         )
     }
 
+    /// The same error with advice, where no server answered.
+    pub(super) fn with_advice(mut self, advice: &str) -> Self {
+        if let Self::Unreachable { reason, .. } = &mut self {
+            reason.push_str(&format!("; {advice}"));
+        }
+        self
+    }
+
     /// The same error, which says for how long connecting was tried, where no server answered.
     pub(super) fn after(mut self, tried: Duration) -> Self {
         if let Self::Dns { reason, .. } | Self::Unreachable { reason, .. } | Self::Protocol { reason, .. } = &mut self {

@@ -13,6 +13,10 @@ use std::time::Duration;
 /// The name of this library in `CLIENT LIST`.
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
+/// The advice for a user whose greeting had no answer but the end of the connection.
+const HUNG_UP: &str = "it closed the connection without an answer: a proxy that does not know HELLO may need ?protocol=resp2 in the URL, and \
+                       one that does not know SUBSCRIBE, such as twemproxy, cannot be used";
+
 /// The result of the handshake.
 pub(super) enum Greeted {
     /// The server is identified and usable.
@@ -35,7 +39,10 @@ pub(super) async fn greet(
     let server = &connection.server;
     let lost = |error| match connection.malformed() {
         Some(malformed) => ConnectError::of_malformed(server, malformed),
-        None => ConnectError::of_loss(server, error).secure(target.secure()),
+        None => {
+            let lost = ConnectError::of_loss(server, error).secure(target.secure());
+            if connection.was_hung_up_on() { lost.with_advice(HUNG_UP) } else { lost }
+        }
     };
     let begin = |command: &'static str, args: &[Bytes]| connection.begin(command, args).map_err(lost);
     let answered = async |sent| connection.answered(sent, Some(patience)).await.map_err(lost);

@@ -116,6 +116,13 @@ fn refusal_is_told_at_once_in_the_words_of_the_server() {
 }
 
 #[test]
+fn peer_that_hangs_up_at_the_greeting_is_told_with_advice() {
+    let addr = peer(|stream| answering(stream, |_, _| Err(io::ErrorKind::ConnectionAborted.into())));
+    let error = failure_at(&format!("redis://{addr}")).to_string();
+    assert!(error.contains("?protocol=resp2") && error.contains("twemproxy"), "{error}");
+}
+
+#[test]
 fn server_that_cannot_save_is_connected_to_and_refuses_each_call() {
     const WORDS: &str =
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.";
