@@ -91,7 +91,7 @@ impl<K: LockKind> Acquire<K> {
     /// before the answer, so that they do not refuse the next try; if the client cannot be sure of that in time, the answer is
     /// [`Error::OutcomeUnknown`]. The question for the holder in the error takes up to one command timeout more.
     ///
-    /// ing a known outage the acquire also waits for the server: for its whole wait, but at most for
+    /// During a known outage the acquire also waits for the server: for its whole wait, but at most for
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as
     /// the outage has lasted for `unreachable_after`.
     ///

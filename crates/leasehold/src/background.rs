@@ -49,7 +49,7 @@ enum Place {
     Task,
 }
 
-/// e of the background's end.
+/// Stage of the background's end.
 #[derive(Debug, Default)]
 struct Over {
     state: Mutex<OverState>,
