@@ -46,6 +46,7 @@ pub(super) enum Reached {
 /// The command's process.
 pub(super) struct Child {
     group: Pid,
+    has_ended: bool,
     changes: mpsc::UnboundedReceiver<Change>,
     /// Keeps an inherited disposition of SIGCHLD away, by which the system would drop the exit code.
     _reaps: Option<unix::Signal>,
@@ -88,7 +89,7 @@ impl Child {
         let reaps = if stops { Some(release(group)?) } else { None };
         let (told, changes) = mpsc::unbounded_channel();
         thread::Builder::new().name("child".to_owned()).spawn(move || watch(group, &told))?;
-        Ok(Self { group, changes, _reaps: reaps })
+        Ok(Self { group, has_ended: false, changes, _reaps: reaps })
     }
 
     pub(super) const fn group(&self) -> Pid {
@@ -98,14 +99,21 @@ impl Child {
     /// The next change. After the end of the last child this never completes.
     pub(super) async fn changed(&mut self) -> Change {
         match self.changes.recv().await {
-            Some(change) => change,
+            Some(change) => {
+                self.has_ended |= matches!(change, Change::Ended(_));
+                change
+            }
             None => std::future::pending().await,
         }
     }
 
-    /// Sends a signal to the command's process group.
+    /// Sends a signal to the command's process group. A command that has joined another group gets it all the same.
     pub(super) fn signal(&self, signal: Signal) -> Reached {
-        reached(process::kill_process_group(self.group, signal))
+        match reached(process::kill_process_group(self.group, signal)) {
+            // Its id is that of the group. Once it has ended, another process may have that id.
+            Reached::Nobody if !self.has_ended => reached(process::kill_process(self.group, signal)),
+            reached => reached,
+        }
     }
 
     /// The processes that the group has left.

@@ -151,6 +151,19 @@ fn grandchild_that_outlives_the_command_is_killed_too() {
 }
 
 #[test]
+fn command_that_joined_another_group_is_ended_too() {
+    let name = name();
+    // It joins the group of `leasehold`, as no shell does.
+    let script = "setpgrp(0, getpgrp(getppid())); $| = 1; print \"child $$\\n\"; sleep 100";
+    let mut command = run(&SERVER, &[&name, "--lease", "1s", "--grace", "300ms", "--", "perl", "-e", script]);
+    let running = command.start();
+    let child = running.says("child ");
+    SERVER.command(&["DEL", &name]);
+    running.finish().fails_with(76, &["the command was stopped", "signal 15"]);
+    until_gone(&child);
+}
+
+#[test]
 fn command_that_is_stopped_is_ended_too() {
     let name = name();
     let running = run_script(&SERVER, &[&name, "--lease", "1s"], "echo child $$; kill -STOP $$; echo went on").start();
