@@ -121,14 +121,17 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
     if !options.yes {
         ask(&hits, None).await?;
     }
+    let mut gone = None;
     for hit in &hits {
+        // One that has ended meanwhile keeps no other.
         if !free_from(client, hit, json).await? {
-            let Hit { id, name, .. } = hit;
-            let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
-            return Err(Failure::new(Exit::Conflict, text).of_lock(name));
+            gone = Some(hit);
         }
     }
-    Ok(0)
+    gone.map_or(Ok(0), |Hit { id, name, .. }| {
+        let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
+        Err(Failure::new(Exit::Conflict, text).of_lock(name))
+    })
 }
 
 /// The held permits of a semaphore that an id names: a permit, or a hold of several among the first permits.

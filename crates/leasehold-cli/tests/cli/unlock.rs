@@ -264,3 +264,57 @@ fn freed_hold_is_an_object_with_json() {
     let told: serde_json::Value = serde_json::from_str(&done.stdout).expect("an object");
     assert_eq!(told["freed"]["id"], JVM);
 }
+
+#[test]
+fn all_readers_of_an_unlocked_lock_are_stopped_and_a_writer_runs() {
+    let name = name();
+    let readers = [held(&[&name, "--read", "--lease", "2s"]), held(&[&name, "--read", "--lease", "2s"])];
+    let done = unlock(&[&name, "--yes"]).finish();
+    assert_eq!((done.code(), done.stdout.matches("freed").count()), (0, 2), "{done:?}");
+    for reader in readers {
+        reader.finish().fails_with(76, &["force-released", "was stopped"]);
+    }
+    assert_eq!(run_script(&SERVER, &[&name, "--write", "--try"], "exit 4").finish().code(), 4);
+}
+
+#[test]
+fn reader_that_is_unlocked_leaves_the_other_reader_alone() {
+    let name = name();
+    let readers = [held(&[&name, "--read", "--lease", "2s"]), held(&[&name, "--read", "--lease", "2s"])];
+    let fields = texts(&SERVER.command(&["HKEYS", &name]));
+    let holder = fields.iter().find(|field| field.contains(':')).expect("a reader");
+    assert_eq!(unlock(&[&name, "--yes", "--holder", holder]).finish().code(), 0);
+    let left = texts(&SERVER.command(&["HKEYS", &name]));
+    assert_eq!(left.iter().filter(|field| field.contains(':')).count(), 1, "{left:?}");
+    let [one, other] = readers;
+    let mut both = [one, other];
+    until("one is stopped", || both.iter_mut().any(|reader| !reader.is_running()));
+    assert_eq!(both.iter_mut().filter_map(|reader| reader.is_running().then_some(())).count(), 1);
+}
+
+#[test]
+fn lock_that_stays_busy_after_its_job_is_freed() {
+    let name = name();
+    let job = ["--try", "--at-least", "1h"];
+    assert_eq!(run_script(&SERVER, &[&[&*name], &job[..]].concat(), "exit 0").finish().code(), 0);
+    run_script(&SERVER, &[&[&*name], &job[..]].concat(), "exit 3").finish().fails_with(75, &["keeps it busy"]);
+    assert_eq!(unlock(&[&name, "--yes"]).finish().code(), 0);
+    assert_eq!(run_script(&SERVER, &[&[&*name], &job[..]].concat(), "exit 3").finish().code(), 3);
+}
+
+#[test]
+fn holder_that_ends_while_it_asked_keeps_no_other_from_being_freed() {
+    let other = "6f0c0000-0000-4000-8000-000000000000:2";
+    for gone in [JVM, other] {
+        let name = name();
+        held_by_a_jvm(&SERVER, &name, "60000");
+        SERVER.command(&["HSET", &name, other, "1"]);
+        let mut running = at_a_terminal(&name).start();
+        running.shows("[y/N]");
+        SERVER.command(&["HDEL", &name, gone]);
+        running.write("y\n");
+        let done = running.finish();
+        assert!(done.code() == 73 && done.stdout.contains(&format!("{gone} did not hold")), "{done:?}");
+        assert!(!exists(&SERVER, &name), "{done:?}");
+    }
+}
