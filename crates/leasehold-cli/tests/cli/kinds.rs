@@ -1,10 +1,13 @@
 //! Every kind of lock that `run` offers.
 
 use crate::support::{
-    SERVER, Start as _, exists, held_by_a_jvm, lines, name, path, released_by_the_jvm, run, run_script, until_held,
+    SERVER, Start as _, exists, held_by_a_jvm, lines, name, path, released_by_the_jvm, run, run_script, texts,
+    until_held,
 };
 use leasehold_test_support::until;
+use rustix::process::Signal;
 use std::process::Stdio;
+use std::time::Duration;
 
 #[test]
 fn fencing_token_grows_with_every_grant() {
@@ -110,7 +113,7 @@ fn our_lock_has_the_layout_of_a_jvm() {
     let mut running = run_script(&SERVER, &[&name], "read end").stdin(Stdio::piped()).start();
     until_held(&SERVER, &name);
     assert_eq!(SERVER.command(&["TYPE", &name]).as_str(), Some("hash"));
-    assert_eq!(crate::support::texts(&SERVER.command(&["HVALS", &name])), ["1"]);
+    assert_eq!(texts(&SERVER.command(&["HVALS", &name])), ["1"]);
     running.close_stdin();
     running.finish();
     assert!(!exists(&SERVER, &name));
@@ -137,7 +140,7 @@ fn hash_of_an_application_is_no_busy_lock() {
         let done = run(&SERVER, &[&[name.as_str()], options, &["--", "true"]].concat()).finish();
         done.fails_with(73, &["in use by something else", what]);
     }
-    assert_eq!(crate::support::texts(&SERVER.command(&["HGETALL", &name])), ["quantity", "3"]);
+    assert_eq!(texts(&SERVER.command(&["HGETALL", &name])), ["quantity", "3"]);
 }
 
 /// A short job that three machines begin within seconds: those that come late find it done.
@@ -165,4 +168,47 @@ fn job_that_takes_longer_than_its_least_time_frees_the_lock_at_its_end() {
     let done = run_script(&SERVER, &[&name, "--at-least", "1ms"], "sleep 0.1; exit 3").finish();
     assert_eq!(done.code(), 3);
     assert!(!exists(&SERVER, &name));
+}
+
+#[test]
+fn fair_waiter_that_was_killed_holds_the_next_one_up_for_a_moment_only() {
+    let name = name();
+    let mut holder = run_script(&SERVER, &[&name, "--fair"], "echo in; read end").stdin(Stdio::piped()).start();
+    holder.says("in");
+    let queue = format!("redisson_lock_queue:{{{name}}}");
+    let waits = |number| {
+        let running = run_script(&SERVER, &[&name, "--fair"], "echo ran").start();
+        until("it has its place", || SERVER.command(&["LLEN", &queue]).as_int() == Some(number));
+        running
+    };
+    let [killed, next] = [1, 2].map(waits);
+    killed.signal(Signal::KILL);
+    let killed = killed.finish();
+    holder.close_stdin();
+    holder.finish();
+    // The lease of the killed one would be 30 s; its place is gone with its heartbeats.
+    let done = next.finish_within(Duration::from_secs(20));
+    assert_eq!((done.code(), done.stdout.as_str(), killed.stdout.as_str()), (0, "ran\n", ""));
+}
+
+#[test]
+fn writer_that_waits_runs_when_the_last_reader_has_ended() {
+    let (name, log) = (name(), path(&SERVER));
+    let mut readers = [(); 2].map(|()| {
+        let script = format!("echo in; read end; echo reader >> '{}'", log.display());
+        let running = run_script(&SERVER, &[&name, "--read", "--lease", "1h"], &script).stdin(Stdio::piped()).start();
+        running.says("in");
+        running
+    });
+    // Nothing but the notice of the last release wakes it.
+    let mut writer = run_script(&SERVER, &[&name, "--write"], &format!("echo writer >> '{}'", log.display()));
+    let writer = writer.env("LEASEHOLD_URL", format!("{}?recheck=1h", SERVER.url())).start();
+    let channel = format!("redisson_rwlock:{{{name}}}");
+    until("it listens", || texts(&SERVER.command(&["PUBSUB", "CHANNELS", "*"])).contains(&channel));
+    readers.iter_mut().for_each(|reader| reader.close_stdin());
+    for reader in readers {
+        assert_eq!(reader.finish().code(), 0);
+    }
+    assert_eq!(writer.finish().code(), 0);
+    assert_eq!(lines(&log), ["reader", "reader", "writer"]);
 }

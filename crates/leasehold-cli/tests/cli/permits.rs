@@ -1,6 +1,8 @@
 //! `leasehold permits` shows and changes the number of permits of a semaphore.
 
-use crate::support::{SERVER, Start as _, held, held_by_a_jvm, leasehold, name, objects, run};
+use crate::support::{SERVER, Start as _, held, held_by_a_jvm, leasehold, name, objects, run, texts};
+use leasehold_test_support::until;
+use rustix::process::Signal;
 use std::process::Command;
 
 fn permits(words: &[&str]) -> Command {
@@ -52,4 +54,29 @@ fn what_is_no_semaphore_and_no_number_is_refused() {
     for number in ["0", "-1", "x", "2147483648"] {
         permits(&[&name, number]).finish().fails_with(64, &[number]);
     }
+}
+
+#[test]
+fn waiter_gets_its_permit_when_the_number_is_raised() {
+    let name = name();
+    let _holder = held(&SERVER, &[&name, "--permits", "1", "--lease", "1h"]);
+    let channel = format!("redisson_sc:{{{name}}}");
+    // Nothing else wakes it.
+    let mut waiter = run(&SERVER, &[&name, "--permits", "1", "--", "echo", "got"]);
+    let waiter = waiter.env("LEASEHOLD_URL", format!("{}?recheck=1h", SERVER.url())).start();
+    until("it listens", || texts(&SERVER.command(&["PUBSUB", "CHANNELS", "*"])).contains(&channel));
+    assert_eq!(permits(&[&name, "2"]).finish().code(), 0);
+    waiter.says("got");
+    assert_eq!(waiter.finish().code(), 0);
+}
+
+#[test]
+fn permit_of_a_killed_run_comes_back_after_its_lease() {
+    let name = name();
+    let holder = held(&SERVER, &[&name, "--permits", "1", "--lease", "1s"]);
+    run(&SERVER, &[&name, "--permits", "1", "--try", "--", "true"]).finish().fails_with(75, &["is busy"]);
+    holder.signal(Signal::KILL);
+    holder.finish();
+    assert_eq!(run(&SERVER, &[&name, "--permits", "1", "--wait", "30s", "--", "true"]).finish().code(), 0);
+    assert_eq!(permits(&[&name]).finish().stdout, format!("{name}: 1 permit; 1 available, 0 held\n"));
 }

@@ -271,3 +271,19 @@ fn figures_are_those_of_the_locks() {
     }
     assert!(!answer.body.contains("stock"), "no name of a lock");
 }
+
+#[test]
+fn figures_of_locks_are_left_out_while_the_server_is_down() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    let site = Site::of(&server, &["--every", "100ms"]);
+    assert!(site.get("/metrics").body.contains("\nleasehold_serve_held_locks 1\n"));
+    server.kill();
+    until("the outage is seen", || site.get("/metrics").body.contains("\nleasehold_serve_up 0\n"));
+    let figures = site.get("/metrics").body;
+    assert!(
+        !figures.contains("\nleasehold_serve_held_locks ") && !figures.contains("\nleasehold_serve_locks{"),
+        "{figures}"
+    );
+    assert!(figures.contains("leasehold_serve_looks_total{outcome=\"failed\"} "), "{figures}");
+}

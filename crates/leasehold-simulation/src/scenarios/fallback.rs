@@ -318,3 +318,41 @@ fn restoration_read_after_the_deadline_restores_nothing() {
     assert_eq!(cell.ended(cell.deadline()), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
     assert!(world.guards[guard].ended.is_raised(), "its guard has been told");
 }
+
+#[test]
+fn of_two_clients_that_held_without_the_server_one_keeps_its_lock() {
+    let mut world = world(2);
+    world.set_unreachable(0, true);
+    world.set_unreachable(1, true);
+    let tasks = [0, 1].map(|client| (client, world.acquire(client, local("a"))));
+    let guards = tasks.map(|(client, task)| world.granted_beside(client, task));
+    world.invariants.exclusion.is_waived = true;
+    world.set_unreachable(0, false);
+    world.set_unreachable(1, false);
+    world.run(ms(2_000));
+    world.invariants.exclusion.is_waived = false;
+    let ends = guards.map(|guard| world.guards[guard].cell.ended(world.now));
+    let lost = Some(HoldEnd::Lost(LossReason::NotRestored));
+    assert!(ends == [None, lost] || ends == [lost, None], "{ends:?}");
+    let kept = usize::from(ends[0].is_some());
+    assert!(!is_degraded(&world, guards[kept]));
+    world.drop_guard(guards[1 - kept]);
+    nothing_left_after(&mut world, guards[kept]);
+}
+
+#[test]
+fn readers_of_two_clients_that_held_without_the_server_are_both_restored() {
+    let mut world = world(2);
+    let read = || AcquireRequest { kind: Kind::Read, ..local("a") };
+    world.set_unreachable(0, true);
+    world.set_unreachable(1, true);
+    let guards = [0, 1].map(|client| world.hold(client, read()));
+    world.set_unreachable(0, false);
+    world.set_unreachable(1, false);
+    world.run(ms(2_000));
+    for guard in guards {
+        assert_eq!((world.guards[guard].cell.ended(world.now), is_degraded(&world, guard)), (None, false));
+    }
+    world.give_back(guards[0]);
+    nothing_left_after(&mut world, guards[1]);
+}
