@@ -42,35 +42,47 @@ pub(crate) fn sketch(text: &str, now: Instant) -> u128 {
 }
 
 fn rewritten(text: &str, now: Instant) -> String {
-    let bare = without_answered(&without_idle(&text.split_whitespace().collect::<String>()));
+    let bare = without_answered(&without_idle(&text.split([' ', '\n']).collect::<String>()));
     let bare = without_forgotten(&bare, now);
     let order: BTreeSet<u64> = NUMBERS.iter().flat_map(|head| numbers_after(&bare, head)).collect();
     let rank = |number: u64| order.range(..number).count();
     let mut out = format!("{}|", now.as_nanos() % 1_000_000);
-    let mut rest = bare.as_str();
-    while !rest.is_empty() {
-        let head = |heads: &[&str]| heads.iter().find(|head| rest.starts_with(**head)).map(|head| head.len());
+    // What is before `copied` is in the new text already.
+    let (mut copied, mut at) = (0, 0);
+    while at < bare.len() {
+        let head = |heads: &[&str]| head_at(&bare, at, heads).map(str::len);
         let from = head(&FROM);
         if let Some(length) = from.or_else(|| head(&["Instant(", "deadline:"])) {
-            let (number, after) = split_number(&rest[length..]);
-            out.push_str(&rest[..length]);
+            let (number, after) = split_number(&bare[at + length..]);
+            out.push_str(&bare[copied..at + length]);
             if let Some(number) = number {
                 out.push_str(&from_now(number, now, from.is_some()));
             }
-            rest = after;
+            at = bare.len() - after.len();
+            copied = at;
         } else if let Some(length) = head(&NUMBERS) {
-            let (number, after) = split_number(&rest[length..]);
-            write!(out, "{}{}", &rest[..length], number.map_or(0, rank)).expect("text can be written");
-            rest = after;
-        } else if rest.starts_with("0x") {
-            rest = rest[2..].trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+            let (number, after) = split_number(&bare[at + length..]);
+            let before = &bare[copied..at + length];
+            write!(out, "{before}{}", number.map_or(0, rank)).expect("text can be written");
+            at = bare.len() - after.len();
+            copied = at;
+        } else if let Some(length) = head(&["0x"]) {
+            out.push_str(&bare[copied..at]);
+            let after = bare[at + length..].trim_start_matches(|digit: char| digit.is_ascii_hexdigit());
+            at = bare.len() - after.len();
+            copied = at;
         } else {
-            let next = rest.chars().next().map_or(1, char::len_utf8);
-            out.push_str(&rest[..next]);
-            rest = &rest[next..];
+            at += 1;
         }
     }
+    out.push_str(&bare[copied..]);
     out
+}
+
+/// Which of these begins at a byte of the text.
+fn head_at<'a>(text: &str, at: usize, heads: &[&'a str]) -> Option<&'a str> {
+    let (text, first) = (text.as_bytes(), text.as_bytes()[at]);
+    heads.iter().copied().find(|head| head.as_bytes()[0] == first && text[at..].starts_with(head.as_bytes()))
 }
 
 /// An instant, told from the present. A part that was never set, and one that never comes, stays what it is.
@@ -108,13 +120,19 @@ fn value_end(text: &str) -> usize {
 
 fn without_idle(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
-    let mut rest = text;
-    while let Some((at, head)) = IDLE.iter().filter_map(|head| Some((find_field(rest, head)?, head))).min() {
-        out.push_str(&rest[..at + head.len()]);
-        rest = &rest[at + head.len()..];
-        rest = &rest[value_end(rest)..];
+    let (mut copied, mut at) = (0, 0);
+    while at < text.len() {
+        let begins = at == 0 || matches!(text.as_bytes()[at - 1], b'{' | b',');
+        if let Some(head) = head_at(text, at, &IDLE).filter(|_| begins) {
+            at += head.len();
+            out.push_str(&text[copied..at]);
+            at += value_end(&text[at..]);
+            copied = at;
+        } else {
+            at += 1;
+        }
     }
-    out.push_str(rest);
+    out.push_str(&text[copied..]);
     out
 }
 
