@@ -213,8 +213,18 @@ fn security_allows_the_commands_of_the_scripts_and_no_others() {
         rule.split_whitespace().filter_map(|part| part.strip_prefix('+')).map(str::to_owned).collect()
     };
     let base = block("server");
-    let of_connections =
-        ["eval", "evalsha", "publish", "subscribe", "unsubscribe", "ping", "info", "client|id", "client|kill"];
+    let of_connections = [
+        "eval",
+        "evalsha",
+        "publish",
+        "subscribe",
+        "unsubscribe",
+        "ping",
+        "info",
+        "client|id",
+        "client|info",
+        "client|kill",
+    ];
     let of_connections: BTreeSet<String> = of_connections.map(str::to_owned).into();
     assert_eq!(base, commands_of(&["lock"]).union(&of_connections).cloned().collect(), "the first rule");
     let mut told = BTreeSet::from(["lock"]);

@@ -53,10 +53,12 @@ pub(super) struct Message {
     pub(super) payload: Bytes,
 }
 
-/// The server's `INFO server`, if the user may read it.
+/// The server's `INFO server`, and its end of the connection in `CLIENT INFO`, if the user may read them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
     pub(super) run_id: Option<String>,
+    /// The server's end of the connection, as the server sees it in `CLIENT INFO`.
+    pub(super) address: Option<String>,
     pub(super) flavor: String,
     pub(super) version: String,
     pub(super) is_cluster: bool,
@@ -595,6 +597,7 @@ impl About {
         let valkey = field("valkey_version");
         Self {
             run_id: field("run_id"),
+            address: None,
             flavor: field("server_name")
                 .unwrap_or_else(|| if valkey.is_some() { "valkey" } else { "redis" }.to_owned()),
             version: valkey.or_else(|| field("redis_version")).unwrap_or_default(),

@@ -50,6 +50,7 @@ pub(super) async fn greet(
     let login = login(credentials.as_ref(), resp3).map(|(command, args)| begin(command, &args)).transpose()?;
     let database = target.database().map(|database| begin("SELECT", &[database.to_string().into()])).transpose()?;
     let id = begin("CLIENT", &[word("ID")])?;
+    let own = begin("CLIENT", &[word("INFO")])?;
     let ping = begin("PING", &[])?;
     let info = begin("INFO", &[word("server")])?;
     let role = begin("INFO", &[word("replication")])?;
@@ -74,6 +75,7 @@ pub(super) async fn greet(
         None => None,
     };
     let id = answered(id).await?.int().or(greeted);
+    let own = answered(own).await?;
     // A server that loads its data answers INFO but refuses PING. A user without PING may still call scripts. So may all users of a server
     // that cannot save its data, although it refuses each call.
     let is_answer = |refusal: &&ServerError| matches!(refusal.code(), "NOPERM" | "MISCONF");
@@ -82,6 +84,7 @@ pub(super) async fn greet(
         return Err(ConnectError::of_refusal(server, &refusal));
     }
     let mut about = answered(info).await?.text().map(About::parse).unwrap_or_default();
+    about.address = own.text().zip(id).and_then(|(line, id)| server_address(line, id));
     let role = answered(role).await?;
     about.is_read_only = role.text().is_some_and(is_read_only);
     about.is_active_replica = role.text().is_some_and(is_active_replica);
@@ -119,6 +122,13 @@ fn is_unknown(refusal: &ServerError) -> bool {
 fn id_in_greeting(reply: &Frame) -> Option<i64> {
     let Frame::Map(entries) = reply else { return None };
     entries.iter().find(|(key, _)| key.text() == Some("id"))?.1.int()
+}
+
+/// The server's own address in the reply to `CLIENT INFO`, if the reply is about the connection with this id.
+fn server_address(line: &str, id: i64) -> Option<String> {
+    let field = |name: &str| line.split_whitespace().find_map(|field| field.strip_prefix(name)?.strip_prefix('='));
+    let is_own = field("id")?.parse() == Ok(id);
+    field("laddr").filter(|address| is_own && !address.is_empty()).map(str::to_owned)
 }
 
 /// The address to connect to, from Sentinel if the target has Sentinels.

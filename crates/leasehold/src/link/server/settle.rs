@@ -20,6 +20,11 @@
 //!    *after* the connection ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
 //!    calls that the old process may still apply are not part of the data that we and others see.
 //!
+//! 5. **The right list of ids.** A proxy that speaks Redis may count ids by itself, beside other proxies at the same address. A kill by way of
+//!    another proxy finds no such id, or another client's. So both connections must see the server under one address of its own
+//!    (`laddr` in `CLIENT INFO`), under the ids that the kill goes by, and a connection that was made after the other one ended must have
+//!    the greater id.
+//!
 //! A node to which an `ASK` led is asked although it may own no slot yet: it will own this one. When no `ASK` has named it for a while,
 //! and it still owns nothing, its connections are killed, and it is forgotten. One that cannot be reached by then is forgotten as well:
 //! it would keep every settling of the slot from an end.
@@ -30,11 +35,11 @@
 //! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
 //! kill it.
 //!
-//! 5. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their send barrier is one, and
+//! 6. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their send barrier is one, and
 //!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
 //!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
 //!
-//! If the id is not known, the kill is forbidden, or the process cannot be told, the answer is [`Settled::Unproven`].
+//! If the id is not known, the kill is forbidden, or the process or the list of ids cannot be told, the answer is [`Settled::Unproven`].
 
 use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
@@ -157,6 +162,10 @@ async fn kill(
         _ if connection.server == executioner.server => {}
         _ => return Ok(Settled::Unproven),
     }
+    if !share_ids(connection, &executioner) {
+        event!(debug, server = %by.label(), "connections may have been counted by different proxies");
+        return Ok(Settled::Unproven);
+    }
     let args = vec![word("KILL"), word("ID"), id.to_string().into()];
     let answer = executioner.send("CLIENT", args, None).await?;
     if answer.int().is_some() {
@@ -166,6 +175,13 @@ async fn kill(
     connection.forbid_kill();
     event!(debug, server = %by.label(), refusal = ?answer.error(), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
+}
+
+/// Whether the ids of a connection that has ended, and of a later or older one to the same process, are of one list.
+fn share_ids(ended: &Connection, executioner: &Connection) -> bool {
+    let at_one_address = ended.about.address.is_some() && ended.about.address == executioner.about.address;
+    let is_later = ended.ended_at().is_some_and(|at| executioner.began > at);
+    at_one_address && (!is_later || executioner.id > ended.id)
 }
 
 fn worst(each: Vec<Result<Settled, LinkError>>) -> Result<Settled, LinkError> {

@@ -1,7 +1,10 @@
 //! The rules of settling. The background and the foreground go through one proxy, which holds back one connection only.
 
 use super::*;
-use leasehold_test_support::{Proxy, Server, Way, until};
+use leasehold_test_support::{Proxy, Request, Resp, Server, Watch, Way, until};
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
 /// Polls once. No reply arrives meanwhile, however long that takes on a busy machine.
@@ -135,23 +138,95 @@ fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
 }
 
 #[test]
-fn where_kill_is_forbidden_a_zombie_stays_unproven() {
+fn where_kill_or_its_proof_is_forbidden_a_zombie_stays_unproven() {
     on_each(|binary| {
-        let rule = "app on >secret ~* &* +@all -client|kill";
-        let server = Server::builder().binary(binary).user(rule).start();
-        let proxy = Proxy::to(&server);
-        let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
-        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        let trap = proxy.hold_request(HOLD);
-        {
-            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
-            begin(call.as_mut());
-            trap.wait();
+        for right in ["client|kill", "client|info"] {
+            let rule = format!("app on >secret ~* &* +@all -{right}");
+            let server = Server::builder().binary(binary).user(&rule).start();
+            let proxy = Proxy::to(&server);
+            let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
+            world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+            let trap = proxy.hold_request(HOLD);
+            {
+                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                begin(call.as_mut());
+                trap.wait();
+            }
+            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven), "{right}");
+            let late = proxy.deliver_held();
+            assert!(matches!(late.as_slice(), [Some(_)]), "so it was right to say so: {late:?}");
         }
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven));
-        let late = proxy.deliver_held();
-        assert!(matches!(late.as_slice(), [Some(_)]), "so it was right to say so: {late:?}");
+    });
+}
+
+/// A proxy that numbers its connections by itself, from `first` on.
+struct Numbers {
+    first: i64,
+    /// What it says of itself as the server's own address; `None` where it passes on what the server says of the connection.
+    address: Option<&'static str>,
+    known: Mutex<HashMap<u64, i64>>,
+}
+
+impl Numbers {
+    fn before(server: &Server, first: i64, address: Option<&'static str>) -> Proxy {
+        Proxy::watched(server.addr(), Arc::new(Self { first, address, known: Mutex::default() }))
+    }
+}
+
+impl Watch for Numbers {
+    fn answered(&self, _server: &str, request: &Request, reply: &Resp) -> Option<Resp> {
+        let mut known = self.known.lock().expect("no test has failed with it");
+        let next = self.first + i64::try_from(known.len()).expect("few connections");
+        let id = *known.entry(request.connection).or_insert(next);
+        match (request.command().as_str(), request.argv.get(1).map(Vec::as_slice)) {
+            ("CLIENT", Some(b"ID")) => Some(Resp::Int(id)),
+            ("CLIENT", Some(b"INFO")) => {
+                self.address.map(|address| Resp::Bulk(format!("id={id} laddr={address}").into_bytes()))
+            }
+            ("CLIENT", Some(b"KILL")) => {
+                let is_known = known.values().any(|known| request.contains(known.to_string().as_bytes()));
+                (!reply.is_error()).then(|| Resp::Int(i64::from(is_known)))
+            }
+            _ => None,
+        }
+    }
+
+    fn refused(&self, _target: SocketAddr) {}
+}
+
+#[test]
+fn number_of_another_proxy_proves_nothing() {
+    let pairs: [[(i64, Option<&'static str>); 2]; 4] = [
+        [(10_000, None), (20_000, None)],
+        [(10_000, Some("10.0.0.1:6379")), (20_000, Some("10.0.0.2:6379"))],
+        [(20_000, Some("10.0.0.1:6379")), (10_000, Some("10.0.0.1:6379"))],
+        [(10_000, Some("10.0.0.1:6379")), (10_000, Some("10.0.0.2:6379"))],
+    ];
+    on_each(|binary| {
+        for proxies in pairs {
+            let server = Server::builder().binary(binary).start();
+            let [first, second] = proxies.map(|(from, address)| Numbers::before(&server, from, address));
+            let front = Proxy::start(first.addr());
+            let world = World::new(&front.url());
+            for plane in PLANES {
+                world.call_until_answered(plane, &acquire("warm"));
+            }
+            let epoch = world.link.epoch(Plane::Foreground);
+            let trap = front.hold_request(HOLD);
+            {
+                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                begin(call.as_mut());
+                trap.wait();
+            }
+            // The client sees its connections closed, and comes to the other proxy. The first one still has what was sent.
+            front.retarget(second.addr());
+            front.cut();
+            world.wait_for_all(PLANES.map(LinkEvent::PlaneReset).into());
+            let settled = world.block_on(world.settled(Plane::Foreground, epoch, "a"));
+            assert_eq!(settled, Ok(Settled::Unproven), "{proxies:?}");
+            assert!(front.deliver_held()[0].is_some(), "the server has applied it since");
+        }
     });
 }
 

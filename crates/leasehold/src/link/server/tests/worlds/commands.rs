@@ -39,6 +39,10 @@ impl State {
         let reply = match words.as_slice() {
             ["HELLO", ..] => self.hello(connection),
             ["CLIENT", "ID"] => Resp::Int(connection),
+            ["CLIENT", "INFO"] => {
+                let port = self.nodes[node].port;
+                text(format!("id={connection} addr=127.0.0.1:1 laddr=127.0.0.1:{port} name="))
+            }
             ["CLIENT", "KILL", "ID", id] => self.killed(id),
             ["CLIENT", ..] => ok(),
             ["INFO", what, ..] => {
