@@ -64,9 +64,10 @@ pub(crate) enum Task {
     Serve(ServeOptions),
     /// Find processes that wait for each other in a circle
     ///
-    /// Each line is one circle: every process waits for a lock that the next one holds. This rests on what programs that announce themselves say
-    /// of the locks of their owner scopes, and `leasehold run` of the runs around it, a second after they began to hold or to wait. The exit code is 1 if there is a deadlock, and 77 if none
-    /// was found and there are locks at which this user may not look, which are named.
+    /// Each line is one circle: every process waits for a lock that the next process holds. Announced programs publish
+    /// the locks of their owner scopes, and `leasehold run` publishes the enclosing runs, one second after a hold or a
+    /// wait began. The exit code is 1 for a deadlock. It is 77 if none was found but this user may not inspect all
+    /// locks; the output names these locks.
     #[command(
         after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"
     )]

@@ -1,4 +1,4 @@
-//! `leasehold permits`: how many permits a semaphore has, and another number of them.
+//! `leasehold permits`: shows or changes the number of permits of a semaphore.
 
 use crate::args::{PermitsOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -12,11 +12,11 @@ use serde_json::json;
 ///
 /// # Errors
 ///
-/// There is no such semaphore to show, the name is in use by something else, or the server gives no answer.
+/// The semaphore to show does not exist, the name is in use by something else, or the server does not answer.
 pub(crate) async fn permits(options: &PermitsOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold permits").await?;
     let result = with_client(&client, options, server.json).await;
-    // Nothing is held, so nothing is left behind.
+    // Nothing is held, so nothing stays on the server.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -26,7 +26,7 @@ async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> R
     let before = semaphore.inspect().await.map_err(Failure::of_a_look)?;
     let Some(permits) = options.permits else {
         let Some(counts) = before else {
-            let text = format!("there is no semaphore {name:?}; leasehold permits NAME N makes one");
+            let text = format!("there is no semaphore {name:?}; leasehold permits NAME N creates one");
             return Err(Failure::new(Exit::Conflict, text).of_lock(name));
         };
         return told(name, &counts, None, json);
@@ -38,12 +38,12 @@ async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> R
     told(name, &counts, Some(before.as_ref()), json)
 }
 
-/// Permits that are available, and those that are held.
+/// The numbers of available and held permits.
 pub(crate) fn capacity(counts: &PermitCounts) -> i64 {
     counts.available.saturating_add_unsigned(counts.held)
 }
 
-/// Says how many permits there are, and how many there were before a change.
+/// Prints the number of permits, and the number before a change.
 fn told(name: &str, counts: &PermitCounts, before: Option<Option<&PermitCounts>>, json: bool) -> Result<u8, Failure> {
     let (permits, available, held) = (capacity(counts), counts.available, counts.held);
     let before = before.map(|before| before.map(capacity));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 /// How long a command waits at its end for what is under way.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
-/// The pauses between attempts to connect where a server is waited for: the first, and the longest.
+/// The first and the longest pause between attempts to connect while waiting for a server.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
 /// The shortest limit of an attempt that the library takes.
@@ -34,20 +34,20 @@ pub(crate) async fn connect(options: &ServerOptions, as_whom: &str) -> Result<Cl
 pub(crate) struct Patience<'a> {
     pub(crate) lease: Option<Duration>,
     pub(crate) as_whom: &'a str,
-    /// The longest time; `None` for as long as it takes.
+    /// The time limit; `None` for no limit.
     pub(crate) limit: Option<Duration>,
     /// The option that sets the limit.
     pub(crate) option: &'static str,
-    /// Whether a server that is not there is waited for. Otherwise the limit is that of one attempt.
+    /// Whether to wait for an unreachable server. Otherwise the limit applies to one attempt.
     pub(crate) waits: bool,
 }
 
-/// The same for a caller that waits for the server as for the lock. What time does not mend fails at once. `hears` is told of each failure
-/// that time may mend.
+/// As [`connect`], but waits for the server as for the lock. A permanent failure ends the wait at once. `hears` gets
+/// each temporary failure.
 ///
 /// # Errors
 ///
-/// As [`connect`], or the server was not there in this time: then the text has the reason of the last attempt.
+/// As [`connect`], or the server was not reachable in time: then the message has the reason of the last attempt.
 pub(crate) async fn connect_with(
     patience: &Patience<'_>,
     options: &ServerOptions,
@@ -78,7 +78,7 @@ pub(crate) async fn connect_with(
     }
 }
 
-/// The text of a failure with the limit of the caller in place of that of one attempt.
+/// Replaces the limit of one attempt in an error message with the caller's limit.
 fn within(text: &str, limit: Duration, option: &str) -> String {
     let reason = text.split_once("; it was tried for").map_or(text, |(reason, _)| reason);
     let reason = reason.split_once("; try again in a moment").map_or(reason, |(reason, _)| reason);
@@ -96,11 +96,11 @@ async fn attempt(
     Ok(builder.connect(&url).await)
 }
 
-/// Connects, for a command that tells of outages: where no server answers, the client goes on trying.
+/// Connects, for a command that reports outages: if no server answers, the client keeps retrying.
 ///
 /// # Errors
 ///
-/// As [`connect`], but for a server that does not answer.
+/// As [`connect`], except for a server that does not answer.
 pub(crate) async fn connect_or_wait(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
     match connect(options, as_whom).await {
         Err(failure) if failure.exit() == Exit::Unreachable => {
@@ -124,7 +124,7 @@ fn prepare(
     if let Some(lease) = lease {
         url = with_setting(&url, "lease", &format!("{}ms", lease.as_millis()));
     }
-    // A limit that the URL has wins where it is shorter, and where the library cannot read it.
+    // The limit of the URL wins if it is shorter, or if the library cannot parse it.
     let own = setting(&url, "connect_deadline").map(|own| duration::parse(&own).ok());
     if let Some(limit) = limit.filter(|limit| own.is_none_or(|own| own.is_some_and(|own| own > *limit))) {
         url = with_setting(&url, "connect_deadline", &format!("{}ms", limit.max(SHORTEST).as_millis()));
@@ -211,7 +211,7 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
 ///
 /// # Errors
 ///
-/// Its value is no UTF-8, so that another server would be used in its place, or none of its password.
+/// Its value is not UTF-8. Ignoring it would use another server, or no password.
 fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
@@ -225,7 +225,7 @@ pub(crate) fn prefix(options: &ServerOptions) -> String {
     setting(&url(options).unwrap_or_default(), "prefix").unwrap_or_default()
 }
 
-/// A setting in the query of a URL. The last one of a name counts.
+/// A setting in the query of a URL. The last occurrence counts.
 fn setting(url: &str, name: &str) -> Option<String> {
     let settings = url.split_once('?').map_or("", |(_, settings)| settings);
     let all = form_urlencoded::parse(settings.as_bytes()).filter(|(found, _)| found == name);
@@ -256,7 +256,7 @@ fn without_secrets(url: &str) -> String {
 fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     let (rest, settings) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
-    // The path of a socket may have an @, and the user stands before the path.
+    // The path of a socket may contain an @, and the user comes before the path.
     let end = if scheme.ends_with("unix") { rest.find('/').unwrap_or(rest.len()) } else { rest.len() };
     match rest[..end].rfind('@') {
         Some(at) => (scheme, Some(&rest[..at]), &rest[at + 1..], settings),
@@ -280,7 +280,7 @@ fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     Ok(format!("{scheme}://{}:{}@{address}{settings}", user.unwrap_or_default(), encoded(password)))
 }
 
-/// The URL with a setting in place of the same one that it has.
+/// Replaces a setting of the URL.
 fn with_setting(url: &str, name: &str, value: &str) -> String {
     let url = url.trim_ascii();
     let (address, query) = url.split_once('?').unwrap_or((url, ""));

@@ -69,7 +69,7 @@ impl Finding {
         Self { check, server: None, verdict: Verdict::Fault, text: text.into(), advice }
     }
 
-    /// A fault that the user accepts is a note.
+    /// Turns an accepted fault into a note.
     fn accepted(mut self, accepted: &[String]) -> Self {
         if self.verdict == Verdict::Fault && accepted.iter().any(|check| check == self.check) {
             self.verdict = Verdict::Note;

@@ -1,6 +1,6 @@
-//! The end of this process: by an exit code, or by the signal by which its work ended.
+//! The end of this process: an exit code, or the signal that ended its command.
 //!
-//! A shell that runs a loop asks how its command died: after the interrupt key it ends the loop only if the command died by that signal.
+//! After Ctrl-C a shell only ends a loop if the command died by that signal.
 
 use rustix::process::{self, Pid, Resource, Rlimit, Signal};
 use std::process::ExitCode;
@@ -11,8 +11,8 @@ pub(crate) enum Ending {
     Code(u8),
     Signal {
         number: i32,
-        /// The key of a terminal has sent it to the command's group alone, and the group of this process gets it too: the script around
-        /// this process would have got it.
+        /// The terminal sent it only to the command's group. This process sends it to its own group too, because a
+        /// script around it would have received it.
         of_group: bool,
     },
 }
@@ -24,22 +24,22 @@ impl From<u8> for Ending {
 }
 
 impl Ending {
-    /// By a signal that this process has received.
+    /// The end by a signal that this process received.
     pub(crate) const fn by(signal: Signal) -> Self {
         Self::Signal { number: signal.as_raw(), of_group: false }
     }
 
-    /// Ends this process by the signal. Where that is not possible, the result is the exit code that a shell writes for it.
+    /// Ends this process by the signal. If that is impossible, returns the exit code that a shell shows for the signal.
     pub(crate) fn end(self) -> ExitCode {
         let (number, of_group) = match self {
             Self::Code(code) => return code.into(),
             Self::Signal { number, of_group } => (number, of_group),
         };
         if let (true, Some(signal)) = (of_group, Signal::from_named_raw(number)) {
-            // This process listens for it, and outlives it here.
+            // This process has a handler for the signal, so it survives here.
             let _ = process::kill_current_process_group(signal);
         }
-        // The command has left a core dump, if there is to be one.
+        // No second core dump besides the command's.
         let cores = process::getrlimit(Resource::Core);
         let _ = process::setrlimit(Resource::Core, Rlimit { current: Some(0), ..cores });
         // The kernel keeps the first process of a container from its own signals.

@@ -7,11 +7,11 @@ use std::fmt;
 
 /// An exit code of the command itself. A command that it runs has its own codes.
 ///
-/// The numbers are those of `sysexits.h` where it has one that fits. `run`, whose command has codes of its own, leaves alone 1 and 2, which
-/// commands use most, and all from 126 on, which belong to shells.
+/// The numbers follow `sysexits.h` if it has a suitable code. `run` avoids 1 and 2, which commands use most, and all
+/// codes from 126, which shells use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// A question was not answered with yes.
+    /// The answer to a question was not yes.
     Declined = 1,
     Usage = 64,
     Unreachable = 69,
@@ -76,13 +76,13 @@ impl Failure {
         Self { exit, code: exit as u8, lock: None, message: message.into(), quiet: false }
     }
 
-    /// Has no line on stderr: the exit code says all that the user wants to know.
+    /// Suppresses the line on stderr: the exit code is enough for the user.
     pub(crate) fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
         self
     }
 
-    /// The same failure with another text.
+    /// Replaces the message of the failure.
     pub(crate) fn in_other_words(mut self, text: impl FnOnce(&str) -> String) -> Self {
         self.message = text(&self.message);
         self
@@ -100,8 +100,8 @@ impl Failure {
         self
     }
 
-    /// An error of an acquire, after which the command is not started. An outcome that is not known is a missing answer: the client takes
-    /// back what it may have got.
+    /// Converts an error of an acquire, after which the command does not start. An unknown outcome counts as a missing
+    /// reply: the client rolls back a possible grant.
     pub(crate) fn of_an_acquire(error: Error) -> Self {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
@@ -202,7 +202,7 @@ pub(crate) fn reason(error: &Error) -> String {
 const DASHES: &str = "a name that begins with a dash is written so: leasehold run -- -name -- COMMAND";
 
 /// How another time to connect is chosen.
-const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL says another time";
+const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL sets another time";
 
 /// What the library tells programs to do where nothing listens.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
@@ -248,7 +248,7 @@ impl From<Error> for Failure {
             Error::Lost { .. } => Exit::Lost,
             Error::Unreachable { .. } | Error::SearchFailed { refusal: None, .. } => Exit::Unreachable,
             Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
-            // The server is there, and does not serve: it loads its data, or its cluster is down.
+            // The server is reachable but not ready: it loads its data, or its cluster is down.
             Error::Refused { refusal, .. } if refusal.is_transient() => Exit::Unreachable,
             Error::Refused { .. } | Error::SearchFailed { .. } => Exit::Refused,
             Error::Invalid(_) => Exit::Usage,

@@ -46,7 +46,7 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     Ok(if options.check && is_held { Exit::Busy as u8 } else { 0 })
 }
 
-/// A free name with a * in it is a pattern, which would be free whatever is held.
+/// Refuses a free name with a *, which is a pattern: no lock has this name, whatever is held.
 ///
 /// # Errors
 ///
@@ -54,7 +54,7 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
 pub(crate) fn refuse_pattern(name: &str) -> Result<(), Failure> {
     if name.contains('*') {
         let text = format!(
-            "no lock has the name {name:?}, which looks like a pattern; leasehold ls {name:?} lists the locks that fit"
+            "no lock has the name {name:?}, which looks like a pattern; leasehold ls {name:?} lists the matching locks"
         );
         return Err(Failure::new(Exit::Usage, text).of_lock(name));
     }

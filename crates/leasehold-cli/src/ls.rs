@@ -16,7 +16,7 @@ const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "
 
 const TSV_HEADER: [&str; 8] = ["name", "kind", "holder", "process", "held_ms", "lease_left_ms", "waiters", "problems"];
 
-/// Prints the locks, each as soon as it is found or all in order.
+/// Prints the locks, each as soon as it is found or all sorted.
 ///
 /// # Errors
 ///
@@ -74,11 +74,11 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
     Ok(0)
 }
 
-/// Prints locks as they come, or in order at the end.
+/// Prints locks immediately, or sorted at the end.
 struct Printer {
     form: Form,
     table: Table<7>,
-    /// The locks that wait for their order; `None` where none does.
+    /// The locks to sort; `None` without sorting.
     waiting: Option<BTreeMap<String, Seen>>,
     printed: u64,
 }
@@ -109,11 +109,11 @@ impl Printer {
         Ok(())
     }
 
-    /// Prints what has waited. Gives how many locks were printed in all.
+    /// Prints the sorted locks. Returns the total number of printed locks.
     fn end(mut self) -> Result<u64, Failure> {
         let waiting = self.waiting.take().unwrap_or_default();
         for cells in waiting.values().map(cells) {
-            // Where all rows are known the columns have their width from the first one on.
+            // If all rows are known, the columns have their final width from the first row.
             self.table.fit(&cells);
         }
         for seen in waiting.values() {
@@ -132,7 +132,7 @@ impl Printer {
                 output::print(&format!("{header}{}\n", tsv(seen).join("\t")))
             }
             Form::Table => {
-                // The header is made behind the first row, so that it is as wide.
+                // The header is built after the first row, so that it has the same width.
                 let row = self.table.row(cells(seen));
                 let header = if is_first { self.table.row(HEADER) } else { String::new() };
                 output::print(&format!("{header}{row}"))
@@ -155,7 +155,7 @@ fn cells(seen: &Seen) -> [String; 7] {
     ]
 }
 
-/// The cells of a line for scripts. None of them has a tab or a line break, because those are written as escapes.
+/// The cells of a line for scripts. Tabs and line breaks are escaped.
 fn tsv(seen: &Seen) -> [String; 8] {
     let state = &seen.state;
     let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());

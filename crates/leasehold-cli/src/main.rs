@@ -42,7 +42,7 @@ use failure::{Exit, Failure};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-/// The descriptors of a runtime: those that it polls with, and those by which a signal wakes it.
+/// The file descriptors of a runtime: for polling, and for signals.
 const DESCRIPTORS: usize = 6;
 
 fn main() -> ExitCode {
@@ -97,7 +97,7 @@ fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -
     result.map(Into::into)
 }
 
-/// Whether a runtime can have its descriptors: one without them panics.
+/// Checks that a runtime can open its descriptors: otherwise it panics.
 fn has_room_for_descriptors() -> Result<(), Failure> {
     let room: std::io::Result<Vec<_>> =
         (0..DESCRIPTORS).map(|_| std::io::stderr().as_fd().try_clone_to_owned()).collect();

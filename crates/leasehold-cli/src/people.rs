@@ -13,7 +13,7 @@ const REMEMBERED: usize = 1_000;
 /// wait.
 const AT_ONCE: usize = 32;
 
-/// After this time without a word a process counts as silent. A living one writes its record every 20 s.
+/// A process without a record update for this time counts as silent. A live process writes its record every 20 s.
 const SILENT: Duration = Duration::from_secs(25);
 
 /// A client that has announced itself.
@@ -26,12 +26,12 @@ pub(crate) struct Person {
 }
 
 impl Person {
-    /// For how long it has been up.
+    /// Its uptime.
     pub(crate) fn up(&self) -> Duration {
         self.record.up + self.asked.elapsed()
     }
 
-    /// How long ago it was heard of, if a living process would have written its record since.
+    /// The age of its record, if a live process would have rewritten the record since.
     pub(crate) fn silent(&self) -> Option<Duration> {
         let ago = self.record.written_ago + self.asked.elapsed();
         (ago > SILENT).then_some(ago)
@@ -42,7 +42,7 @@ impl Person {
         self.lock_of(id).map(|lock| lock.lasted + self.asked.elapsed())
     }
 
-    /// The lease to which it says that it renews such a hold.
+    /// The lease to which it renews such a hold, according to its record.
     pub(crate) fn lease(&self, id: &str) -> Option<Duration> {
         self.lock_of(id)?.lease
     }
@@ -57,17 +57,17 @@ impl Person {
         self.locks.iter().find(of_hold)
     }
 
-    /// Whether it says to hold this permit.
+    /// Whether its record lists this permit.
     pub(crate) fn has_permit(&self, permit: PermitId) -> bool {
         self.holders().any(|holder| holder.has_permit(permit))
     }
 
-    /// Whether it says to hold the lock with this key.
+    /// Whether its record lists a hold of the lock with this key.
     pub(crate) fn holds(&self, key: &str) -> bool {
         self.locks.iter().any(|lock| lock.key == key && lock.holder.is_some())
     }
 
-    /// Whether it says to hold no lock at all.
+    /// Whether its record lists no hold.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.holders().next().is_none()
     }
@@ -139,7 +139,7 @@ pub(crate) fn client_of(id: &str) -> &str {
     id.split(':').next().unwrap_or(id)
 }
 
-/// Asks what a client says of itself.
+/// Reads the record of a client.
 pub(crate) async fn ask(client: &Client, id: &str) -> Option<Person> {
     let asked = Instant::now();
     let record = client.who_is(id).await.ok().flatten()?;

@@ -15,7 +15,7 @@ pub(crate) struct Raw {
 }
 
 impl Raw {
-    /// Connects to the same servers as the locks' client: to the one that there is, or to the primaries of a cluster that can be reached.
+    /// Connects to the servers of the locks' client: to the only server, or to the reachable primaries of a cluster.
     ///
     /// # Errors
     ///
@@ -31,7 +31,7 @@ impl Raw {
         Ok(Self { nodes: connected.into_iter().map(node).collect() })
     }
 
-    /// The servers that keep locks: the one that there is, or the primaries of a cluster, in the order of their addresses.
+    /// The servers that keep locks: the only server, or the primaries of a cluster, in the order of their addresses.
     pub(crate) fn primaries(&self) -> &[Node] {
         &self.nodes
     }
@@ -43,7 +43,7 @@ impl Raw {
         let removed = async {
             for key in [name.clone(), format!("redisson_lock_token:{{{name}}}"), format!("leasehold:1:fair:{{{name}}}")]
             {
-                // A user without the right to do so leaves three small keys. Of a cluster, the nodes that do not have the key refuse.
+                // Without this right the user leaves three small keys. Cluster nodes that do not own the key refuse.
                 for node in &self.nodes {
                     let _ = node.ask::<i64>("DEL", &[&key]).await;
                 }
@@ -53,8 +53,8 @@ impl Raw {
     }
 }
 
-/// What each Sentinel of the URL answers to `SENTINEL` with these words and the name of the service, with its address. There are none where the
-/// URL names none.
+/// The reply of each Sentinel of the URL to `SENTINEL` with these arguments and the service name, with its address.
+/// Empty without Sentinels.
 pub(crate) async fn ask_sentinels(options: &ServerOptions, word: &str) -> Vec<(String, Result<String, String>)> {
     let Ok((builder, url)) = connection::raw(options, PATIENCE) else { return Vec::new() };
     let Ok(Some((service, all))) = builder.connect_sentinels(&url).await else { return Vec::new() };
@@ -84,7 +84,7 @@ impl Node {
     /// The server's refusal, or that it gave no answer.
     pub(crate) async fn ask<R: FromReply>(&self, command: &'static str, args: &[&str]) -> Result<R, String> {
         let reply = self.connection.ask(command, args).await?;
-        R::from_reply(&reply).ok_or_else(|| format!("{command} was answered by something else than expected"))
+        R::from_reply(&reply).ok_or_else(|| format!("unexpected reply to {command}"))
     }
 
     /// The fields of `INFO`.
@@ -99,9 +99,9 @@ impl Node {
     }
 }
 
-/// What a reply can be read as.
+/// A type that a reply converts to.
 pub(crate) trait FromReply: Sized {
-    /// The value, if the reply is one.
+    /// Converts the reply, if its type fits.
     fn from_reply(reply: &Frame) -> Option<Self>;
 }
 
@@ -123,7 +123,7 @@ impl FromReply for String {
     }
 }
 
-/// The elements of an array, or those of a map one after another.
+/// The elements of an array, or the keys and values of a map in order.
 impl FromReply for Vec<String> {
     fn from_reply(reply: &Frame) -> Option<Self> {
         let text = |frame: &Frame| frame.text().map(str::to_owned);

@@ -1,7 +1,9 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a wait for itself, `run/child.rs` has the command's process and its group, `run/terminal.rs` the terminal, `run/times.rs` how long is waited, `run/waiting.rs` what a long wait says.
-//! `run/supervise.rs` decides what each event means, `run/stops.rs` when a stopped command is woken, and this file puts all of them together.
+//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
+//! manages the command's process group, `run/terminal.rs` the terminal, `run/times.rs` the time limits,
+//! `run/waiting.rs` the messages of a long wait. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped
+//! commands, and this file combines them.
 
 mod child;
 mod hold;
@@ -84,7 +86,7 @@ async fn with_client(
         // The future is dropped, so the client takes back whatever it has asked for.
         Err(signal) => return Ok(Ending::by(signal)),
     };
-    // All of the lease is left right after the grant.
+    // Right after the grant the whole lease remains.
     let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
     let terminal = Terminal::of_this_process();
     let name = &*options.name;
@@ -104,7 +106,7 @@ async fn with_client(
             if matches!(why, Why::MaxHold(_)) && held.is_held() {
                 release(held, signals).await.told(name, json);
             } else {
-                // The server may not answer; the background releases what is left until the client is closed.
+                // The server may not answer; the background retries the release until the client is closed.
                 drop(held);
             }
             let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
@@ -118,11 +120,12 @@ async fn with_client(
     }
 }
 
-/// Gives the lock back. A signal ends the wait for the answer; the release goes on in the background until the client is closed.
+/// Releases the lock. A signal ends the wait for the reply; the background continues the release until the client is
+/// closed.
 async fn release(held: Held, signals: &mut Signals) -> Released {
     match signals.unless_ended(held.release()).await {
         Ok(released) => released,
-        Err(signal) => Released::NotConfirmed(format!("signal {} ended the wait for an answer", signal.as_raw())),
+        Err(signal) => Released::NotConfirmed(format!("signal {} ended the wait for the reply", signal.as_raw())),
     }
 }
 
@@ -138,7 +141,7 @@ impl Why {
     }
 }
 
-/// Whether the lock was held until a command ended that ended by itself.
+/// Whether the command ended on its own while the lock was held.
 fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<(), Failure> {
     match released {
         // A hold that the server did not have any more may have been missing before the command was done. One that was held by its own

@@ -19,13 +19,13 @@ pub(crate) struct Hold {
 }
 
 impl Hold {
-    /// How long it has been held, where its client says so; of a holder that has fallen silent, how long until then.
+    /// The age of the hold, if its client publishes it; for a silent holder, its age at the last record.
     pub(crate) fn age(&self) -> Option<Duration> {
         let age = self.who.as_ref()?.held(self.holder.id.as_str())?;
         Some(age.saturating_sub(self.unrenewed().unwrap_or_default()))
     }
 
-    /// How long the lease has not been renewed, where a living holder would have renewed it since.
+    /// The time since the last renewal, if a live holder would have renewed the lease since.
     pub(crate) fn unrenewed(&self) -> Option<Duration> {
         unrenewed(self.holder.id.as_str(), self.holder.remaining, self.who.as_deref())
     }
@@ -76,8 +76,8 @@ impl Hold {
     }
 }
 
-/// How long the lease of a hold has not been renewed, where a living holder would have renewed it since: after a third of the lease, and a
-/// little later on a busy machine.
+/// The time since the last renewal of a hold, if a live holder would have renewed it since: after a third of the lease,
+/// plus some slack for a busy machine.
 pub(crate) fn unrenewed(id: &str, left: Option<Duration>, who: Option<&Person>) -> Option<Duration> {
     let lease = who?.lease(id)?;
     let since = lease.saturating_sub(left?);
@@ -91,7 +91,7 @@ fn lease_as_text(left: Duration, unrenewed: Option<Duration>) -> String {
     }
 }
 
-/// A line for a permit: its id, for how long it has been held, the lease, and the process.
+/// A line for a permit: its id, its age, the lease, and the process.
 pub(crate) fn permit_as_text(permit: &HeldPermit, who: Option<&Person>) -> String {
     let id = permit.id.to_string();
     let unrenewed = unrenewed(&id, permit.remaining, who);
@@ -176,7 +176,7 @@ impl Seen {
         }
     }
 
-    /// Whether a request would have to wait: somebody holds the lock, waits for it, or has the last permit.
+    /// Whether an acquire would have to wait: the lock has a holder or a waiter, or the last permit is taken.
     pub(crate) fn is_held(&self) -> bool {
         match self.state.available {
             Some(available) => available <= 0,
@@ -256,7 +256,7 @@ pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
 }
 
-/// A text with the process behind it, and for how long that has been up, or how long ago it was last heard of.
+/// Appends the process to a text, with its uptime, or the age of its last record.
 pub(crate) fn with_process(text: &str, who: Option<&Person>, unrenewed: Option<Duration>) -> String {
     let Some(who) = who else { return text.to_owned() };
     let lives = match unrenewed.or_else(|| who.silent()) {

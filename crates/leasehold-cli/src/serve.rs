@@ -54,7 +54,7 @@ use viewers::Viewers;
 ///
 /// # Errors
 ///
-/// The address cannot be listened on, the token cannot be read, or the server refuses to be looked at.
+/// The address cannot be bound, the token cannot be read, or the server refuses the search.
 pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let mut signals = Signals::listen()?;
     let token = if options.allow_unlock { Some(Token::find(options.token_file.as_deref())?) } else { None };
@@ -127,7 +127,7 @@ async fn end(signals: &mut Signals) -> Signal {
     }
 }
 
-/// The end after a signal. Those by which a person and a service manager end a program are no failure.
+/// The end after a signal. SIGINT and SIGTERM, which people and service managers send, are not failures.
 fn ending(signal: Signal) -> Ending {
     if matches!(signal, Signal::INT | Signal::TERM) { 0.into() } else { Ending::by(signal) }
 }

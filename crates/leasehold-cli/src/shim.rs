@@ -29,14 +29,14 @@ pub(crate) struct Start {
     pub(crate) in_front: bool,
     /// It stops itself first, until its parent lets it go on.
     pub(crate) stops: bool,
-    /// It undoes what lets its parent change the terminal from behind.
+    /// The shim undoes `terminal::allow_changes` of its parent.
     pub(crate) unblocks: bool,
-    /// It tells errors as JSON.
+    /// The shim prints errors as JSON.
     pub(crate) json: bool,
 }
 
 impl Start {
-    /// The one word for it.
+    /// Encodes it as one argument.
     fn word(self) -> OsString {
         let letter = |is: bool, letter| if is { letter } else { '-' };
         String::from_iter([
@@ -73,7 +73,7 @@ pub(crate) fn words(parent: Pid, start: Start, command: &[OsString]) -> Vec<OsSt
     words
 }
 
-/// The name of the running program, also after its file was replaced by a newer one.
+/// The path of the running program, which stays valid after a newer file replaced it.
 const THIS: &str = "/proc/self/exe";
 
 /// The program to start as the shim.
@@ -85,7 +85,7 @@ pub(crate) fn program() -> io::Result<OsString> {
     if is_there(THIS) { Ok(THIS.into()) } else { by_its_path() }
 }
 
-/// The path by which the kernel started this program, for a system without /proc, as a `chroot` may be.
+/// The path with which the kernel started this program, for a system without /proc, such as a `chroot`.
 #[cfg(target_os = "linux")]
 fn by_its_path() -> io::Result<OsString> {
     let path = OsStr::from_bytes(rustix::param::linux_execfn().to_bytes());
@@ -101,12 +101,12 @@ fn is_there(path: impl AsRef<Path>) -> bool {
     path.as_ref().exists()
 }
 
-/// The error of a shim that cannot be started, which says so where /proc is missing.
+/// The error of a shim that cannot be started. The message mentions a missing /proc.
 pub(crate) fn not_started(error: io::Error) -> io::Error {
     if is_there(THIS) || !cfg!(target_os = "linux") {
         return error;
     }
-    io::Error::new(error.kind(), format!("leasehold does not find itself without {THIS}; mount /proc ({error})"))
+    io::Error::new(error.kind(), format!("leasehold cannot find its own program without {THIS}; mount /proc ({error})"))
 }
 
 /// The words for the shim, if the program was started as such.
@@ -148,8 +148,8 @@ pub(crate) fn become_the_command(words: Words) -> u8 {
     tell(why_not(program, &error), code, words.start.json)
 }
 
-/// The command with its own pid in the variables by which a service manager names the process that they are for. They named `leasehold`,
-/// and a command ignores sockets and a watchdog that are another's.
+/// Sets the command's own pid in the service manager's variables that name the target process. They named `leasehold`,
+/// and a command ignores sockets and a watchdog of another process.
 fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
     let own = process::getpid().as_raw_nonzero().to_string();
     for name in ["LISTEN_PID", "WATCHDOG_PID", "SYSTEMD_EXEC_PID"] {
@@ -157,7 +157,7 @@ fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
             command.env(name, &own);
         }
     }
-    // Newer managers name the process of the sockets once more, by the number of a descriptor that only its parent can have.
+    // Newer managers also name the sockets' process by the number of a pidfd, which only its parent can have.
     if std::env::var_os("LISTEN_PID").is_some_and(|pid| pid == parent) {
         command.env_remove("LISTEN_PIDFDID");
     }

@@ -6,8 +6,8 @@ use std::future::poll_fn;
 use std::task::Poll;
 use tokio::signal::unix::{self, SignalKind};
 
-/// The signals that end a wait for the lock: those by which a person or a program asks a process to end, or by which one ends that has no
-/// handler for them. Signals of faults of the process itself are not among them.
+/// The signals that end a wait for the lock: requests to end, and signals that end a process without a handler. Signals
+/// for faults of the process itself are not included.
 const ENDING: [Signal; 10] = [
     Signal::TERM,
     Signal::INT,
@@ -21,7 +21,7 @@ const ENDING: [Signal; 10] = [
     Signal::XFSZ,
 ];
 
-/// Those that only some systems have.
+/// Signals that only some systems have.
 #[cfg(target_os = "linux")]
 const ENDING_HERE: &[Signal] = &[Signal::IO, Signal::POWER];
 #[cfg(not(target_os = "linux"))]
@@ -30,7 +30,7 @@ const ENDING_HERE: &[Signal] = &[];
 /// The others that `run` passes on to its command, and the one by which a terminal stops its processes.
 const OTHERS: [Signal; 4] = [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
 
-/// The numbers of the real-time signals. A C library keeps the first ones for itself, and refuses them.
+/// The numbers of the real-time signals. A C library reserves the first ones, and refuses them.
 #[cfg(target_os = "linux")]
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 #[cfg(not(target_os = "linux"))]
@@ -40,8 +40,8 @@ const REAL_TIME: std::ops::Range<i32> = 0..0;
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Begins to listen. A signal that is ignored stays ignored, as `nohup` wants it. A real-time signal counts as SIGTERM: nothing sends
-    /// one on without `unsafe`.
+    /// Begins to listen. An ignored signal stays ignored, as `nohup` intends. A real-time signal counts as SIGTERM,
+    /// because forwarding it needs `unsafe`.
     ///
     /// # Errors
     ///
@@ -101,7 +101,8 @@ pub(crate) fn asks_to_end(signal: Signal) -> bool {
 }
 
 /// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
-/// stopped. Says whether it was. The kernel delivers the signal before the call returns, because the main thread sends it to its own process.
+/// stopped. Returns whether it was. The kernel delivers the signal before the call returns, because the main thread
+/// sends it to its own process.
 pub(crate) fn stop_this_process() -> bool {
     is_a_job() && process::kill_process(process::getpid(), Signal::STOP).is_ok()
 }
@@ -111,7 +112,7 @@ pub(crate) fn is_a_job() -> bool {
     process::getsid(None).is_ok_and(|session| session != process::getpgrp())
 }
 
-/// Whether this process ignores a signal, as far as the system tells.
+/// Whether this process ignores a signal; `false` if the system does not reveal it.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() >> (signal.as_raw() - 1) & 1 == 1
 }

@@ -16,7 +16,7 @@ impl<const N: usize> Table<N> {
         Self { widths }
     }
 
-    /// Makes the columns wide enough for a row that comes later.
+    /// Widens the columns for a later row.
     pub(crate) fn fit<T: AsRef<str>>(&mut self, cells: &[T; N]) {
         for (cell, width) in cells.iter().zip(&mut self.widths) {
             *width = cell.as_ref().width().min(WIDEST).max(*width);

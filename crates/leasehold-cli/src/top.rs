@@ -67,7 +67,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     result
 }
 
-/// The end after a signal. The interrupt ends the table as its key does.
+/// The end after a signal. SIGINT ends the table like the key `q`.
 fn ending(signal: Signal) -> Ending {
     if signal == Signal::INT { 0.into() } else { Ending::by(signal) }
 }

@@ -1,4 +1,4 @@
-//! `leasehold unlock`: ends holds of other processes, after a look at whom it hits.
+//! `leasehold unlock`: ends holds of other processes, after showing their holders.
 
 mod process;
 
@@ -33,14 +33,14 @@ pub(crate) async fn unlock(options: &UnlockOptions, server: &ServerOptions) -> R
     result
 }
 
-/// A hold that is to be ended.
+/// A hold to end.
 struct Hit {
     name: String,
     id: HolderId,
     way: Way,
     text: String,
     json: Value,
-    /// Its process has renewed it lately, or cannot be told dead.
+    /// Its process has renewed it recently, or is not known to be dead.
     may_live: bool,
 }
 
@@ -59,13 +59,13 @@ impl Hit {
     }
 }
 
-/// How a hold is ended, by the kind of its lock.
+/// The way to end a hold, by the kind of its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Way {
     Simple,
     Read,
     Write,
-    /// A lock whose queue, if it has one, was empty. Its script needs no right to the keys of a queue.
+    /// A lock without a queue, or with an empty queue. Its script needs no right to the keys of a queue.
     Plain,
     Queued,
     Permit(PermitId),
@@ -123,18 +123,18 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
     }
     let mut gone = None;
     for hit in &hits {
-        // One that has ended meanwhile keeps no other.
+        // A hold that has just ended does not stop the others.
         if !free_from(client, hit, json).await? {
             gone = Some(hit);
         }
     }
     gone.map_or(Ok(0), |Hit { id, name, .. }| {
-        let text = format!("{id} did not hold the lock {name:?} any more; look again with `leasehold inspect`");
+        let text = format!("{id} no longer held the lock {name:?}; check again with `leasehold inspect`");
         Err(Failure::new(Exit::Conflict, text).of_lock(name))
     })
 }
 
-/// The held permits of a semaphore that an id names: a permit, or a hold of several among the first permits.
+/// The held permits with this id: a permit, or a hold of several among the first permits.
 async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Failure> {
     let ids: Vec<PermitId> = match id.parse() {
         Ok(permit) => vec![permit],
@@ -162,7 +162,7 @@ async fn free_process(client: &Client, process: &str, yes: bool, server: &Server
         output::print(&if server.json {
             format!("{}\n", json!({ "process": process, "freed": null }))
         } else {
-            format!("{} holds nothing, so there is nothing to do\n", shown(process))
+            format!("{} holds nothing: nothing to do\n", shown(process))
         })?;
         return Ok(0);
     }
@@ -171,7 +171,7 @@ async fn free_process(client: &Client, process: &str, yes: bool, server: &Server
     }
     for hit in &hits {
         if !free_from(client, hit, server.json).await? {
-            output::note(&format!("{}: {} did not hold it any more", shown(&hit.name), hit.id), server.json);
+            output::note(&format!("{}: {} no longer held it", shown(&hit.name), hit.id), server.json);
         }
     }
     Ok(0)
@@ -186,7 +186,7 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
     Ok(0)
 }
 
-/// Asks whether these holds are to be ended.
+/// Asks for confirmation to end these holds.
 async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     let (what, left) = match (process, hits) {
         (Some(process), _) => {
@@ -200,13 +200,17 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
         _ => failure,
     };
     if !isatty(stdin()) {
-        return Err(named(Failure::new(Exit::Usage, "unlock asks first, and stdin is no terminal; use --yes")));
+        return Err(named(Failure::new(
+            Exit::Usage,
+            "unlock asks for confirmation, and stdin is not a terminal; use --yes",
+        )));
     }
     for Hit { name, text, .. } in hits {
         output::complain(&format!("{}: held by {text}", shown(name)));
     }
     let living = hits.iter().filter(|hit| hit.may_live).count();
-    let told = if living == 0 { "" } else { "The holder is not told, and may work on beside the next holder. " };
+    let told =
+        if living == 0 { "" } else { "The holder gets no notice, and may keep working while the next holder works. " };
     output::complain(&format!("{told}Free {what}? [y/N]"));
     let answer = tokio::task::spawn_blocking(|| {
         let mut answer = String::new();
@@ -219,7 +223,7 @@ async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     Err(named(Failure::new(Exit::Declined, left)))
 }
 
-/// Ends a hold, and says so; `false` if it was over by then.
+/// Ends a hold and prints it; `false` if it had already ended.
 async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failure> {
     let Hit { name, id, way, text, json: hold, .. } = hit;
     if !end(client, name, id, *way).await? {

@@ -27,7 +27,7 @@ type Locks = BTreeMap<String, Looked>;
 ///
 /// # Errors
 ///
-/// A server refuses to be looked at.
+/// A server refuses the search.
 pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let interrupt = signal(SignalKind::interrupt());
     let mut interrupt =

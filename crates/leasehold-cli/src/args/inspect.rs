@@ -4,8 +4,8 @@ use clap::Args;
 
 /// Show who holds a lock and who waits for it
 ///
-/// Processes that announce themselves say which permits of a semaphore they hold, within two seconds after they took them. They are searched for
-/// among all keys of the server, for 5 s at the most; a line on stderr says what is not known.
+/// Announced processes publish their permits of a semaphore within two seconds of the acquire. The search for these
+/// processes reads the names of all keys of the server, for at most 5 s. A line on stderr names what is unknown.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  leasehold inspect backup\n  leasehold inspect backup --json | jq .holders[0].process"

@@ -19,9 +19,10 @@ In the pattern, * stands for any text, ? for one byte, [abc] or [a-z] for one by
 
 /// List the locks whose names fit a pattern
 ///
-/// Each lock is printed as soon as it is found, unless --sort waits for all of them. The column WAITERS counts the queue of a fair lock, and of other locks the clients that listen
-/// for a release. Host and process are those of holders that announce themselves, as `leasehold run` does; such a holder also says for how
-/// long it has held a lock, once that is a second. A line on stderr counts the names at which this user may not look. The exit code is 0 also if no
+/// The command prints each lock as soon as it is found, unless --sort waits for all of them. The column WAITERS counts
+/// the queue of a fair lock, and for other locks the clients that listen for a release. Host and process are known for
+/// holders that announce themselves, as `leasehold run` does. Such a holder also publishes the age of its hold, after
+/// the first second. A line on stderr counts the names that this user may not inspect. The exit code is 0 even if no
 /// lock is found.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
@@ -29,22 +30,23 @@ pub(crate) struct LsOptions {
     /// The pattern of the names, in quotes because of the shell
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// Only locks of this kind, or of these with commas between
+    /// Only locks of this kind; separate several kinds with commas
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<KindWord>,
-    /// Only locks that have been held for longer than this, such as 30s or 5m; the holder must say so
+    /// Only locks that have been held for longer than this, such as 30s or 5m, according to their holder
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) held_longer_than: Option<Duration>,
-    /// Only locks of which something looks wrong
+    /// Only locks with a problem
     #[arg(long)]
     pub(crate) problems: bool,
-    /// Also keys that are no locks
+    /// Also keys that are not locks
     #[arg(long)]
     pub(crate) foreign: bool,
-    /// Sort the locks by name; none is printed before all are found
+    /// Sort the locks by name; prints nothing until the search is complete
     #[arg(long)]
     pub(crate) sort: bool,
-    /// Print columns with tabs between, for scripts: times in milliseconds, kinds as in --kind, and a dash for what is not known
+    /// Print tab-separated columns for scripts: times in milliseconds, kinds as in --kind, and a dash for unknown
+    /// values
     #[arg(long, conflicts_with = "json")]
     pub(crate) tsv: bool,
 }

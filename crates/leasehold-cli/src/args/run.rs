@@ -28,7 +28,7 @@ killed when leasehold is killed by SIGKILL; its own children are not, so a lock 
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct RunOptions {
-    /// The name of the lock; one that begins with a dash stands behind --, and another -- before the command
+    /// The name of the lock; put a name that begins with a dash after --, and another -- before the command
     pub(crate) name: String,
     /// Serve the waiters in the order in which they came
     #[arg(long, help_heading = "Kind of lock")]
@@ -42,13 +42,14 @@ pub(crate) struct RunOptions {
     /// Take the write half of a read-write lock
     #[arg(long, conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "Kind of lock")]
     pub(crate) write: bool,
-    /// Let up to this many run at once; everyone must name the same number, which `leasehold permits` changes
+    /// Run up to this many commands at once; every run needs an equal number, which `leasehold permits` changes
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)), help_heading = "Kind of lock")]
     pub(crate) permits: Option<u32>,
-    /// Wait for the server and then for the lock for at most this long in all, such as 500ms, 30s or 1h30m; 1s is the least for the server [default: as long as it takes]
+    /// Wait at most this long for the server and the lock together, such as 500ms, 30s or 1h30m; the server gets at
+    /// least 1s [default: no limit]
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) wait: Option<Duration>,
-    /// Do not wait: give up when the lock is busy, when no server listens, or when it has not answered for 3s
+    /// Do not wait: fail if the lock is busy, if no server listens, or if the server does not answer for 3s
     #[arg(long = "try", conflicts_with = "wait", help_heading = "Times")]
     pub(crate) try_once: bool,
     /// After a crash the lock is free within this time; it is renewed after a third of it [default: 30s]
@@ -57,19 +58,20 @@ pub(crate) struct RunOptions {
     /// Stop the command after this time, and release the lock when it has ended
     #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "Times")]
     pub(crate) max_hold: Option<Duration>,
-    /// Keep the lock busy for at least this long from its grant on, also after the command has ended, so that a short job whose schedule fires on several machines runs once
+    /// Keep the lock busy for at least this long after its grant, even after the command has ended, so that a short job
+    /// runs once although its schedule fires on several machines
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits"], help_heading = "Times")]
     pub(crate) at_least: Option<Duration>,
-    /// The time between SIGTERM and SIGKILL for a command that is stopped; before the end of a lease at most a third of it
+    /// The time between SIGTERM and SIGKILL when the command is stopped; at most a third of the lease if renewals fail
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "Times")]
     pub(crate) grace: Duration,
     /// The exit code when the lock is busy
     #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
     pub(crate) busy_exit: u8,
-    /// Say nothing when the lock is busy, and nothing of a long wait; errors and the command's own output stay
+    /// Print nothing about a busy lock or a long wait; keep errors and the command's own output
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// The command, behind `--`; no shell is between
+    /// The command, after `--`; it runs without a shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,
 }

@@ -24,8 +24,8 @@ Otherwise a page elsewhere could read this one, by a name that it lets point her
 ///
 /// The page has the table of `leasehold top`, with a filter, an order and pages, and a page for each lock with its holders and its queue. It is
 /// kept up to date by server-sent events; without JavaScript it is read anew every five seconds. /metrics has figures for
-/// Prometheus. Nothing is asked of the server while no page is open. If the server is away, also at the start, the page says so and since
-/// when, and goes on when it is back. The interrupt key or SIGTERM ends it with the exit code 0.
+/// Prometheus. While no page is open, `serve` sends no commands to the server. During an outage, also at the start, the
+/// page shows its start and reason, and resumes afterwards. Ctrl-C or SIGTERM ends the program with exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
@@ -54,7 +54,7 @@ pub(crate) struct ServeOptions {
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// An address with a port; a port alone, and that of localhost, is one of this machine alone.
+/// An address with a port. A port alone, and `localhost`, mean a loopback address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {

@@ -4,10 +4,10 @@ use clap::Args;
 
 /// Free a lock that another process holds
 ///
-/// The holder is not told: it learns of the loss at its next renewal, and may work on until then. If you can, stop the holder instead. A
-/// holder that has died loses the lock without this when its lease has run out.
+/// The holder gets no notice: it finds the loss at its next renewal, and may keep working until then. If you can, stop
+/// the holder instead. The lock of a dead holder is free when its lease ends, without this command.
 ///
-/// Of a semaphore, --holder frees one permit, or all permits of one hold.
+/// For a semaphore, --holder frees one permit, or all permits of one hold.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes\n  \
@@ -22,8 +22,8 @@ pub(crate) struct UnlockOptions {
     pub(crate) holder: Option<String>,
     /// Free every lock and permit of this process, as `inspect` shows it
     ///
-    /// It is named by its number and host, as long as its record is on the server, which is a minute after its death; or by the part of a
-    /// holder before the colon. Waiters of the process are passed over without this.
+    /// Use its process id and host while its record is on the server, up to a minute after its death; or the part of a
+    /// holder before the colon. This does not remove waiters; a queue skips the waiters of a dead process anyway.
     #[arg(long, value_name = "PID@HOST or ID", conflicts_with_all = ["name", "holder"])]
     pub(crate) process: Option<String>,
     /// Do not ask

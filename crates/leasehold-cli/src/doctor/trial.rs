@@ -114,7 +114,7 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
     }
 }
 
-/// What helps where the server has refused a command: more rights, if it speaks of these.
+/// Advice after a refused command: more rights, if the error message is about rights.
 fn advice(error: &Error, rights: &'static str) -> &'static str {
     let text = error.to_string();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
@@ -129,13 +129,14 @@ fn advice(error: &Error, rights: &'static str) -> &'static str {
     }
 }
 
-/// Tries a command with keys of two hash slots. A server that is no cluster by its URL, and refuses it, has a proxy before a cluster.
+/// Tries a command with keys of two hash slots. If the URL names no cluster and the server refuses the command, it is a
+/// proxy in front of a cluster.
 pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
     let keys = [format!("{name}:1"), format!("{name}:2")];
     let refusal = node.ask::<i64>("EVAL", &["return #KEYS", "2", &keys[0], &keys[1]]).await.err()?;
     let text = "keys of several hash slots are refused in one command, as by a proxy before a cluster: the client sends no batches, and \
                 renews the locks of each slot by themselves";
-    let advice = "use a URL with redis-cluster:// where the nodes can be reached; see docs/operations.md";
+    let advice = "use a URL with redis-cluster:// if the nodes are reachable; see docs/operations.md";
     refusal.contains("same slot").then(|| Finding::note("slots", text, advice))
 }
 
@@ -146,7 +147,7 @@ pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     while times.len() < PAIRS && (times.is_empty() || all.elapsed() < MEASURED) {
         let begun = Instant::now();
         if let Err(error) = pair(&lock).await {
-            return Finding::fault("latency", format!("a lock was not to be had: {error}"), advice(&error, ""));
+            return Finding::fault("latency", format!("no lock could be acquired: {error}"), advice(&error, ""));
         }
         times.push(begun.elapsed());
     }

@@ -39,7 +39,7 @@ pub(crate) fn gaps(table: &Table) -> Vec<String> {
 
 /// The cost of a look, and how often one is taken.
 pub(crate) fn pace(took: Duration, every: Duration) -> String {
-    // After a look comes a rest of at least the same length.
+    // After a look comes a pause of at least equal length.
     format!("a look takes {}, one every {}", show(took), show(every.max(2 * took)))
 }
 

@@ -22,13 +22,13 @@ pub(super) enum Ended {
     Killed(i32),
 }
 
-/// A change of the command's process, or of an orphan that it left.
+/// A state change of the command's process, or of an orphan.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// A signal, by its number, has stopped the command. It may go on.
+    /// A signal with this number has stopped the command. It may be resumed.
     Stopped(i32),
     Ended(Ended),
-    /// An orphan has ended, and the group may be empty now.
+    /// An orphan has ended; the group may be empty now.
     Orphan,
 }
 
@@ -39,7 +39,7 @@ pub(super) enum Reached {
     Some,
     /// The group is empty.
     Nobody,
-    /// All processes of the group belong to another user, and the system let the signal through to none.
+    /// All processes of the group belong to another user, and the system delivered the signal to none of them.
     Forbidden,
 }
 
@@ -48,15 +48,15 @@ pub(super) struct Child {
     group: Pid,
     has_ended: bool,
     changes: mpsc::UnboundedReceiver<Change>,
-    /// Keeps an inherited disposition of SIGCHLD away, by which the system would drop the exit code.
+    /// Resets an inherited disposition of SIGCHLD that would make the system discard the exit code.
     _reaps: Option<unix::Signal>,
 }
 
 impl Child {
     /// Starts the command in a process group of its own, and in front of the terminal where this process is.
     ///
-    /// On Linux the kernel kills it when the calling *thread* ends, so that must be the main thread. Orphans of the command become
-    /// children of this process, which reaps them: a group with zombies does not look empty.
+    /// On Linux the kernel kills it when the calling *thread* ends, so the caller must be the main thread. Orphans of
+    /// the command become children of this process, which reaps them, because a group with zombies does not look empty.
     ///
     /// # Errors
     ///
@@ -70,8 +70,8 @@ impl Child {
     ) -> io::Result<Self> {
         adopt_orphans();
         let in_front = terminal.is_interactive();
-        // A process whose parent ignores SIGCHLD leaves no exit code. The command inherits that disposition and this process must not have
-        // it, so the shim stops itself until this process listens for SIGCHLD.
+        // A process whose parent ignores SIGCHLD leaves no exit code. The command must inherit that disposition, but
+        // this process must not have it. So the shim stops itself until this process listens for SIGCHLD.
         let stops = signals::is_ignored(Signal::CHILD);
         let mut shim = Command::new(shim::program()?);
         shim.args(shim::words(process::getpid(), Start { in_front, stops, unblocks, json }, command)).process_group(0);
@@ -96,7 +96,7 @@ impl Child {
         self.group
     }
 
-    /// The next change. After the end of the last child this never completes.
+    /// Waits for the next state change. After the end of the last child this never completes.
     pub(super) async fn changed(&mut self) -> Change {
         match self.changes.recv().await {
             Some(change) => {
@@ -116,7 +116,7 @@ impl Child {
         }
     }
 
-    /// The processes that the group has left.
+    /// The remaining processes of the group.
     pub(super) fn left(&self) -> Reached {
         reached(process::test_kill_process_group(self.group))
     }
@@ -130,27 +130,27 @@ fn reached(result: rustix::io::Result<()>) -> Reached {
     }
 }
 
-/// Makes orphans of the command children of this process.
+/// Makes this process the parent of the command's orphans.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn adopt_orphans() {
-    // A kernel that refuses gives the orphans to the first process, which reaps them later.
+    // If the kernel refuses, the first process inherits the orphans and reaps them later.
     let _ = process::set_child_subreaper(Some(process::getpid()));
 }
 
-/// Other systems give orphans to the first process.
+/// On other systems the first process inherits orphans.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn adopt_orphans() {}
 
-/// Waits until the shim has stopped itself, listens for SIGCHLD, and lets the shim go on.
+/// Waits until the shim has stopped itself, listens for SIGCHLD, and resumes the shim.
 fn release(shim: Pid) -> io::Result<unix::Signal> {
-    // A shim that is dead by now has no exit code any more, and the watcher says so.
+    // The exit code of a dead shim is gone; the watcher reports that.
     while let Err(Errno::INTR) | Ok(None) = process::waitpid(Some(shim), WaitOptions::UNTRACED) {}
     let listening = unix::signal(SignalKind::child())?;
     let _ = process::kill_process_group(shim, Signal::CONT);
     Ok(listening)
 }
 
-/// Reaps every child, and tells each change of the command's process.
+/// Reaps every child, and reports each state change of the command's process.
 fn watch(command: Pid, told: &mpsc::UnboundedSender<Change>) {
     let mut ended = false;
     loop {
@@ -158,7 +158,7 @@ fn watch(command: Pid, told: &mpsc::UnboundedSender<Change>) {
             Ok(Some((pid, status))) if pid == command => change(status),
             Ok(Some((_, status))) => (!status.stopped()).then_some(Change::Orphan),
             Ok(None) | Err(Errno::INTR) => None,
-            // No child is left. The command's end was told, unless something else in this process has reaped it.
+            // No child is left. The command's end was reported, unless other code in this process has reaped it.
             Err(_) if ended => return,
             Err(_) => Some(Change::Ended(Ended::Killed(Signal::KILL.as_raw()))),
         };
@@ -181,7 +181,7 @@ fn change(status: WaitStatus) -> Option<Change> {
 }
 
 impl Ended {
-    /// The same end for this process.
+    /// Converts the command's end into the end of this process.
     pub(super) const fn passed_on(self, by_key: bool) -> Ending {
         match self {
             Self::Exited(code) => Ending::Code(code),

@@ -16,13 +16,13 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the answer to a release may take. The command is done by then, and its caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
-/// The end of a holder whose lock stays busy after its release.
+/// The suffix of a holder id whose lock stays busy after its release.
 const KEPT: char = '!';
 
-/// The pauses after an attempt that has failed: the first, and the longest.
+/// The first and the longest pause after a failed attempt.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// A lock that is held, or a permit. Locks that stay busy after their release have the types of their kinds, because not every kind can.
+/// A held lock or permit. Kinds that support `--at-least` have their own variants, because not every kind does.
 pub(super) enum Held {
     Lock(AnyGuard),
     Kept(Guard),
@@ -30,7 +30,7 @@ pub(super) enum Held {
     Permit(PermitGuard),
 }
 
-/// The same expression for the guard of each kind.
+/// Evaluates an expression for the guard of each kind.
 macro_rules! each {
     ($held:expr, $guard:ident => $value:expr) => {
         match $held {
@@ -53,12 +53,11 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
-/// Acquires the lock that the options name. Setting up a semaphore is a part of the wait. A server that goes away is waited for as the lock
-/// is.
+/// Acquires the lock of the options. The wait includes the setup of a semaphore, and outages of the server.
 ///
 /// # Errors
 ///
-/// It is busy, or the server does not grant it, or is not there in time.
+/// The lock is busy, the server refuses it, or the server is not reachable in time.
 pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times) -> Result<Held, Failure> {
     let [mut pause, longest] = PAUSES;
     loop {
@@ -67,7 +66,7 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
             Err(Error::WaitElapsed { lock, holder, .. }) => {
                 // The first field of an application's hash looks like a holder.
                 holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
-                // Of a large hash nothing is read.
+                // A large hash is not read.
                 if holder.is_none()
                     && let Some(failure) = no_lock(client, options).await
                 {
@@ -82,7 +81,7 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
     }
 }
 
-/// One acquire, which ends early where the server is out of reach.
+/// One acquire, which ends early if the server is unreachable.
 async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<Result<Held, Error>, Failure> {
     match options.permits {
         Some(permits) => {
@@ -123,7 +122,8 @@ async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
     }
 }
 
-/// The failure that something else than a lock has the name. A server that does not answer says nothing: the acquire tells what becomes of it.
+/// The failure for a name in use by something that is not a lock. `None` if the server does not answer: the acquire
+/// then reports the outage.
 async fn no_lock(client: &Client, options: &RunOptions) -> Option<Failure> {
     match lock_at(client, &options.name).await {
         Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
@@ -169,7 +169,7 @@ async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Resul
     }
     let name = semaphore.name();
     let text = format!(
-        "the semaphore {name:?} has {} in all, and --permits says {permits}; name the same number everywhere, or change it: leasehold permits NAME {permits}",
+        "the semaphore {name:?} has {} in all, but --permits says {permits}; use one number everywhere, or change it: leasehold permits NAME {permits}",
         counted(capacity, "permit")
     );
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
@@ -191,7 +191,7 @@ async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<
     Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
 }
 
-/// A holder and its process, as far as that has announced itself.
+/// A holder, with its process if it has announced itself.
 pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
     let process = client.who_is(id).await.ok().flatten();
     let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
@@ -222,7 +222,7 @@ impl Held {
         each!(self, guard => guard.lost().await)
     }
 
-    /// How long the lock is held without another renewal.
+    /// The time until the lease ends without another renewal.
     pub(super) fn remaining(&self) -> Duration {
         each!(self, guard => guard.remaining())
     }

@@ -32,7 +32,7 @@ fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
 
 /// The holders of the commands around this process.
 pub(crate) fn around() -> Vec<HolderId> {
-    // Other words of it may be of any encoding.
+    // Other entries may have any encoding.
     read(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
 }
 
@@ -41,7 +41,8 @@ fn read(text: &str) -> Vec<HolderId> {
     text.split_ascii_whitespace().filter(|word| is_of_a_client(word)).map(HolderId::from).collect()
 }
 
-/// Warns once of a wait for a hold of a command around this one, and never completes. Such a wait is silent otherwise, and has no end.
+/// Warns once of a wait for a hold of an enclosing run, and never completes. Otherwise such a wait would be silent and
+/// endless.
 pub(super) async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
     let around = around();
     if !around.is_empty() && !options.try_once {

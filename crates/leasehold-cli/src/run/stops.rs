@@ -1,4 +1,4 @@
-//! A command that a signal has stopped, and when it is woken.
+//! Stopped commands, and when to resume them.
 
 use super::child::Child;
 use super::hold::Held;
@@ -9,13 +9,14 @@ use rustix::process::{Signal, kill_current_process_group};
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How often the command is woken within [`PAUSE`]. To wake a command at once that is stopped again each time would keep a processor busy.
+/// Maximum number of resumes within [`PAUSE`]. Immediate resumes of a command that stops again each time would keep a
+/// processor busy.
 const MOST: u32 = 8;
 
-/// The time after which a command that was left stopped is looked after.
+/// The time until the next check of a command that stays stopped.
 const PAUSE: Duration = Duration::from_secs(1);
 
-/// The stops of a command, and the answers to them.
+/// The stops of a command, and the reactions to them.
 pub(super) struct Stops<'a> {
     terminal: &'a Terminal,
     name: &'a str,
@@ -23,7 +24,7 @@ pub(super) struct Stops<'a> {
     since: Instant,
     wakes: u32,
     told: bool,
-    /// A command that was left stopped: when it is looked after, and whether it needs the terminal to go on.
+    /// A command that stays stopped: the time of the next check, and whether it needs the terminal.
     left: Option<(Instant, bool)>,
 }
 
@@ -32,20 +33,21 @@ impl<'a> Stops<'a> {
         Self { terminal, name, json, since: Instant::now(), wakes: 0, told: false, left: None }
     }
 
-    /// A signal has stopped the command. The terminal is what it may want; otherwise this process stops with it, so that its shell sees a
-    /// job that is stopped. A stop that has nothing to do with the terminal concerns the command alone.
+    /// Handles a stop of the command by a signal. If the command wants the terminal, it may get the terminal. Otherwise
+    /// this process stops too, so that its shell sees a stopped job. A stop without relation to the terminal only
+    /// affects the command.
     pub(super) fn stopped(&mut self, child: &Child, signal: i32) {
         let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
         if wants_terminal && (self.terminal.lend(child.group()) || !is_a_job()) {
             self.wake(child, true);
         } else if wants_terminal || signal == Signal::TSTP.as_raw() {
-            // This process hears the signal too, and then pauses; so do the others of its pipeline.
+            // This process and the others of its pipeline get the signal too, and stop.
             let _ = kill_current_process_group(Signal::TSTP);
         }
     }
 
-    /// Stops the command and this process, until a shell tells it to go on. Meanwhile the lock is not renewed. If it was lost by then, the
-    /// command is not woken here: the next event is the loss.
+    /// Stops the command and this process until a shell resumes it. The lock is not renewed during the stop. If it is
+    /// lost afterwards, this does not resume the command: the next event is the loss.
     pub(super) fn pause(&mut self, child: &Child, held: &Held) {
         child.signal(Signal::TSTP);
         self.terminal.take_back(child.group());
@@ -60,7 +62,7 @@ impl<'a> Stops<'a> {
         }
     }
 
-    /// Completes when a command that was left stopped is to be looked after.
+    /// Completes at the next check of a command that stays stopped.
     pub(super) async fn due(&self) {
         match self.left {
             Some((at, _)) => tokio::time::sleep_until(at).await,
@@ -68,14 +70,14 @@ impl<'a> Stops<'a> {
         }
     }
 
-    /// Looks after a command that was left stopped.
+    /// Checks a command that stays stopped.
     pub(super) fn look(&mut self, child: &Child) {
         if let Some((_, needs_terminal)) = self.left.take() {
             self.wake(child, needs_terminal);
         }
     }
 
-    /// Wakes the command, unless it lacks the terminal or was woken too often.
+    /// Resumes the command, unless it lacks the terminal or was resumed too often.
     fn wake(&mut self, child: &Child, needs_terminal: bool) {
         if self.since.elapsed() >= PAUSE {
             (self.since, self.wakes) = (Instant::now(), 0);
@@ -90,7 +92,7 @@ impl<'a> Stops<'a> {
             let why = if needs_terminal {
                 "it wants the terminal, which belongs to another program; it goes on when the terminal is free"
             } else {
-                "it was stopped again each time it was woken, and is now woken once a second"
+                "it stopped again after each resume, and is now resumed once a second"
             };
             let text = format!("the command under the lock {:?} is stopped: {why}", self.name);
             output::warn("stopped", self.name, &text, self.json);

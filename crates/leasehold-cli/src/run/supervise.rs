@@ -15,7 +15,7 @@ use tokio::time::{Instant, sleep, sleep_until};
 /// How often the rest of a group is looked for that is being stopped.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// The time in which a process ends by SIGKILL, and its parent reaps it.
+/// The time for a process to end after SIGKILL, and for its parent to reap it.
 const KILLED: Duration = Duration::from_millis(500);
 
 /// The longest time between SIGKILL and the end of a lease.
@@ -27,10 +27,10 @@ pub(super) enum End {
     Done {
         ended: Ended,
         held_to_the_end: bool,
-        /// A key of the terminal has ended it, which no process outside of its group has heard.
+        /// A key of the terminal has ended it; no process outside its group received the signal.
         by_key: bool,
     },
-    /// It was to be stopped.
+    /// `leasehold` stopped it.
     Stopped { why: Why, ended: Ended, in_reach: bool },
     /// It was not started.
     NotStarted(io::Error),
@@ -40,13 +40,13 @@ pub(super) enum End {
 pub(super) enum Why {
     /// The lock was lost.
     Lost(Lost),
-    /// The renewals fail, and the lease ends soon.
+    /// Renewals fail, and the lease ends soon.
     NotRenewed,
     /// The time of `--max-hold` is over.
     MaxHold(Duration),
 }
 
-/// The times of a command under a lock.
+/// The time limits of a command under a lock.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// The time between SIGTERM and SIGKILL.
@@ -56,13 +56,13 @@ pub(super) struct Limits {
 }
 
 impl Limits {
-    /// The time before the end of the lease at which a command gets SIGTERM whose lock is not renewed. A lease is renewed after a third of
-    /// it, so more than a third would leave the renewals no time for a second try.
+    /// The time between SIGTERM and the end of the lease if renewals fail. A lease is renewed after a third of it, so
+    /// more than a third would leave no time for a second renewal.
     fn notice(self) -> Duration {
         self.grace.saturating_add(self.spare()).min(self.lease / 3)
     }
 
-    /// The time before the end of the lease at which the command gets SIGKILL.
+    /// The time between SIGKILL and the end of the lease.
     fn spare(self) -> Duration {
         (self.lease / 30).min(SPARE)
     }
@@ -77,12 +77,12 @@ pub(super) struct Supervised<'a> {
     pub(super) limits: Limits,
     pub(super) name: &'a str,
     pub(super) json: bool,
-    /// The signals that were passed on.
+    /// The forwarded signals.
     pub(super) passed: Vec<Signal>,
 }
 
 impl Supervised<'_> {
-    /// Follows the command to its end.
+    /// Supervises the command until its end.
     pub(super) async fn follow(mut self) -> End {
         let mut stops = Stops::new(self.terminal, self.name, self.json);
         let over = self.limits.max_hold.map(|most| (most, Instant::now().checked_add(most)));
@@ -117,14 +117,15 @@ impl Supervised<'_> {
         end
     }
 
-    /// Whether a key of the terminal ended the command: it was in front, and nobody sent the signal to this process.
+    /// Whether a key of the terminal ended the command: it was in the foreground, and this process did not get the
+    /// signal.
     fn is_by_key(&self, ended: Ended) -> bool {
         let is_in_front = self.terminal.front() == Some(self.child.group());
         let keys = [Signal::INT, Signal::QUIT].into_iter().filter(|key| !self.passed.contains(key));
         is_in_front && keys.map(Signal::as_raw).any(|key| ended == Ended::Killed(key))
     }
 
-    /// Passes a signal on to the command, and says so if it does not arrive.
+    /// Forwards a signal to the command, and prints a line if it does not arrive.
     fn pass_on(&mut self, signal: Signal) {
         self.passed.push(signal);
         if self.child.signal(signal) == Reached::Forbidden {
@@ -137,11 +138,11 @@ impl Supervised<'_> {
         }
     }
 
-    /// Ends the command and its group: SIGTERM, and SIGKILL after the grace, or before the lease ends. SIGCONT wakes a process that is
-    /// stopped, so that it can end.
+    /// Ends the command and its group: SIGTERM, then SIGKILL after the grace or before the lease ends. SIGCONT resumes
+    /// a stopped process, so that it can end.
     async fn stop(&mut self, why: Why) -> End {
         let grace = match &why {
-            // The lease is over, and with it the grace: only a process that did not run can be so late.
+            // The lease is over, and so is the grace. This only happens after a pause of this process.
             Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed) => Duration::ZERO,
             _ => self.limits.grace,
         };
@@ -154,7 +155,7 @@ impl Supervised<'_> {
             if ended.is_some() && self.child.left() == Reached::Nobody {
                 break;
             }
-            // A renewal that arrives meanwhile moves the end of the lease.
+            // A late renewal may still extend the lease.
             let left = self.held.remaining().saturating_sub(self.limits.spare());
             tokio::select! {
                 biased;
@@ -173,7 +174,8 @@ impl Supervised<'_> {
         End::Stopped { why, ended, in_reach }
     }
 
-    /// Sends SIGKILL to what is left of the group, and waits for its end. Says how the command ended, and whether all of it could be ended.
+    /// Sends SIGKILL to the rest of the group, and waits for its end. Returns how the command ended, and whether the
+    /// whole group ended.
     async fn kill(&mut self, mut ended: Option<Ended>) -> (Ended, bool) {
         let mut in_reach = true;
         if ended.is_none() || self.child.left() != Reached::Nobody {
@@ -186,7 +188,7 @@ impl Supervised<'_> {
                 in_reach = false;
                 self.tell_of_a_survivor(left);
             }
-            // What cannot be ended keeps a lock that is still held, and none that is lost.
+            // A group that cannot be ended keeps a held lock, but not a lost lock.
             if let Some(how) = ended.filter(|_| left == Reached::Nobody || !in_reach && !self.held.is_held()) {
                 return (how, in_reach);
             }
@@ -201,7 +203,7 @@ impl Supervised<'_> {
         }
     }
 
-    /// Says that the command goes on although it was to be ended.
+    /// Prints that the command keeps running although it should end.
     fn tell_of_a_survivor(&self, left: Reached) {
         let why = match left {
             Reached::Forbidden => "it runs as another user",

@@ -25,13 +25,13 @@ pub(crate) struct Terminal {
 /// The system refuses, which it has no reason to.
 pub(super) fn allow_changes() -> Result<bool, Failure> {
     let before = changes().thread_swap_mask(SigmaskHow::SIG_BLOCK);
-    let before = before.map_err(|error| Failure::new(Exit::Other, format!("a signal cannot be blocked: {error}")))?;
+    let before = before.map_err(|error| Failure::new(Exit::Other, format!("cannot block a signal: {error}")))?;
     Ok(!before.contains(Number::SIGTTOU))
 }
 
 /// Undoes [`allow_changes`] in a process that inherits it.
 pub(crate) fn forbid_changes() {
-    // It has no reason to fail, and leaves a program that is not stopped where it would be.
+    // A failure is unlikely, and only leaves the program in the background.
     let _ = changes().thread_unblock();
 }
 
@@ -42,15 +42,15 @@ fn changes() -> SigSet {
 }
 
 impl Terminal {
-    /// A program may use the terminal although its streams are files and pipes, so this opens `/dev/tty`. The streams serve where that
-    /// file is missing, as in a small container.
+    /// A program may use the terminal although its streams are files and pipes, so this opens `/dev/tty`. If that file
+    /// is missing, as in a small container, this uses the streams.
     pub(crate) fn of_this_process() -> Self {
         let tty = OpenOptions::new().read(true).write(true).open("/dev/tty").ok().map(OwnedFd::from);
         let streams = [stdin().as_fd().try_clone_to_owned(), stdout().as_fd().try_clone_to_owned()];
         let streams = streams.into_iter().chain([stderr().as_fd().try_clone_to_owned()]).flatten();
         let device = tty.into_iter().chain(streams).find(|device| tcgetpgrp(device).is_ok());
         let is_in_front = device.as_ref().is_some_and(|device| tcgetpgrp(device) == Ok(getpgrp()));
-        // In a pipeline the terminal may belong to another program, such as a pager behind the command.
+        // In a pipeline the terminal may belong to another program, such as a pager after the command.
         Self { device, interactive: is_in_front && isatty(stdin()) && isatty(stdout()) }
     }
 
@@ -59,12 +59,13 @@ impl Terminal {
         self.interactive
     }
 
-    /// The group in front.
+    /// The foreground process group.
     pub(crate) fn front(&self) -> Option<Pid> {
         tcgetpgrp(self.device.as_ref()?).ok()
     }
 
-    /// Puts a group in front, if this process's own group is. Says whether the group is in front afterwards.
+    /// Moves a group to the foreground, if this process's own group is there. Returns whether the group is in the
+    /// foreground afterwards.
     pub(super) fn lend(&self, to: Pid) -> bool {
         let Some(device) = &self.device else { return false };
         match self.front() {

@@ -40,7 +40,7 @@ impl Times {
         Self { begun: Instant::now(), wait }
     }
 
-    /// Whether a server or a lock that is not to be had yet is waited for.
+    /// Whether to wait for an unreachable server or a busy lock.
     pub(super) const fn waits(self) -> bool {
         !matches!(self.wait, Wait::Try)
     }
@@ -55,7 +55,7 @@ impl Times {
         self.waits() && self.for_lock() > pause
     }
 
-    /// How long the server may be waited for in all; `None` for as long as it takes.
+    /// The time limit of the wait for the server; `None` for no limit.
     pub(super) fn for_server(self) -> Option<Duration> {
         match self.wait {
             Wait::Try => Some(TRY_HAS),

@@ -1,4 +1,4 @@
-//! What a long wait says of itself.
+//! The messages of a long wait.
 
 use super::hold::with_process;
 use crate::args::RunOptions;
@@ -9,10 +9,10 @@ use leasehold::Client;
 use std::convert::Infallible;
 use std::time::{Duration, Instant};
 
-/// The wait after which a line says what is waited for. A shorter one is no news in the mail of a cron job.
+/// The delay of the message about a wait. A shorter wait is not worth a line in the mail of a cron job.
 const LONG: Duration = Duration::from_secs(10);
 
-/// Says once, after a long wait for the server, why it does not answer.
+/// After a long wait for the server, prints once why it does not answer.
 pub(super) struct ForServer<'a> {
     options: &'a RunOptions,
     json: bool,
@@ -25,7 +25,7 @@ impl<'a> ForServer<'a> {
         Self { options, json, begun: Instant::now(), told: options.quiet }
     }
 
-    /// An attempt has failed that will be repeated.
+    /// Handles a failed attempt before its retry.
     pub(super) fn hears(&mut self, failure: &Failure) {
         if self.begun.elapsed() >= LONG && !std::mem::replace(&mut self.told, true) {
             let name = &self.options.name;
@@ -39,7 +39,7 @@ impl<'a> ForServer<'a> {
     }
 }
 
-/// Says once what is waited for if that takes long, and never completes.
+/// After a long wait, prints once what `run` waits for. Never completes.
 pub(super) async fn tell(client: &Client, options: &RunOptions, json: bool) -> Infallible {
     if !options.quiet && !options.try_once {
         tokio::time::sleep(LONG).await;
@@ -49,7 +49,7 @@ pub(super) async fn tell(client: &Client, options: &RunOptions, json: bool) -> I
                 Some(hold) => format!(", held by {}", with_process(client, &hold.holder.id).await),
                 None => String::new(),
             },
-            // It was free at this moment, and may be granted to another waiter.
+            // The lock was free at this moment, and another waiter may get it.
             Ok(None) => String::new(),
             Err(failure) => format!("; {failure}"),
         };

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// How often texts that have an age are made anew.
 const TICK: Duration = Duration::from_secs(1);
 
-/// How long a connection is silent at the most. A page that hears nothing for much longer says so (`page.js`).
+/// The interval of keep-alive messages. A page that receives nothing for much longer says so (`page.js`).
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// A source of views. It keeps what the stream needs for as long as the stream lives.
@@ -33,7 +33,7 @@ struct Listener<S> {
     ended: watch::Receiver<bool>,
 }
 
-/// An answer that tells of each change until the browser leaves or the program ends.
+/// A response that streams each change until the browser or the program ends.
 pub(super) fn stream(source: impl Source, ended: watch::Receiver<bool>) -> Response {
     let listener = Listener { source, sent: Sent::default(), ended };
     let alive = KeepAlive::new().interval(SILENCE).event(Event::default().event("alive").data("{}"));

@@ -41,7 +41,7 @@ const HEADERS: [(&str, &str); 8] = [
     ("cache-control", "no-store"),
 ];
 
-/// The headers of live changes, which a proxy must neither collect nor compress.
+/// The headers of live changes, which a proxy must neither buffer nor compress.
 const OF_EVENTS: [(&str, &str); 2] = [("x-accel-buffering", "no"), ("cache-control", "no-store, no-transform")];
 
 /// All addresses.

@@ -150,7 +150,7 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
         };
         for (column, x, width) in &columns {
             let text = column.text(row);
-            // Without its column a problem is a mark before the name.
+            // Without its column, a mark before the name shows a problem.
             let text = if *column == Column::Name && hides_problems && !row.found.problems.is_empty() {
                 format!("! {text}")
             } else {

@@ -1,4 +1,4 @@
-//! The holds of one process, searched for among all locks.
+//! Searches all locks for the holds of one process.
 
 use super::Hit;
 use crate::connection::unseen;
@@ -8,14 +8,14 @@ use crate::people::{Person, client_of};
 use crate::seen::Hold;
 use leasehold::{Client, FoundKind, HeldPermit, LockState};
 
-/// What a process holds.
+/// The holds of a process.
 pub(super) struct Found {
     pub(super) hits: Vec<Hit>,
-    /// What could not be found, or cannot be freed.
+    /// Holds that could not be found or cannot be freed.
     pub(super) notes: Vec<String>,
 }
 
-/// A client of the process, by its id, and what it says of itself.
+/// A client of the process: its id and its record.
 struct Member {
     id: String,
     person: Option<Person>,
@@ -25,7 +25,7 @@ struct Member {
 ///
 /// # Errors
 ///
-/// No such process is known, or the server gives no answer.
+/// The process is unknown, or the server does not answer.
 pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result<Found, Failure> {
     let members = members(client, process).await?;
     let (mut hits, mut notes) = (Vec::new(), Vec::new());
@@ -81,7 +81,7 @@ fn usage(process: &str) -> Failure {
 async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
     let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
     let listed = state.holders.iter().chain(&state.readers);
-    // Of a long list of readers the search has the first ones.
+    // The search only returns the first readers of a long list.
     let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);
     if all && !listed.clone().any(|holder| is_theirs(holder.id.as_str())) {
         return Ok(Vec::new());
@@ -91,7 +91,7 @@ async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result
     Ok(seen.holds.iter().filter(theirs).map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect())
 }
 
-/// Permits have ids that name no client, so only what the process says of itself tells its permits.
+/// Ids of permits do not name a client, so only the process's own record lists its permits.
 async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
     let people = || members.iter().filter_map(|member| member.person.as_ref());
     if people().all(Person::holds_nothing) {
@@ -104,13 +104,13 @@ async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Resu
     Ok(theirs.collect())
 }
 
-/// A bare semaphore of which the process says to hold permits. The server has their number alone.
+/// A bare semaphore whose permits the process's record lists. The server only stores their number.
 fn counted(state: &LockState, members: &[Member], prefix: &str) -> Option<String> {
     let key = format!("{prefix}{}", state.name);
     let is_held = members.iter().filter_map(|member| member.person.as_ref()).any(|person| person.holds(&key));
     is_held.then(|| {
         format!(
-            "the process holds permits of the semaphore {:?}, of which the server has a number alone: they stay taken",
+            "the process holds permits of the semaphore {:?}, but the server only stores their number: they stay taken",
             state.name
         )
     })
