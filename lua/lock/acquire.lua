@@ -1,5 +1,5 @@
 -- Takes the lock, or raises the hold count of the hold that has it. The count is absolute, so a copy changes nothing.
--- A lock that is busy by a hold of another client that may linger is asked for, by a message. A copy of that is a hint too many.
+-- If another client's lingering hold makes the lock busy, publishes a request. A duplicate request does no harm.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number, or uuid:number~ where it may linger
@@ -39,8 +39,8 @@ if stored then
 end
 local refusal = refuse_grant(lock_key, ask, time)
 if refusal and refusal[1] == 0 and publish and publish ~= 'SILENT' then
-  -- A healthy lock has one field, and of an application's hash nothing is read. A user who may not look, or not publish, waits for as long
-  -- as the hold lingers.
+  -- A healthy lock has one field; an application's hash is not read. A user without the rights to read or publish waits
+  -- until the hold stops lingering.
   local holder = redis.pcall('HLEN', lock_key) == 1 and redis.pcall('HKEYS', lock_key)[1]
   if holder and string.sub(holder, -1) == '~' and string.match(holder, '^[^:]*') ~= string.match(ask.hold, '^[^:]*') then
     redis.pcall(publish, channel, '2')

@@ -35,7 +35,7 @@ local function score_of(fair, entry)
   return tonumber(redis.call('ZSCORE', fair.deadlines, entry))
 end
 
--- Whether a queue is so long that no command looks at all of it, because the server serves no other client meanwhile.
+-- Whether a queue is too long to read as a whole, because a script blocks all other clients.
 local function is_long(fair)
   return math.max(fair.length, fair.scores) > 10000
 end

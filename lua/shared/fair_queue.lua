@@ -29,8 +29,8 @@ local function rewrite_queue(fair, entries)
   end
 end
 
--- Makes list and scores name the same entries again, whichever of the keys was deleted, evicted or changed by hand. A long queue is not
--- looked through: it is dropped, and its waiters take new places when they ask next.
+-- Repairs list and scores if they name different entries, after a key was deleted, evicted or changed by hand. A long
+-- queue is dropped instead, and its waiters take new places with their next request.
 local function repair(fair)
   if is_long(fair) then
     redis.call('DEL', fair.queue, fair.deadlines)
@@ -95,8 +95,8 @@ local function second_chance(fair, head)
   return true
 end
 
--- Takes heads out that do not wait any more, and answers with the head that does, if any. Behind two thousand that do not wait the next
--- command goes on: until then one of these is the head.
+-- Removes heads that no longer wait, and returns the first waiting head, if any. After two thousand removals the next
+-- command continues; until then the head is an entry that no longer waits.
 local function prune(fair)
   if fair.held then
     -- Somebody took it, so that the time to take it begins anew when it is free again.

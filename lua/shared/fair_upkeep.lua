@@ -26,8 +26,8 @@ local function sweep(fair)
   mark(fair, 's', fair.now)
 end
 
--- Takes off tombstones that have become the tail, because the next JVM would take the tail's score for its own deadline.
--- Answers with the tail, if any, and its score. Behind two thousand tombstones the next command goes on: until then the tail is false.
+-- Removes tombstones at the tail, because the next JVM would base its own deadline on the tail's score. Returns the
+-- tail, if any, and its score. After two thousand tombstones the next command continues; until then the tail is false.
 local function trim_tail(fair)
   for _ = 1, 2000 do
     local tail = redis.call('LINDEX', fair.queue, -1)
@@ -47,8 +47,8 @@ local function trim_tail(fair)
   return false
 end
 
--- Makes list and scores new without the tombstones, once there are more of them than waiters. Those of a long queue go as they come to its
--- ends.
+-- Rebuilds list and scores without tombstones, once they outnumber the waiters. A long queue loses its tombstones when
+-- they reach its ends.
 local function compact(fair)
   local tombstones = redis.call('ZCOUNT', fair.deadlines, '-inf', '(1000000000000')
   if is_long(fair) or tombstones <= 64 or tombstones * 2 <= redis.call('LLEN', fair.queue) then
@@ -91,8 +91,8 @@ local function freshen(fair, tail, tail_score)
 end
 
 -- Whether a walk is due: foreign entries were not known of before, or the last walk is long ago. The gap grows with the
--- queue, so that walking never takes more than a small part of the server's time. A long queue is not walked: a JVM may put waiters of
--- ours behind others there.
+-- queue, so that walks never take more than a small part of the server's time. A long queue is not walked, so a JVM may
+-- move our waiters back there.
 local function walk_due(fair, tail, gap, force)
   if is_long(fair) or redis.call('HLEN', fair.marks) > 40000 then
     return false

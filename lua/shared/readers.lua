@@ -17,9 +17,9 @@ local function reap_readers(key, readers_key, time)
   return #over > 0 and redis.call('HLEN', key) == 1
 end
 
--- Removes every reader whose time is over. Returns how many live, the one named except not counted, and the longest and the shortest of
--- their times. Of more than a thousand nobody is looked at, and of the hold keys of JVMs no more than ten thousand, because the server
--- serves nobody else meanwhile: the others live as long as the lock does, and false stands for the longest of their times.
+-- Removes every expired reader. Returns the number of live readers without `except`, and the longest and the shortest
+-- of their times. A script blocks the server, so this inspects no more than a thousand readers, and ten thousand hold
+-- keys of JVMs. Beyond that readers live as long as the lock, and the longest time is false.
 local function scan(key, readers_key, time, except)
   if redis.call('HLEN', key) > 1001 then
     return 1, false

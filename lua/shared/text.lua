@@ -1,6 +1,6 @@
--- Prelude: reads a text that a lock writes. A longer one is an application's, and no more than its beginning is read.
+-- Prelude: reads a lock's string. A longer string belongs to an application, and only its beginning is read.
 
--- The text of a key; false where the key is absent.
+-- The string of a key; false if the key does not exist.
 local function short_text(key)
   local text = redis.pcall('GETRANGE', key, 0, 256)
   if text == '' and redis.call('EXISTS', key) == 0 then
