@@ -26,8 +26,9 @@ use watch::Watch;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
 ///
-/// It converts into a future: by itself in `lock.acquire().await`, and by `tokio::spawn(lock.acquire().into_future())` where a function
-/// asks for a future. The latter needs `use std::future::IntoFuture` before the edition of 2024.
+/// It converts into a future: implicitly in `lock.acquire().await`, and explicitly in
+/// `tokio::spawn(lock.acquire().into_future())`. The explicit form needs `use std::future::IntoFuture` before edition
+/// 2024.
 ///
 /// # Cancel safety
 ///
@@ -83,8 +84,8 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Waits for at most this long while others hold the lock. Then the client makes one last attempt, and the answer is
-    /// [`Error::WaitElapsed`]. `Duration::MAX` waits for as long as it takes.
+    /// Waits at most this long while others hold the lock. Then the client makes one last attempt, and returns
+    /// [`Error::WaitElapsed`] if it fails. `Duration::MAX` waits without a limit.
     ///
     /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and an attempt that fails and must be
     /// taken back takes up to another one. The client gives up a place in the queue of a fair lock, and the mark of a preferred writer,
@@ -107,8 +108,8 @@ impl<K: LockKind> Acquire<K> {
     ///
     /// # Errors
     ///
-    /// [`WithError`] tells three cases apart: the lock was not acquired; it was lost (with the result of the work, if the work had ended); or
-    /// the release failed (with the result of the work). It converts into [`Error`] by `?`.
+    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of the work, if
+    /// the work had ended); or the release failed (with the result of the work). It converts into [`Error`] by `?`.
     ///
     /// # Cancel safety
     ///
@@ -291,9 +292,9 @@ impl<K: Leased> Acquire<K> {
         self
     }
 
-    /// Sets the longest time for which the lock may be held. After this time the lock is lost with the reason `MaxHold`, and its lease ends,
-    /// because the client does not renew it beyond that: a forgotten guard cannot keep the lock. The time counts from the first grant; a
-    /// re-entry does not change it.
+    /// Limits the time for which the lock is held. After this time the lock is lost with the reason `MaxHold`, and its
+    /// lease ends, because the client stops renewing it: a forgotten guard cannot keep the lock. The time starts with
+    /// the first grant; a re-entry does not change it.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -301,19 +302,22 @@ impl<K: Leased> Acquire<K> {
 }
 
 impl<K: Durable> Acquire<K> {
-    /// Hands the lock out only when this many replicas have acknowledged it, so that a failover to one of them keeps the lock.
+    /// Grants the lock only after this many replicas have acknowledged it, so that a failover to one of them keeps the
+    /// lock.
     ///
-    /// If fewer acknowledge it, the client takes the acquire back, and the answer is [`Error::NotReplicated`], whatever the wait. The same
-    /// condition holds for renewals and re-entries: a renewal that falls short does not put the deadline off, and the client tries again
-    /// while the lease lasts. Releases do not wait. Whole milliseconds count, and `within` may be up to a quarter of the
-    /// lease; it comes on top of the command timeout, also where the lock is found busy.
+    /// If fewer acknowledge it, the client rolls the acquire back and returns [`Error::NotReplicated`], regardless of
+    /// the wait. Renewals and re-entries have this condition too: a renewal with too few acknowledgements does not
+    /// extend the deadline, and the client retries while the lease lasts. Releases do not wait. `within` is truncated
+    /// to milliseconds and may be up to a quarter of the lease; it adds to the command timeout, even if the lock is
+    /// busy.
     ///
     /// A lock with a [`fallback`](crate::Lock::fallback) refuses this. A re-entry that asks for replicas ends with
     /// [`Error::NotReplicated`] if another handle was granted the lock without the server for the same owner, also after the server has
     /// granted it: such a re-entry writes nothing that a replica could acknowledge.
     ///
-    /// This narrows the window in which a failover loses the lock, and does not close it: `WAIT` is no consensus, and a failover may promote
-    /// a replica that has not acknowledged. See [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
+    /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
+    /// protocol, and a failover may promote a replica without the acknowledged write. See
+    /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
     /// # Examples
     ///

@@ -48,7 +48,7 @@ pub struct ClientBuilder {
     seed: Option<u64>,
 }
 
-/// The Pub/Sub command that announces a release. Every client of a lock, also one of Redisson, must use the same one.
+/// The Pub/Sub command that announces a release. All clients of a lock, including Redisson, must use one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Publish {
@@ -218,10 +218,10 @@ impl ClientBuilder {
     /// polls for it, as a spin lock does, much longer. The server has no queue for these locks; one that needs a guarantee takes a
     /// [`fair_lock`](crate::Client::fair_lock).
     ///
-    /// A lock is handed on only if both acquires renew the same lease, the hold has one guard, and more than a third of its lease is left. All
-    /// else is released as before: fair, fenced, read-write, spin and simple locks, semaphores, fixed leases,
-    /// [`durable`](crate::Acquire::durable) acquires, a `max_hold` that is shorter than the lease, and locks with
-    /// [`Fallback::Local`](crate::Fallback::Local).
+    /// A lock is handed over only if both acquires renew an equal lease, the hold has one guard, and more than a third
+    /// of its lease is left. All other locks are released as usual: fair, fenced, read-write, spin and simple locks,
+    /// semaphores, fixed leases, [`durable`](crate::Acquire::durable) acquires, a `max_hold` that is shorter than the
+    /// lease, and locks with [`Fallback::Local`](crate::Fallback::Local).
     ///
     /// # Examples
     ///
@@ -263,7 +263,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the times of the queues of fair locks. All clients of a fleet must use the same. Default: [`FairSettings::new`].
+    /// Sets the timeouts of the queues of fair locks. All clients of a fleet must use equal settings. Default:
+    /// [`FairSettings::new`].
     pub fn fair(mut self, fair: FairSettings) -> Self {
         self.settings.fair = fair.to_wire();
         self
@@ -276,8 +277,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether spans carry the names of their locks. Say no if names are secret, or if the store of traces makes an index of every
-    /// value. Events that need a person's eye name their lock all the same. Default: yes.
+    /// Sets whether spans carry the names of their locks. Use `false` if names are secret, or if the trace store
+    /// indexes every value. WARN and ERROR events always name their lock. Default: `true`.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.spans.lock_names = named;
         self
@@ -292,10 +293,11 @@ impl ClientBuilder {
 
     /// Sets whether acquires and releases that would wait for each other on a connection are sent as one. Default: no.
     ///
-    /// Say yes for a process in which some dozens of tasks and more take locks at the same time, of whatever names: it then spends about half of
-    /// the processor's time on each, and gets more of them through. The first few at a time always go by themselves, so that a few tasks gain
-    /// and lose nothing. One batch holds the server for about a third of a millisecond at most. On a cluster only calls of one hash slot
-    /// share a batch, so it is of use there where names have common hash tags. Embedded engines have no batches.
+    /// Use `true` for a process with dozens of tasks that acquire locks of any names at once: each call takes about
+    /// half of the processor time, and the throughput grows. The first few concurrent calls are always sent alone, so
+    /// nothing changes for a few tasks. One batch blocks the server for at most about a third of a millisecond. On a
+    /// cluster only calls of one hash slot share a batch, so batches only help names with common hash tags. Embedded
+    /// engines have no batches.
     ///
     /// # Examples
     ///

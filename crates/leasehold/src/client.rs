@@ -22,9 +22,9 @@ use thiserror::Error;
 
 /// A connection to a server, and the background that keeps the acquired locks.
 ///
-/// A client is cheap to clone; all clones are the same client. A process needs one client for each server. A client has three connections
-/// to a server, or to each node of a cluster: one on the runtime that built the client, for the callers' commands, and two on the
-/// background's own thread, for renewal and clean-up, and for release notices.
+/// A client is cheap to clone; all clones share one client. A process needs one client for each server. A client has
+/// three connections to a server, or to each node of a cluster: one on the runtime that built the client, for the
+/// callers' commands, and two on the background's own thread, for renewal and clean-up, and for release notices.
 ///
 /// # The end of a client
 ///
@@ -66,9 +66,9 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], within the connect deadline. It tells a wrong password, an unreachable host, a server that is still loading, and a
-    /// malformed URL apart. If nothing listens at the address, the error comes at once; [`connect_lazy`](Self::connect_lazy) is for a
-    /// server that may come later.
+    /// [`ConnectError`], within the connect deadline. It distinguishes a wrong password, an unreachable host, a server
+    /// that is still loading, and a malformed URL. If nothing listens at the address, the error is immediate;
+    /// [`connect_lazy`](Self::connect_lazy) is for a server that may start later.
     ///
     /// # Cancel safety
     ///
@@ -120,8 +120,8 @@ impl Client {
         Self::builder().connect_from_env().await
     }
 
-    /// A client of an engine inside the process: no server is needed, and no other client uses the engine. The engine runs the same Lua scripts
-    /// as a server.
+    /// Creates a client of an engine inside the process, without a server. No other client uses the engine. The engine
+    /// runs the Lua scripts of a server.
     ///
     /// It is for tests, examples, and locks within one process. [`ClientBuilder::embedded`] makes several clients of one engine.
     ///

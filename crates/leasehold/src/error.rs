@@ -105,11 +105,11 @@ pub enum Error {
     /// A search for locks got no answer, or was refused, before it had seen everything. The locks that it found before are right.
     #[error("the search for names that fit {pattern:?} did not come to its end: {message}")]
     SearchFailed {
-        /// What was searched for.
+        /// The pattern of the search.
         pattern: String,
         /// The last failure, in words.
         message: String,
-        /// The server's own error, where it refused; the search may go well later if there is none.
+        /// The server's refusal. If it is `None`, the search may succeed later.
         #[source]
         refusal: Option<ServerError>,
     },
@@ -140,8 +140,8 @@ pub enum Error {
         /// The greatest token that was shown to it.
         registered: FencingToken,
     },
-    /// The store has seen the same fencing token of another holder: the lock's server has lost a write, as in a failover, and granted the
-    /// token twice. Nothing was read or written.
+    /// Another holder has already shown an equal fencing token to the store: the lock's server lost a write, for
+    /// example in a failover, and granted the token twice. Nothing was read or written.
     #[error(
         "the fencing token {token} was granted to another holder as well, which has shown it to {name:?} before: the lock's \
          server has lost data"
@@ -224,8 +224,8 @@ impl Error {
         matches!(self, Self::WaitElapsed { .. })
     }
 
-    /// Whether the same operation may succeed later by itself: the lock was busy, or the server or its replicas did not answer in time. A
-    /// lost hold or a stale token is not retryable: the work has to begin anew.
+    /// Whether a retry may succeed later: the lock was busy, or the server or its replicas did not answer in time. A
+    /// lost hold or a stale token is not retryable: the work must start again.
     ///
     /// # Examples
     ///

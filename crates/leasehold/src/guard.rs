@@ -116,8 +116,8 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// Runs `work` for as long as the lock is held. The guard reads the clock before every poll; once the lock is lost, it drops `work`
-    /// and does not poll it again. So a holder that was stopped for longer than its lease does not go on.
+    /// Runs `work` while the lock is held. The guard reads the clock before every poll; once the lock is lost, it drops
+    /// `work` and does not poll it again. So a holder that was paused for longer than its lease does not continue.
     ///
     /// # Errors
     ///
@@ -155,13 +155,13 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// A token for work that runs elsewhere. It is cancelled when the lock is released, dropped, detached or lost, and tells which
-    /// ([`LossToken::end`]).
+    /// Returns a token for work that runs elsewhere. The token is cancelled when the lock is released, dropped,
+    /// detached or lost; [`LossToken::end`] returns the reason.
     pub fn cancellation_token(&self) -> LossToken {
         LossToken::new(&self.cell, &self.lock.spec().handle().clock)
     }
 
-    /// Releases the lock, or lowers its hold count. `Ok` says that the lock was held up to that moment.
+    /// Releases the lock, or lowers its hold count. `Ok` means that the lock was held until then.
     ///
     /// A release without a command knows less: it hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)),
     /// or lets it [linger](Lock::linger). Then `Ok` means that the guard had no known loss, and that its lease had not
@@ -199,7 +199,7 @@ impl<K: LockKind> Guard<K> {
         result.map_err(|error| Error::from_release(self.lock.name(), error))
     }
 
-    /// Gives the guard up without a release: the client no longer renews the lock for this guard, and the lease runs out by itself.
+    /// Drops the guard without a release: the client no longer renews the lock for this guard, and the lease expires.
     ///
     /// The lock stays busy until then, for at most one lease. Other guards of the same hold are not affected.
     pub fn detach(mut self) {
@@ -276,9 +276,10 @@ impl<K: Counted> Guard<K> {
 }
 
 impl<K: Fencing> Guard<K> {
-    /// The fencing token of this hold: below 2^53, the same for every re-entry, and greater than that of every hold before it, for as long as
-    /// the server keeps its data. A failover to a server that lacks the last grants, and whose clock is behind, can give a token twice: the
-    /// store tells the two apart by their holders ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
+    /// The fencing token of this hold. It is below 2^53, does not change on re-entry, and is greater than the token of
+    /// every earlier hold while the server keeps its data. A failover to a server with a slow clock and without the
+    /// last grants can repeat a token: the store distinguishes the two by their holders
+    /// ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
     ///
     /// Show the token to the store at the first read as well as at every write, and have the store refuse a token that is lower than the
     /// greatest it has seen; see [`fence`](crate::fence).

@@ -112,18 +112,18 @@ impl Leader {
         self
     }
 
-    /// A handle that tells whether this candidate leads, and resigns for it.
+    /// Returns a handle that reports whether this candidate leads, and can make it resign.
     pub fn handle(&self) -> LeaderHandle {
         LeaderHandle::new(self.shared.clone(), self.lock.clone())
     }
 
-    /// Campaigns until this candidate leads, and runs `work` while it does. Where the leadership is lost, `work` is dropped at once, and the
-    /// candidate campaigns again. Where the server cannot be reached, or refuses what is asked of it, the candidate tries again and again
-    /// ([`LeaderState::Failing`]), at most half a second after each failure.
+    /// Campaigns until this candidate leads, and runs `work` while it does. After a loss of the leadership, `work` is
+    /// dropped at once, and the candidate campaigns again. If the server is unreachable or refuses the commands, the
+    /// candidate keeps retrying ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
-    /// The end of `work` ends the leadership: the lock is released, and the answer is what `work` returned. The answer is `None` after a
-    /// resignation that came before, or that `work` outlived by the [`grace`](Leader::grace). A
-    /// [shutdown](Client::shutdown) of the client counts as a resignation.
+    /// The end of `work` ends the leadership: the lock is released, and `run` returns the result of `work`. The result
+    /// is `None` if the candidate resigned before it led, or if `work` outlived a resignation by the
+    /// [`grace`](Leader::grace). A [shutdown](Client::shutdown) of the client counts as a resignation.
     ///
     /// # Errors
     ///

@@ -10,21 +10,21 @@ use std::fmt;
 use std::marker::PhantomData;
 use std::time::Duration;
 
-/// A lock: at most one owner holds it at a time, over all processes that use the same server.
+/// A lock: at most one owner holds it at a time, across all processes that use its server.
 ///
 /// This is the reentrant lock, unless `K` names another [kind](crate::kind): [`FairLock`](crate::FairLock),
 /// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
 /// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are of this type, and have the same methods.
 /// [`Semaphore`](crate::Semaphore) and [`LeasedSemaphore`](crate::LeasedSemaphore) are also of this type: an acquire takes a permit.
 ///
-/// **When to use it:** for work that must not run twice at once and whose length is not known: the lease renews itself until
-/// the guard's end, and the guard says when the lock was lost. **When not:** where the server must serve waiters in their order
-/// ([`FairLock`](crate::FairLock)); and where a stale write must be impossible rather than unlikely ([`FencedLock`](crate::FencedLock)):
-/// no lease can stop a holder that was paused for longer than the lease. See
+/// **When to use it:** for work of unknown length that must not run twice at once: the background renews the lease
+/// until the guard's end, and the guard reports a lost lock. **When not:** if the server must serve waiters in order
+/// ([`FairLock`](crate::FairLock)), or if a stale write must be impossible rather than unlikely
+/// ([`FencedLock`](crate::FencedLock)): no lease can stop a holder that was paused for longer than the lease. See
 /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
 ///
-/// A `Lock` is cheap to make and to clone, does no I/O, and holds nothing by itself. On the server it is Redisson's `RLock`:
-/// a hash of hold counts under the lock's name.
+/// A `Lock` is cheap to create and to clone, does no I/O, and holds nothing until an acquire. On the server it is
+/// Redisson's `RLock`: a hash of hold counts under the lock's name.
 ///
 /// # Examples
 ///
@@ -52,8 +52,8 @@ impl<K: LockKind> Lock<K> {
         self.spec.name()
     }
 
-    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each class for as long as it
-    /// lives, and lock names are unbounded. A class may come from a configuration.
+    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each
+    /// class for its whole life, and lock names are unbounded. A class may come from a configuration.
     ///
     /// Default: `default`.
     #[must_use]
@@ -99,8 +99,8 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// [`WithError`] tells three cases apart: the lock was not acquired; it was lost (with the result of the work, if the work had ended); or
-    /// the release failed (with the result of the work).
+    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of the work, if
+    /// the work had ended); or the release failed (with the result of the work).
     ///
     /// # Cancel safety
     ///

@@ -86,8 +86,8 @@ impl Once {
         &self.lock
     }
 
-    /// Runs the job if no process has done it in this period and none is at it. This does not wait for others. Whatever the job returns, it
-    /// is done; see [`Once::try_run`] for one that can fail.
+    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for
+    /// others. The job counts as done whatever it returns; see [`Once::try_run`] for a job that can fail.
     ///
     /// `job` gets the guard of the lock. Once the lock is lost, `job` is not polled again.
     ///
@@ -96,7 +96,7 @@ impl Once {
     /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with).
     /// [`InvalidInput::Period`](crate::InvalidInput::Period) if processes could compute different periods. After
     /// [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and the
-    /// background repeats the mark of that; if it fails for a whole lease, another process may run the job.
+    /// background retries to mark it as done; if that fails for a whole lease, another process may run the job.
     ///
     /// # Cancel safety
     ///

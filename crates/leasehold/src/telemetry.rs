@@ -338,7 +338,7 @@ impl Classes {
             }
             Event::CleanUpFailed { name, why, lasting } => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
-                at_level!(lasting, lock = name.as_str(), why, "a lock could not be cleaned up yet; it is tried again");
+                at_level!(lasting, lock = name.as_str(), why, "a lock could not be cleaned up yet; retrying");
             }
             Event::Degraded { name } => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
@@ -353,15 +353,10 @@ impl Classes {
                 event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and goes on at the tail");
             }
             Event::HeartbeatFailed { name, why, lasting } => {
-                at_level!(
-                    lasting,
-                    lock = name.as_str(),
-                    why,
-                    "the server could not be told that waiters of the lock live"
-                );
+                at_level!(lasting, lock = name.as_str(), why, "a heartbeat for the waiters of the lock failed");
             }
             Event::SubscribeFailed { name, why, lasting } => {
-                at_level!(lasting, lock = name.as_str(), why, "release notices cannot be had yet; it is tried again");
+                at_level!(lasting, lock = name.as_str(), why, "no subscription to release notices yet; retrying");
             }
             _ => {}
         }

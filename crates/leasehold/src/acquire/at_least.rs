@@ -5,12 +5,14 @@ use crate::kind::Keepable;
 use std::time::Duration;
 
 impl<K: Keepable> Acquire<K> {
-    /// Keeps the lock busy for at least this long from the grant on: where the guard is released or dropped before, the lock stays on the
-    /// server for the rest of the time, without a holder and without a renewal. The client need not live on for that.
+    /// Keeps the lock busy for at least this long after the grant. If the guard is released or dropped earlier, the
+    /// lock stays on the server for the rest of the time, without a holder and without renewals. The client does not
+    /// need to stay alive.
     ///
-    /// **When to use it:** for a job that several processes begin at about the same time, and that may be done in a moment:
-    /// nobody else begins it again before the time is over. `ShedLock` calls this `lockAtLeastFor`. [`Client::once`](crate::Client::once) is built
-    /// on it, and also says who has run. **When not:** to limit how often something runs exactly; clocks of a process and the server differ.
+    /// **When to use it:** for a short job that several processes start at about the same time: no process starts it
+    /// again before the time is over. `ShedLock` calls this `lockAtLeastFor`. [`Client::once`](crate::Client::once) is
+    /// built on it, and also reports who has run the job. **When not:** to limit how often something runs exactly;
+    /// clocks of a process and the server differ.
     ///
     /// The time begins when the caller gets the guard, and whole milliseconds count. A re-entry can prolong it. A lock that is lost, or
     /// [detached](crate::Guard::detach), is free when its lease ends, and one whose process dies when the lease of the dead ends. While the

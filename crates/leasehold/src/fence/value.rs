@@ -47,7 +47,7 @@ impl FencedValue {
         self.0.name()
     }
 
-    /// Registers the guard's token, and reads the value; `None` where there is none.
+    /// Registers the guard's token, and reads the value; `None` if there is no value.
     ///
     /// # Errors
     ///
@@ -64,7 +64,7 @@ impl FencedValue {
         self.admitted(guard, self.0.call_until_known(call, command::read_done).await?)
     }
 
-    /// Registers the guard's token, and writes the value. If one guard writes twice at once, the write that was called later counts.
+    /// Registers the guard's token, and writes the value. Of two concurrent writes of one guard, the later call wins.
     ///
     /// # Errors
     ///

@@ -25,8 +25,9 @@ const RECORDS: &str = "leasehold:1:client:*";
 const AT_ONCE: usize = 32;
 
 impl Client {
-    /// The clients on the server, or on all primaries of a cluster, that [announce](crate::ClientBuilder::announce) themselves, each with the locks that
-    /// it holds and waits for. So an operator learns who holds the permits of a semaphore, of which the server has no more than ids, or a number.
+    /// Lists the clients on the server, or on all primaries of a cluster, that
+    /// [announce](crate::ClientBuilder::announce) themselves, with the locks that they hold and wait for. So an
+    /// operator can find the holders of a semaphore's permits, although the server only stores ids, or a number.
     ///
     /// It is made of many short commands, as the search for [locks](Self::locks) is. This needs the rights of the block `record` in
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), and `+scan`.
@@ -60,7 +61,8 @@ impl Client {
     }
 }
 
-/// A search for clients that announce themselves, which [`Client::announced_clients`] begins. Nothing is sent until it is asked for the first one.
+/// A search for clients that announce themselves, from [`Client::announced_clients`]. It sends nothing before the first
+/// call of `next`.
 #[must_use = "a search does nothing until it is asked for the next client"]
 pub struct AnnouncedClients {
     records: Records,

@@ -100,16 +100,17 @@ enum Node<'a> {
 impl Client {
     /// The deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
     ///
-    /// A client says in its record what its owners have held and waited for, for a second and longer; the record is written again within a
-    /// second after that has changed. So a deadlock is found within a few seconds. Each wait is compared with the holder that the server has, so
-    /// a deadlock that is told was there when the clients wrote last. An owner scope ([`Owner::scope`](crate::Owner::scope)) says what belongs together: a
-    /// task that acquires without a scope has an owner for each acquire, and its waits cannot be connected with its
-    /// holds. A process that runs under a lock of another process declares it with
-    /// [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches have
-    /// no holder that could be waited for, and are left out.
+    /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it
+    /// within a second after a change. So a deadlock is found within a few seconds. Each wait is compared with the
+    /// holder on the server, so a reported deadlock existed when the clients last wrote their records. An owner scope
+    /// ([`Owner::scope`](crate::Owner::scope)) groups holds and waits: a task that acquires without a scope has an
+    /// owner for each acquire, and its waits cannot be connected with its holds. A process that runs under a lock of
+    /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run`
+    /// does. Semaphores and latches have no single holder, and are ignored.
     ///
     /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md),
-    /// for the locks of all clients that are to be seen. A lock at which the user may not look is no error: it is one of [`Deadlocks::unseen`].
+    /// for the locks of all these clients. A lock that the user may not inspect is not an error, but is listed in
+    /// [`Deadlocks::unseen`].
     ///
     /// # Errors
     ///

@@ -38,7 +38,8 @@ impl Lock<Read> {
 
     /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
     ///
-    /// **The readers are not asked**: each learns of it at its next renewal, and may go on reading beside a writer until then.
+    /// **This does not stop the readers**: each reader detects the loss at its next renewal, and may read concurrently
+    /// with a writer until then.
     ///
     /// # Errors
     ///
@@ -70,10 +71,11 @@ impl Lock<Write> {
         Ok(halves(self.spec()).await?.writer)
     }
 
-    /// Ends the hold of the present writer, and wakes the waiters. A writer that reads beside goes on as a reader. Returns the holder whose
-    /// hold was ended; `None` where there was none, or it changed just then.
+    /// Ends the hold of the current writer, and wakes the waiters. A writer that also holds the read half continues as
+    /// a reader. Returns the former holder; `None` if there was no writer, or if the writer just changed.
     ///
-    /// **The writer is not asked**: it learns of it at its next renewal, and may go on writing beside others until then.
+    /// **This does not stop the writer**: it detects the loss at its next renewal, and may write concurrently with
+    /// others until then.
     ///
     /// # Errors
     ///

@@ -29,16 +29,17 @@ const LISTED: u32 = 16;
 const QUEUE: &str = "redisson_lock_queue:";
 
 impl Client {
-    /// The locks on the server, or on all primaries of a cluster, whose names fit `pattern`: held ones, and free ones for which holds wait in a
-    /// queue. A lock that is free has no key, and is not there.
+    /// Lists the locks on the server, or on all primaries of a cluster, whose names match `pattern`: held locks, and
+    /// free locks with waiters in a queue. Other free locks have no key and are not found.
     ///
-    /// In the pattern, `*` stands for any text, `?` for one byte, and `[abc]`, `[a-z]` and `[^a]` for one byte of a set; a backslash takes the
-    /// special meaning from the byte behind it. It is compared with the names without the client's prefix, and other prefixes are not
-    /// seen. The keys that belong to a lock, such as its queue, are no locks of their own.
+    /// In the pattern, `*` matches any text, `?` matches one byte, and `[abc]`, `[a-z]` and `[^a]` match one byte of a
+    /// set; a backslash escapes the next byte. The pattern applies to names without the client's prefix, and names with
+    /// other prefixes are not found. Keys that belong to a lock, such as its queue, are not listed.
     ///
-    /// The search is made of many short commands (`SCAN`, and a script for each key that fits), none of which holds the server up for long. It
-    /// holds one page of names at a time. A lock that is there from beginning to end is found; one that comes or goes meanwhile may be. A lock
-    /// may be found twice, if the server reorganises its keys or the connection to it is lost meanwhile.
+    /// The search consists of many short commands (`SCAN`, and a script for each matching key), which never block the
+    /// server for long. It keeps one page of names in memory. It finds every lock that exists during the whole search,
+    /// and may miss others. It may find a lock twice if the server reorganises its keys or the connection is lost
+    /// during the search.
     ///
     /// The user of the client needs the rights of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
     ///
@@ -75,7 +76,7 @@ impl Client {
 /// Says of a name whether it is worth a look.
 type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
 
-/// A search for locks, which [`Client::locks`] begins. Nothing is sent until it is asked for the first lock.
+/// A search for locks, from [`Client::locks`]. It sends nothing before the first call of `next`.
 #[must_use = "a search does nothing until it is asked for the next lock"]
 pub struct Locks {
     handle: Arc<Handle>,

@@ -5,13 +5,13 @@ use crate::guard::Guard;
 use crate::kind::{Any, Fair, Fenced, FencedFair, Leased, Owned, Read, Reentrant, Simple, Spin, Write};
 use crate::lock::Lock;
 
-/// A lock of which the program learns at run time what kind it is.
+/// A lock whose kind is chosen at run time.
 ///
 /// **When to use it:** where a setting or an argument chooses the kind, or where locks of several kinds go into one collection. **When not:**
 /// where the kind is known: the compiler then offers what only that kind has, such as a fencing token that is there for certain.
 ///
-/// [`Lock::erase`] makes one, and so does `From`. It stands for the same lock on the server as the lock that it was made of, with the same
-/// class, fallback and other settings. Its guard has a fencing token where the kind gives one. Semaphores and latches are no locks of this sort.
+/// [`Lock::erase`] and `From` create one. It refers to the original lock on the server, with its class, fallback and
+/// other settings. Its guard has a fencing token if the kind has tokens. Semaphores and latches cannot be erased.
 ///
 /// # Examples
 ///

@@ -5,7 +5,7 @@ use crate::kind::{Fair, FencedFair};
 use crate::lock::Lock;
 use leasehold_core::command::Kind;
 
-/// A lock that is granted in the order in which it was asked for, over all processes that use the same server.
+/// A lock that is granted in the order of the requests, across all processes that use its server.
 ///
 /// **When to use it:** for an order that must be kept: buyers in front of an inventory, jobs in front of a scarce machine. Every waiting
 /// task has its own place in a queue on the server; a process that dies loses its places within the [liveness

@@ -12,11 +12,11 @@ use std::time::Duration;
 /// How many ids one command carries.
 const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 
-/// A number of permits, each of which has an id and a lease while it is held.
+/// A number of permits. Each held permit has an id and a lease.
 ///
-/// **When to use it:** to bound how many do something at once, over all processes: connections to a supplier, jobs on a machine. The
-/// leases are renewed while the guard lives, and the permits of a process that crashed are back after one lease. **When not:** where
-/// one at a time is allowed, which is a lock.
+/// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The
+/// background renews the leases while the guard lives, and the permits of a crashed process return after one lease.
+/// **When not:** for a limit of one, which is a lock.
 ///
 /// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
 /// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
@@ -74,12 +74,13 @@ pub struct PermitCounts {
 }
 
 impl LeasedSemaphore {
-    /// How many permits one acquire may take: 1000. The server works on each permit by itself, and serves no other client meanwhile: that
-    /// is about 2 ms for so many, at the acquire, at each renewal and at the release. The capacity may be greater by far.
+    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one and blocks the server for
+    /// about 2 ms per 1000 permits, at the acquire, at each renewal and at the release. The capacity may be much
+    /// greater.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
 
-    /// Sets the capacity where none was ever set, and says whether it did. A number that is there is left as it is, also where it is 0
-    /// because all permits are held.
+    /// Sets the capacity if it was never set, and returns whether it did. An existing number does not change, even if
+    /// it is 0 because all permits are held.
     ///
     /// # Errors
     ///

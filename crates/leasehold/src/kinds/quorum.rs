@@ -27,17 +27,17 @@ use std::time::Duration;
 /// less the allowance for clock rates that every lease carries (a hundredth of it, and 2 ms). Otherwise it gives everything back, on
 /// every server, whatever each of them answered, and tries again after a random pause. Leases are renewed on each server
 /// by its own client; the guard is lost when fewer than a majority are left. This is Redlock (Sanfilippo, "Distributed Locks with
-/// Redis") with renewal. Its validity rests on clock *rates*, and not on what time the servers' clocks show.
+/// Redis") with renewal. It relies on the *rates* of the servers' clocks, not on their readings.
 ///
-/// **A server that has lost its data** must stay away for one lease before it answers again (the *delayed restart* of the same source):
-/// until then it may be one of a bare majority that a holder counts on, and give the lock to another. If servers keep to that, a minority
-/// at a time may lose everything.
+/// **A server that has lost its data** must not answer for one lease (the *delayed restart* of Redlock). Otherwise it
+/// may belong to a holder's bare majority and grant the lock to another client. With this delay, a minority of servers
+/// may lose all data at a time.
 ///
 /// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///
-/// **Every process must count the same servers**: a majority of three of them and one of five need not meet. So a process gives a client
-/// for each server, whether that is up or not, which [`Client::connect_lazy`] makes; and [`QuorumLock::of`] says how many servers there are,
-/// also where fewer clients can be given.
+/// **Every process must use one set of servers**: a majority of three servers and a majority of five may be disjoint.
+/// So a process passes a client for each server, up or not; [`Client::connect_lazy`] creates such clients.
+/// [`QuorumLock::of`] sets the number of servers for a process with fewer clients.
 ///
 /// # Examples
 ///
@@ -60,16 +60,16 @@ pub struct QuorumLock {
 }
 
 impl QuorumLock {
-    /// The lock of that name over the servers of `clients`: all servers that there are, in every process that uses the lock. No client, or
-    /// two of one server, is refused when it is acquired.
+    /// Returns the lock of that name over the servers of `clients`, which must be all servers in every process that
+    /// uses the lock. An acquire fails without clients, or with two clients of one server.
     pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
         let clients: Arc<[Client]> = clients.into_iter().collect();
         Self { servers: clients.len(), clients, name: name.as_ref().into() }
     }
 
-    /// The lock of that name over so many servers, of which `clients` are some or all: a server without a client counts as one that does not
-    /// grant the lock. Fewer clients than a majority, or more than servers, are refused when it is acquired
-    /// ([`InvalidInput::NoMajority`]), and so are two of one server.
+    /// Returns the lock of that name over this many servers. `clients` are the clients of some or all of them; a server
+    /// without a client counts as refusing the lock. An acquire fails with fewer clients than a majority, or with more
+    /// clients than servers ([`InvalidInput::NoMajority`]), and with two clients of one server.
     ///
     /// # Examples
     ///
@@ -101,12 +101,11 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] where a majority of the servers cannot
-    /// be reached or do not serve, for as long as `unreachable_after` of the first client says, which counts from a known outage unless the
-    /// acquire has a wait of its own; whatever else one of the servers said of
-    /// [its lock](crate::Lock::acquire) where without it there is no majority; [`InvalidInput::NoMembers`],
-    /// [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is held after an error: what a server may have granted without saying so is taken back in the
-    /// background.
+    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] if no majority of the
+    /// servers is reachable and ready for `unreachable_after` of the first client, which starts with a known outage
+    /// unless the acquire has its own wait; any other error of a server's [lock](crate::Lock::acquire) that prevents a
+    /// majority; [`InvalidInput::NoMembers`], [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is
+    /// held after an error: the background rolls back grants whose replies are missing.
     ///
     /// # Cancel safety
     ///

@@ -44,8 +44,8 @@ pub struct ReadWriteLock {
 
 /// The read half of a [`ReadWriteLock`]: any number of holders, while there is no writer.
 ///
-/// **When to use it:** to read what a writer must not change meanwhile. **When not:** to decide upon something that is then written: the
-/// read half cannot become the write half.
+/// **When to use it:** to read data that no writer may change during the read. **When not:** to read before a write of
+/// that data: the read half cannot become the write half.
 ///
 /// # Examples
 ///
@@ -130,7 +130,8 @@ impl ReadWriteLock {
 }
 
 impl WriteGuard {
-    /// Takes the read half too, beside this write half. It does not wait for the lock, which is held already, but for the server.
+    /// Acquires the read half in addition to this write half. This only waits for the server, because the lock is
+    /// already held.
     ///
     /// # Errors
     ///

@@ -8,12 +8,12 @@ use crate::lock_spec::Outcome;
 use crate::settings;
 use leasehold_core::command::semaphore::{self as command, Inspected};
 
-/// A number of permits that all clients take from and give back to.
+/// A number of permits, which clients acquire and release.
 ///
-/// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits that no hold stands
-/// behind, such as tickets that are handed out for good. **When not:** nearly everywhere else. The server knows how many permits are left
-/// and not which client has the others, so **the permits of a crashed process are gone** until they are added again. A
-/// [`LeasedSemaphore`](crate::LeasedSemaphore) gets such permits back by itself.
+/// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits
+/// without a hold, such as tickets that are never returned. **When not:** nearly everywhere else. The server knows the
+/// number of available permits, but not the holders of the others, so **the permits of a crashed process are gone**
+/// until they are added again. A [`LeasedSemaphore`](crate::LeasedSemaphore) recovers such permits automatically.
 ///
 /// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
 /// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
@@ -26,8 +26,9 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// any more, because it was deleted or evicted, or the server has lost its data: then nothing was given back. An owner does not re-enter
 /// it: each acquire takes permits of its own.
 ///
-/// **What it costs:** each acquire, and each other operation, leaves a key of about 160 bytes for ten minutes, by which a late copy of it is
-/// known; the release writes to the key of its acquire. So 100 acquires a second keep 60 000 keys, 10 MB; 1 000 a second 100 MB.
+/// **What it costs:** each acquire, and each other operation, leaves a key of about 160 bytes for ten minutes, to detect late
+/// copies; the release writes to the key of its acquire. So 100 acquires a second keep 60 000 keys, 10 MB; 1 000 a
+/// second 100 MB.
 ///
 /// # Examples
 ///

@@ -12,12 +12,13 @@ use std::time::Duration;
 /// A lock that is one string with a lease: go-zero's `RedisLock`.
 ///
 /// **When to use it:** to share locks with services that use go-zero, or any library that sets a string under the lock's own name; and for
-/// a short section of known length, where a fixed lease is what is wanted. **When not:** otherwise. Its waiters ask again and again, no
-/// waiter is told of a release, and there is no hold count on the server.
+/// a short section of known length, where a fixed lease is enough. **When not:** otherwise. Its waiters poll, they get
+/// no release notices, and the server keeps no hold count.
 ///
-/// Its lease is given when the lock is made, and is not renewed unless the acquire says [`renewed`](crate::Acquire::renewed). go-zero adds
-/// 500 ms to the seconds that it is given; name the same length here. Every hold has an id of its own, unless [`with_id`](Lock::with_id)
-/// names one: a process with the same id takes the lock again and refreshes its lease.
+/// The lease is set when the lock is created, and is not renewed unless the acquire uses
+/// [`renewed`](crate::Acquire::renewed). go-zero adds 500 ms to its setting in seconds; use an equal length here. Every
+/// hold has its own id, unless [`with_id`](Lock::with_id) sets one: a process with an equal id acquires the lock again
+/// and refreshes its lease.
 ///
 /// # Examples
 ///
@@ -36,8 +37,8 @@ pub type SimpleLock = Lock<Simple>;
 pub type SimpleGuard = Guard<Simple>;
 
 impl SimpleLock {
-    /// Holds the lock under this id. All processes with the same id are one holder: an acquire refreshes the lease, and a release ends the
-    /// hold, in whatever process.
+    /// Holds the lock under this id. All processes with an equal id are one holder: an acquire refreshes the lease, and
+    /// a release ends the hold, in any process.
     #[must_use]
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
@@ -48,8 +49,8 @@ impl SimpleLock {
         }))
     }
 
-    /// Ends the hold of this lock's id, also where another process took it, and says whether there was one. A second release answers
-    /// `false`.
+    /// Ends the hold of this lock's id, even if another process acquired it, and returns whether the hold existed. A
+    /// second release returns `false`.
     ///
     /// Guards of this very client that have the id learn of it when they look, or at the end of their lease. A lock without an id of
     /// its own holds nothing that could be named: `false`.

@@ -14,8 +14,8 @@ use leasehold_core::name::check_ends;
 /// [`StripedLock::all_of`], or under one [`Owner`](crate::Owner).
 ///
 /// **How many stripes:** with `h` things locked at the same time, the chance that one more must wait for a stranger is about
-/// `h / stripes`. So 100 stripes for each thing that is held at once leave 1 in 100 to wait. The number is part of the layout: all who use
-/// a name must have the same one. With none, every use is refused with [`InvalidInput::NoStripes`].
+/// `h / stripes`. So 100 stripes for each thing that is held at once leave 1 in 100 to wait. The number is part of the
+/// layout: all users of a name must use one number. With 0 stripes every use fails with [`InvalidInput::NoStripes`].
 ///
 /// # Examples
 ///

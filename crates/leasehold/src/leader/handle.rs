@@ -14,7 +14,8 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A handle of a candidate that campaigns: it tells whether the candidate leads, and resigns for it. Clones are of the same candidate.
+/// A handle of a candidate: it reports whether the candidate leads, and can make it resign. Clones refer to one
+/// candidate.
 ///
 /// # Examples
 ///
