@@ -1,4 +1,4 @@
-//! Measures leasehold beside a floor and beside its peers, in one run and on one server.
+//! Measures leasehold, a floor and its peers, in one run and on one server.
 //!
 //! Each library does the same work in a process of its own, whichever language it is written in. The processes read their tasks line by line
 //! ([benches/README.md](../README.md)). All libraries of a row are measured in turn, round after round.
@@ -25,7 +25,7 @@ use clap::{Parser, ValueEnum as _};
 
 use crate::{crew::Crew, figures::Figures, peer::PEERS, plan::Plan, programs::Programs, row::Row, server::BenchServer};
 
-/// Measure leasehold beside a floor and beside its peers, and print the tables as Markdown
+/// Measure leasehold, a floor and its peers, and print the tables as Markdown
 #[derive(Parser)]
 struct Options {
     /// Measure fewer rounds and smaller crowds, in about three minutes

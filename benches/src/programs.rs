@@ -10,7 +10,7 @@ use std::{
 
 use crate::peer::{Language, Peer};
 
-/// The words that start a program, or the reason why there is none.
+/// The command that starts a program, or the reason why it is missing.
 type Program = Result<Vec<OsString>, String>;
 
 /// The programs of the languages that a run needs.
@@ -19,7 +19,7 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Builds them. A machine without Go or without a JDK measures the others; without the one in Rust nothing can be measured.
+    /// Builds the programs. A machine without Go or a JDK measures the other languages; the Rust program is required.
     pub(crate) fn build(languages: impl Iterator<Item = Language>) -> Result<Self, String> {
         let target = target()?;
         let mut built = BTreeMap::new();
@@ -34,7 +34,7 @@ impl Programs {
         Ok(Self { built })
     }
 
-    /// The command that starts a peer; the reason why there is none otherwise.
+    /// The command that starts a peer, or the reason why it is missing.
     pub(crate) fn command(&self, peer: &Peer, url: &str) -> Result<Command, String> {
         match self.built.get(&peer.language) {
             Some(Ok(words)) => {
@@ -66,7 +66,7 @@ fn go(target: &Path) -> Program {
 /// Compiles the peer with the project of the interop agent, which pins the version of Redisson.
 fn java(target: &Path) -> Program {
     let folder = target.join("bench/java");
-    // Maven would keep a library of an older version beside the newer one.
+    // Maven would keep the old version of a library next to the new version.
     let _ = fs::remove_dir_all(&folder);
     let mut maven = Command::new("mvn");
     maven.args(["--quiet", "--batch-mode", "process-classes"]).current_dir(root().join("tests/interop"));

@@ -25,7 +25,7 @@ pub struct ServerClock {
 enum Source {
     System(std::time::Instant, MachineTimer),
     Manual(ManualClock),
-    /// tokio's clock since this instant, and the runtime that has its timers.
+    /// tokio's clock since this instant, and the runtime with its timers.
     Tokio(tokio::time::Instant, Option<tokio::runtime::Handle>),
     Closure(Arc<dyn Fn() -> Instant + Send + Sync>, Option<Arc<Timer>>),
 }
@@ -34,13 +34,13 @@ enum Source {
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a client must know each")]
 pub enum ClockSort {
-    /// The machine's.
+    /// The machine's clock.
     System,
-    /// One that is moved by hand.
+    /// A clock that tests move by hand.
     Manual(ManualClock),
-    /// tokio's, beginning at this instant.
+    /// tokio's clock, starting at this instant.
     Tokio(tokio::time::Instant),
-    /// One of which nothing else is known.
+    /// Another clock.
     Other,
 }
 
@@ -65,8 +65,8 @@ impl ServerClock {
         Self { source: Source::Manual(clock.clone()), base_millis: MADE_UP_BASE_MILLIS }
     }
 
-    /// tokio's clock, which a test can pause, beginning at `zero`. Its timers are those of the runtime that calls this, or else of the one
-    /// that uses the server.
+    /// tokio's clock, which a test can pause, starting at `zero`. It uses the timers of the calling runtime, otherwise
+    /// of the runtime that uses the server.
     pub fn tokio(zero: tokio::time::Instant) -> Self {
         Self {
             source: Source::Tokio(zero, tokio::runtime::Handle::try_current().ok()),
@@ -91,7 +91,7 @@ impl ServerClock {
         self
     }
 
-    /// The sort of clock, for a client that takes its time from the same one.
+    /// The sort of clock, for a client that shares it.
     #[doc(hidden)]
     pub fn sort(&self) -> ClockSort {
         match &self.source {
@@ -129,7 +129,7 @@ impl ServerClock {
             Source::System(start, timer) => timer.wake_at(*start + Duration::from_nanos(instant.as_nanos()), waker),
             Source::Manual(clock) => clock.wake_at(instant, waker),
             Source::Tokio(zero, runtime) => {
-                // Without a runtime nothing sleeps: what is due is delivered at the next use of the server.
+                // Without a runtime nothing sleeps: the next use of the server delivers due events.
                 let Some(runtime) = runtime.clone().or_else(|| tokio::runtime::Handle::try_current().ok()) else {
                     return;
                 };

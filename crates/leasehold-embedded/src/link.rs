@@ -89,7 +89,7 @@ impl EmbeddedLink {
 
     /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
     /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. The link reports at once that its server is out of
-    /// reach. When it comes back it has no subscriptions and new epochs, and says so in events.
+    /// reach. When it comes back it has no subscriptions and new epochs, and reports both in events.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }

@@ -47,8 +47,8 @@ impl EmbeddedServer {
         Self::with_clock(ServerClock::system())
     }
 
-    /// A server without keys, on tokio's clock: for tests under `#[tokio::test(start_paused = true)]`, in which an hour passes at once.
-    /// Clients of the server take their time from the same clock. They must be built on a tokio runtime.
+    /// Creates an empty server on tokio's clock, for tests under `#[tokio::test(start_paused = true)]`, in which an
+    /// hour passes at once. Clients of the server use this clock too, and must be built on a tokio runtime.
     ///
     /// # Panics
     ///

@@ -249,7 +249,7 @@ pub(crate) struct Seen {
     pub(crate) has_clean_up: bool,
     /// It keeps a hold without a guard for a while.
     pub(crate) lingers: bool,
-    /// It does not ask for the lock, because others have a head start.
+    /// The client delays its acquire, because other clients have a head start.
     pub(crate) gives_head_start: bool,
     /// The rest of it, if it stopped here.
     pub(crate) left: Option<ClientStats>,

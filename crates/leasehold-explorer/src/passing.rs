@@ -87,7 +87,8 @@ impl World {
     /// Time passes to the next timer, and on while nothing comes of it.
     pub(crate) fn rest(&mut self, state: &mut State) -> Result<(), String> {
         let calm = state.disturbances == self.options.disturbances && state.losses == self.options.losses;
-        // A head start ends by itself. A hold that lingers does not wait for that: who wants the lock asks for it, and is heard.
+        // A head start ends after its time. A lingering hold ends earlier: another client publishes a request, and the
+        // holder receives it.
         let is_meant = self.living(state).any(|(_, seen)| seen.gives_head_start);
         if calm && !is_meant && self.living(state).any(|(_, seen)| !seen.is_done) {
             let who = self.unfinished(state);

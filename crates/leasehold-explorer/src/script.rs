@@ -66,7 +66,7 @@ impl Subject {
                 let beside = AcquireBeside { kind: Kind::Lock, renewed };
                 vec![take(Kind::Lock), beside, Release(0), Release(1)]
             }
-            // The first hold begins the subscription, the second one lingers, and the third is had from it.
+            // The first hold starts the subscription, the second hold lingers, and the third acquire reuses it.
             (Self::Linger, 0) => {
                 let again = |index| [take(Kind::Lock), Release(index)];
                 (0..3).flat_map(again).collect()

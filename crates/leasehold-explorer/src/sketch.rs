@@ -34,7 +34,7 @@ const FROM: [&str; 2] = ["not_before:Instant(", "until:Instant("];
 const CONTENDED: &str = "contended:";
 const LATELY: Duration = Duration::from_secs(1);
 
-/// A hash of 128 bits of a client that is `text` in the form of `Debug`.
+/// A 128-bit hash of a client's `Debug` output `text`.
 pub(crate) fn sketch(text: &str, now: Instant) -> u128 {
     let mut hash = Text::default();
     hash.write_str(&rewritten(text, now)).expect("text can be hashed");

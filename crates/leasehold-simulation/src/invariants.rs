@@ -68,7 +68,7 @@ impl World {
         leaks::check_keys_left(self, when);
     }
 
-    /// The same, and that nobody listens.
+    /// Also checks that no client is subscribed.
     pub(crate) fn check_left(&self, when: &str) {
         leaks::check_left(self, when);
     }

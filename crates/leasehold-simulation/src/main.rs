@@ -25,7 +25,7 @@ struct Arguments {
     /// Run the world of this seed alone, and tell its history on standard error
     #[arg(long)]
     seed: Option<u64>,
-    /// Make the world of `seed` small: leave out what it fails without
+    /// Shrink the world of `seed`: remove everything that is not needed for the failure
     #[arg(long, requires = "seed", conflicts_with = "without")]
     shrink: bool,
     /// Run the world of `seed` without some of its parts, as `o3,o7-12,f2,c1,rates:lose_notice`: operations and what gives back

@@ -1,4 +1,4 @@
-//! The commands that a server carries out, as it tells them by `MONITOR`.
+//! The commands that a server executes, from `MONITOR`.
 
 use std::{
     collections::HashSet,
@@ -18,19 +18,19 @@ pub struct Monitor {
     heard: Arc<Mutex<Heard>>,
 }
 
-/// A command that a server has carried out.
+/// An executed command.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Monitored {
-    /// When, in microseconds since the epoch.
+    /// The time, in microseconds since the epoch.
     pub micros: u64,
-    /// Its words. The name may be in small letters.
+    /// The command and its arguments. The name may be in lower case.
     pub words: Vec<Vec<u8>>,
-    /// Whether a script called it. The script stands before it.
+    /// Whether a script called it. The script comes before it.
     pub by_script: bool,
 }
 
 impl Monitored {
-    /// The name of the command, in capital letters.
+    /// The name of the command, in upper case.
     #[must_use]
     pub fn name(&self) -> String {
         self.words.first().map(|word| String::from_utf8_lossy(word).to_ascii_uppercase()).unwrap_or_default()
@@ -65,7 +65,7 @@ impl Monitor {
         Self { heard }
     }
 
-    /// The commands up to now, in the order in which the server has carried them out.
+    /// The commands so far, in the order of their execution.
     ///
     /// # Panics
     ///
@@ -74,7 +74,7 @@ impl Monitor {
     #[track_caller]
     pub fn commands(&self, server: &Server) -> Vec<Monitored> {
         static MARKS: AtomicU64 = AtomicU64::new(0);
-        // Told behind everything that came before.
+        // `MONITOR` reports this after all earlier commands.
         let mark = format!("{MARK}{}", MARKS.fetch_add(1, Ordering::Relaxed));
         let _ = server.command(&["PING", &mark]);
         until("the mark was told", || lock(&self.heard).marks.contains(mark.as_bytes()));

@@ -128,7 +128,7 @@ impl Proxy {
         if refuse {
             *listener = None;
         } else if listener.is_none() {
-            // A process that is just being started has the old listener too, until it runs its program.
+            // A process that is being spawned shares the old listener until it executes its program.
             let socket =
                 eventually("the port of the proxy is free again", || std::net::TcpListener::bind(self.addr).ok());
             *listener = Some(Listener::start(socket, Arc::clone(&self.shared)));

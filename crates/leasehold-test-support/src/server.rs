@@ -174,8 +174,8 @@ impl Server {
         }
     }
 
-    /// As [`Server::command`], for a server that may be down or stopped: it is given five seconds. After an error the command may have been
-    /// applied.
+    /// As [`Server::command`], with a timeout of five seconds for a server that may be down or stopped. After an error
+    /// the command may have been applied.
     pub fn try_command<A: AsRef<[u8]>>(&self, argv: &[A]) -> io::Result<Resp> {
         self.command_within(argv, Duration::from_secs(5))
     }

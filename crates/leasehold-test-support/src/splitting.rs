@@ -1,11 +1,11 @@
-//! A proxy in front of a cluster whose clients see one server that is none, as those of managed services do. It places each command by the
-//! hash slot of its keys, and refuses a command with keys of several slots by `CROSSSLOT`.
+//! A proxy in front of a cluster that looks like a single server, as in managed services. It routes each command by the
+//! hash slot of its keys, and refuses a command with keys of several slots with `CROSSSLOT`.
 
 use std::{net::SocketAddr, sync::Arc};
 
 use crate::{Binary, Proxy, Request, Resp, Server, proxy::Watch, until};
 
-/// Such a proxy, with what is behind it.
+/// The proxy and its server.
 #[derive(Debug)]
 pub struct SplittingProxy {
     proxy: Proxy,
@@ -32,7 +32,7 @@ impl SplittingProxy {
         Self { proxy, server }
     }
 
-    /// The URL at which a client reaches it: that of a single server.
+    /// The URL of the proxy: that of a single server.
     #[must_use]
     pub fn url(&self) -> String {
         self.proxy.url()
@@ -45,7 +45,7 @@ impl SplittingProxy {
     }
 }
 
-/// What `INFO` says of a cluster is not passed on.
+/// Reports the mode `standalone` in `INFO`.
 struct HidesCluster;
 
 impl Watch for HidesCluster {

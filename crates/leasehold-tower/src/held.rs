@@ -44,8 +44,8 @@ impl HeldLock {
         !self.end.is_cancelled()
     }
 
-    /// Whether the lock was granted without the server, because it has a [fallback](leasehold::Lock::fallback): requests in other
-    /// processes are not excluded. A handler that needs exclusion answers 503.
+    /// Whether a [fallback](leasehold::Lock::fallback) granted the lock without the server: it does not exclude
+    /// requests in other processes. A handler that needs exclusion returns 503.
     pub fn is_degraded(&self) -> bool {
         self.end.is_degraded()
     }

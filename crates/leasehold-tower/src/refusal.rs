@@ -79,7 +79,7 @@ impl<B, F: Fn(Refusal) -> Response<B>> Refuse<B> for F {
 }
 
 /// Answers with a status and an empty body: 400 without a usable key, 423 for a busy lock, 503 for one that cannot be had now, and otherwise
-/// 500, as [`Error::http_status`] does. No name of a lock and no text of an error goes out.
+/// 500, as [`Error::http_status`] does. The response contains no lock name and no error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http {
     busy: StatusCode,

@@ -22,8 +22,8 @@ pub(crate) fn run(forwarded: &[String]) -> Outcome {
     })?;
     let classes = target().join("interop");
     build(&classes)?;
-    // The cases run the program, which `cargo test` does not build for a test of another package. The same profile and features as those of
-    // the tests: no dependency is built twice.
+    // The cases run the program, which `cargo test` does not build for a test of another package. This uses the tests'
+    // profile and features, so that no dependency is built twice.
     let selected = ["--workspace", "--all-features", "--bin", "leasehold", "--test", "interop"];
     crate::run(cargo(&["build", "--profile", "test"]).args(selected))?;
     let mut cases = cargo(&["test", "--workspace", "--all-features", "--test", "interop", "--"]);
@@ -40,7 +40,7 @@ fn project() -> PathBuf {
     root().join("tests/interop")
 }
 
-/// Has Maven compile the agent and fetch Redisson, unless that was done for these very sources.
+/// Compiles the agent and fetches Redisson with Maven, unless the sources are unchanged.
 fn build(classes: &Path) -> Outcome {
     let sources = fingerprint(&project().join("agent"))?;
     let stamp = classes.join("built-from");

@@ -3,7 +3,7 @@
 use crate::{Outcome, cargo, root};
 use std::fs;
 
-/// Packages that are no members of the workspace.
+/// Packages outside the workspace.
 const OUTSIDE: [&str; 3] =
     ["tests/newcomer/Cargo.toml", "tests/browser/Cargo.toml", "examples/axum-inventory/Cargo.toml"];
 
@@ -18,7 +18,8 @@ pub(crate) fn run() -> Outcome {
         clippy.args(targets).args(["--", "--deny", "warnings"]);
         checks.push(clippy);
     }
-    // Code that needs a feature but does not ask for it: no feature, and each alone. No code asks for two at once.
+    // Finds code that uses a feature without its `cfg`: without features, and with each feature alone. No code needs
+    // two features.
     for feature in [vec![String::new()], features()?].concat() {
         let library = ["clippy", "--package", "leasehold", "--lib", "--no-default-features", "--features", &feature];
         let mut clippy = cargo(&library);

@@ -69,7 +69,7 @@ enum Task {
     },
     /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
     Inventory,
-    /// Measure leasehold and its peers, and print tables; --help says more
+    /// Measure leasehold and its peers, and print tables; see --help
     #[command(disable_help_flag = true)]
     Bench(forward::Words),
 }

@@ -11,7 +11,7 @@ pub(crate) fn run(allow_dirty: bool) -> Outcome {
     let moment = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
     let target = std::env::temp_dir().join(format!("leasehold-package-{}-{moment}", std::process::id()));
     let mut command = cargo(&["publish", "--workspace", "--dry-run", "--target-dir"]);
-    // Without debug information the build is quicker.
+    // The build is faster without debug information.
     command.arg(&target).args(["--config", "profile.dev.debug=false"]);
     if allow_dirty {
         command.arg("--allow-dirty");

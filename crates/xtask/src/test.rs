@@ -72,7 +72,7 @@ fn workspace(forwarded: &[String], binaries: &[Binary]) -> Outcome {
 /// The variable by which a person says how many tests run at once.
 const THREADS: &str = "RUST_TEST_THREADS";
 
-/// The number of tests that run at once. Most tests wait for a lease or for a server, so fewer threads leave two cores half idle.
+/// Number of parallel tests. Most tests wait for a lease or a server, so fewer threads leave two cores half idle.
 fn threads() -> usize {
     const AT_LEAST: usize = 8;
     thread::available_parallelism().map_or(AT_LEAST, |processors| processors.get().max(AT_LEAST))

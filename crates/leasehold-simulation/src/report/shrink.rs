@@ -152,7 +152,7 @@ fn rule_broken(quiet: bool, play: impl FnOnce()) -> Option<(String, String)> {
     Some((PLACE.with_borrow(Clone::clone), text_of(&*panic)))
 }
 
-/// Makes the world of a seed small, in so much time. Returns `None` if the world ends well.
+/// Shrinks the world of a seed within a time limit. Returns `None` if the world passes.
 pub fn shrink(seed: u64, family: LockFamily, at_most: Duration) -> Option<Shrunk> {
     let began = Instant::now();
     let (world, whole) = Recorded::new(seed, family);

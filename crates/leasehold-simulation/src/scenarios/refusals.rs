@@ -62,8 +62,8 @@ fn is_free(world: &mut World, kind: Kind, within: Duration) {
     nothing_left(world);
 }
 
-/// The ways in which a script of a kind is refused a command. A leased semaphore asks whether it may remove permits before it counts them, and
-/// is then not refused one of them alone.
+/// The ways in which the server refuses a command of a kind's script. A leased semaphore checks its right to remove
+/// permits before it counts them, so the server does not refuse a single removal.
 fn ways(kind: Kind) -> &'static [fn(u32) -> Inside] {
     if kind == Kind::Permits { &[Inside::Command] } else { &[Inside::Call, Inside::Command] }
 }
@@ -185,7 +185,7 @@ fn acquire_that_may_not_be_taken_back_either_is_refused_and_holds_nothing() {
             let start = world.now;
             let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(kind) });
             let refusal = match world.outcome(0, task) {
-                // The script has tried another way, or had fewer commands.
+                // The script used another path, or had fewer commands.
                 Outcome::Granted(_) => continue,
                 Outcome::NotAcquired(AcquireError::Refused(refusal)) => refusal,
                 other => panic!("{kind:?} {inside:?}: {other:?}"),
@@ -193,7 +193,7 @@ fn acquire_that_may_not_be_taken_back_either_is_refused_and_holds_nothing() {
             refused += 1;
             assert!(elapsed(&world, start) < ms(5), "{kind:?} {inside:?}: after {:?}", elapsed(&world, start));
             assert!(refusal.text().contains("ACL failure"), "{refusal}");
-            // The other client gets all of it, whatever was prepared.
+            // The other client gets the whole lock, despite any preparations.
             let other = world.hold(1, all_of(kind));
             assert!(elapsed(&world, start) < ms(60), "{kind:?} {inside:?}: after {:?}", elapsed(&world, start));
             world.give_back(other);

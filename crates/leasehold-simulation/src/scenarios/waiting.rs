@@ -176,7 +176,7 @@ fn a_server_out_of_reach_fails_an_acquire_after_its_time() {
     nothing_left(&mut world);
 }
 
-/// Runs until the task fails because its server is out of reach, and says how long that took.
+/// Runs until the task fails because its server is unreachable, and returns the elapsed time.
 fn fails_unreachable(world: &mut World, task: usize) -> Duration {
     let start = world.now;
     let outcome = world.outcome(0, task);
@@ -184,7 +184,7 @@ fn fails_unreachable(world: &mut World, task: usize) -> Duration {
     elapsed(world, start)
 }
 
-/// A wish with a wait of the caller's.
+/// A request whose caller set the wait.
 fn waits_for(world: &World, wait: Duration) -> AcquireRequest {
     AcquireRequest { patience: Patience::Until(world.now + wait), waits_out_outage: true, ..wish("a") }
 }
@@ -202,7 +202,7 @@ fn try_in_a_known_outage_fails_at_once() {
         world.set_unreachable(0, true);
         world.run(ms(10));
         assert!(tries(&mut world) < AT_ONCE, "{kind:?}");
-        // Behind an acquire that waits for the server, too.
+        // Also behind an acquire that waits for the server.
         let waits = world.acquire(0, AcquireRequest { kind, ..wish("a") });
         world.run(ms(100));
         assert!(tries(&mut world) < AT_ONCE, "{kind:?}");
@@ -221,7 +221,7 @@ fn acquire_without_a_wait_fails_when_the_outage_has_lasted_too_long() {
         let took = fails_unreachable(&mut world, task);
         assert!(took >= ms(480) && took <= ms(520), "{kind:?}: {took:?}, where unreachable_after is 2 s");
         world.run(ms(60_000));
-        // The client's default wait is not one of the caller.
+        // The client's default wait does not count as the caller's.
         let default_wait = AcquireRequest { waits_out_outage: false, ..waits_for(&world, ms(5_000)) };
         for wish in [AcquireRequest { kind, ..wish("a") }, AcquireRequest { kind, ..default_wait }] {
             let task = world.acquire(0, wish);
@@ -263,7 +263,7 @@ fn waits_of_one_line_outlast_a_known_outage_each_for_itself() {
         let took = fails_unreachable(&mut world, tasks[1]);
         assert!(took >= ms(980) && took <= ms(1_020), "{took:?}");
         assert!(world.task(0, tasks[0]).outcome.is_none(), "its wait is not over");
-        // Who comes now fails, whoever waits.
+        // A new request fails, regardless of waiters.
         let late = world.acquire(0, wish("a"));
         assert!(fails_unreachable(&mut world, late) < AT_ONCE);
         assert!(world.task(0, tasks[0]).outcome.is_none(), "its wait is not over");

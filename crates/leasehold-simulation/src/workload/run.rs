@@ -42,7 +42,7 @@ pub(crate) fn run(world: &mut World, seed: u64, family: LockFamily) {
         world.stats.reach(Coverage::LeftSoonSought);
         world.check_keys_left("soon after the last guard");
         if world.plan.lingering.is_some() {
-            // A client listens for two seconds after its last hold, by a clock that may be slower by a fifth.
+            // A client stays subscribed for two seconds after its last hold, and its clock may be a fifth slower.
             world.run(ms(2_600));
         }
         world.check_left("soon after the last guard");

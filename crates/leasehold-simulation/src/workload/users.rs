@@ -58,7 +58,7 @@ impl World {
         };
         let owner = (self.rng.u8(..3) == 0).then(|| self.plan.owners[client][self.rng.usize(..2)]);
         let max_hold = (self.rng.u8(..10) == 0).then(|| self.between(ms(50), ms(1_500)));
-        // No draw of its own: everything else in the world stays as it is.
+        // No random draw of its own, so the rest of the world does not change.
         let waits_out_outage = patience != Patience::Try && number.is_multiple_of(2);
         let wish = AcquireRequest { waits_out_outage, ..self.some_wish(lock, lease) };
         let wish = self.without_lease(AcquireRequest { owner, lease, renewed, max_hold, patience, ..wish });

@@ -97,7 +97,7 @@ fn delay_keeps_the_order_and_costs_no_bandwidth() {
             assert_eq!(client.receive().expect("a reply"), bulk(&n.to_string()));
         }
         let took = start.elapsed();
-        // One after the other they would take so long.
+        // The sequential time would be this long.
         assert!((delay..delay * 20).contains(&took), "{way:?}: {took:?} for twenty that were sent at once");
         proxy.delay(Way::Both, Duration::ZERO);
     }

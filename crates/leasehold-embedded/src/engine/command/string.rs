@@ -25,7 +25,7 @@ fn get(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::maybe(keyspace.read::<Bytes>(args[0])?.cloned()))
 }
 
-/// The bytes from `start` to `end`, both included; a negative place counts from the end, and one before the beginning is the first.
+/// The bytes from `start` to `end` inclusive. A negative index counts from the end, and is clamped to the first byte.
 fn getrange(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     let (start, end) = (int_arg(args[1])?, int_arg(args[2])?);
     let text = keyspace.read::<Bytes>(args[0])?.cloned().unwrap_or_default();
