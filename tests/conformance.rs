@@ -321,6 +321,7 @@ suite! {
         groups:
             a_multi_lock_ends_with_its_first_member,
             a_member_is_given_back_while_another_is_busy,
+            contended_multi_lock_is_as_fast_as_two_locks_in_order,
             try_for_several_is_no_grant_when_a_member_is_lost,
             a_quorum_is_held_without_a_minority,
             a_quorum_counts_the_servers_and_not_the_clients,

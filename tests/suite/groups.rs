@@ -128,6 +128,44 @@ pub(crate) async fn a_member_is_given_back_while_another_is_busy(_: World) {
     assert!(stage.keys().is_empty());
 }
 
+/// Transfers between five accounts, a millisecond away from their server. Tells how many commands they need, and how long they take.
+fn transfers(clients: usize, grouped: bool) -> (u64, Duration) {
+    let stage = Stage::new();
+    stage.server.set_round_trip(ms(1));
+    let clients: Vec<_> = (0..clients).map(|_| stage.client()).collect();
+    let transfer = |number: usize| {
+        let (from, to) = (number % 5, (number % 5 + 1 + number / 5 % 4) % 5);
+        let locks = [from, to].map(|account| clients[number % clients.len()].lock(format!("account:{account}")));
+        async move {
+            if grouped {
+                let both = MultiLock::new(locks).acquire().await.expect("both");
+                both.release().await.expect("a release");
+                return;
+            }
+            let mut locks = locks;
+            locks.sort_by(|one, other| one.name().cmp(other.name()));
+            let [first, second] = locks;
+            let first = first.acquire().await.expect("the first");
+            let second = second.acquire().await.expect("the second");
+            second.release().await.expect("a release");
+            first.release().await.expect("a release");
+        }
+    };
+    let mut transfers: Vec<_> = (0..60).map(|number| Actor::new(transfer(number))).collect();
+    let took = stage.pass_until("all transfers", secs(60), &mut transfers, |all| all.iter().all(Actor::is_done));
+    (stage.server.calls("lock/acquire") + stage.server.calls("lock/release"), took)
+}
+
+pub(crate) async fn contended_multi_lock_is_as_fast_as_two_locks_in_order(_: World) {
+    for clients in [1, 3] {
+        let ((grouped, took), (ordered, time)) = (transfers(clients, true), transfers(clients, false));
+        eprintln!("{clients} clients: {grouped} commands in {took:?}, and {ordered} in {time:?} in order");
+        // A few wait for so long that they let go of what they hold.
+        assert!(grouped <= ordered + ordered / 10, "{clients} clients: {grouped} commands, and {ordered} in order");
+        assert!(took <= time, "{clients} clients: {took:?}, and {time:?} in order");
+    }
+}
+
 pub(crate) async fn try_for_several_is_no_grant_when_a_member_is_lost(_: World) {
     let stage = Stage::new();
     let (client, other) = (stage.client_with(|builder| builder.lease(ms(600))), stage.client());

@@ -21,13 +21,16 @@ use std::time::Duration;
 
 /// Many locks that are acquired together: all of them, or none.
 ///
-/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. No caller waits
-/// for one member while it holds another, so that no order of acquiring can deadlock. **When not:** to survive the loss of a server: that
+/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. Whatever the order
+/// of the members, no two callers wait for each other for long. **When not:** to survive the loss of a server: that
 /// is the [`QuorumLock`](crate::QuorumLock). For many small things, see the [`StripedLock`](crate::StripedLock).
 ///
 /// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
-/// several clients and servers. When a member is busy, all others are released, and the busy one is waited for. The guard lasts as long
-/// as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a
+/// several clients and servers. All callers acquire them in the order of their names, so that multi locks do not deadlock. A caller waits for a
+/// busy member for up to 100 ms while it holds the members before it. Then it releases these, and waits for the busy one with nothing held. So
+/// a deadlock with code that takes one of the members by itself ends after 100 ms.
+///
+/// The guard lasts as long as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a
 /// member is unreachable, an acquire fails regardless of [`Lock::fallback`].
 ///
 /// # Examples
@@ -135,7 +138,7 @@ impl MultiLock {
         &self.members
     }
 
-    /// Acquires all members, waiting for each that is busy while none is held.
+    /// Acquires all members, in the order of their names.
     ///
     /// # Errors
     ///
@@ -161,7 +164,7 @@ impl MultiLock {
     pub async fn try_acquire(&self) -> Result<Option<MultiGuard>, Error> {
         let how = self.acquire();
         let handle = self.check()?;
-        let Ok(guards) = how.round(None).await? else { return Ok(None) };
+        let Ok(guards) = how.round(&self.order(), |_| Patience::Try).await? else { return Ok(None) };
         Ok(self.held(self.guard(&handle, guards)).await)
     }
 
@@ -189,6 +192,13 @@ impl MultiLock {
             }
         }
         Ok(first.spec().handle().clone())
+    }
+
+    /// The members by their names: an order that all callers have in common, whatever theirs is.
+    fn order(&self) -> Vec<usize> {
+        let mut order: Vec<usize> = (0..self.members.len()).collect();
+        order.sort_by(|one, other| self.members[*one].spec().name().cmp(self.members[*other].spec().name()));
+        order
     }
 
     fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
@@ -251,26 +261,27 @@ impl MultiAcquire {
         Ok(guard.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
     }
 
-    /// Takes all members without waiting, except for the one that was busy before. `Err` names the member that is busy now; nothing is
-    /// held then.
-    async fn round(&self, busy: Option<(usize, Patience)>) -> Result<Result<Vec<Box<dyn AnyGuard>>, usize>, Error> {
-        let mut guards = Vec::with_capacity(self.multi.members.len());
-        // The one that was busy comes first, so that nothing is held while it is waited for.
-        let order = busy.iter().map(|(index, _)| *index).chain(0..self.multi.members.len());
-        let mut taken = vec![false; self.multi.members.len()];
-        for index in order {
-            if std::mem::replace(&mut taken[index], true) {
-                continue;
-            }
-            let patience = match busy {
-                Some((first, patience)) if first == index && guards.is_empty() => patience,
-                _ => Patience::Try,
-            };
-            match self.multi.members[index].acquire(self, patience).await? {
-                Some(guard) => guards.push(guard),
-                None => {
+    /// Takes all members in this order, each with the patience for its place. `Err` is the place of the member that is busy; nothing is held
+    /// then.
+    async fn round(
+        &self,
+        order: &[usize],
+        patience: impl Fn(usize) -> Patience,
+    ) -> Result<Result<Vec<Box<dyn AnyGuard>>, usize>, Error> {
+        let mut guards = Vec::with_capacity(order.len());
+        for (place, index) in order.iter().enumerate() {
+            let patience = patience(place);
+            // A wait behind the first member is short, so that its end may come before the answer of the server.
+            let is_short = place > 0 && patience != Patience::Try;
+            match self.multi.members[*index].acquire(self, patience).await {
+                Ok(Some(guard)) => guards.push(guard),
+                Err(error) if !matches!(error, Error::WaitElapsed { .. } | Error::OutcomeUnknown { .. }) => {
+                    return Err(error);
+                }
+                Err(error @ Error::OutcomeUnknown { .. }) if !is_short => return Err(error),
+                Ok(None) | Err(_) => {
                     all(guards.into_iter().map(AnyGuard::release)).await;
-                    return Ok(Err(index));
+                    return Ok(Err(place));
                 }
             }
         }
@@ -283,18 +294,27 @@ impl MultiAcquire {
         let until = handle.end_of_wait(self.wait);
         let waited = || handle.clock.now().since(begun);
         let elapsed = || Error::from_acquire(&self.multi.name, waited(), AcquireError::WaitElapsed);
-        let mut busy = None;
+        let by_name = self.multi.order();
+        let mut order = by_name.clone();
+        // Up to this place no member stands behind a greater one, so that a caller may wait for it while it holds those before it.
+        let mut out_of_order = 0;
         let mut rounds = 0_u32;
         let mut reach = Reach::new(&handle, self.wait.is_some());
         loop {
             let now = handle.clock.now();
-            // The members may belong to clients whose clocks have different zeros.
-            let patience = |index: usize| {
-                let clock = &self.multi.members[index].spec().handle().clock;
-                Patience::Until(clock.now() + until.since(handle.clock.now()))
+            let patience = |place: usize| {
+                let left = until.since(handle.clock.now());
+                let left = match place {
+                    0 => left,
+                    // Others may hold it and wait for what is held here.
+                    _ if place <= out_of_order => return Patience::Try,
+                    _ => left.min(HOLDING),
+                };
+                // The members may belong to clients whose clocks have different zeros.
+                let clock = &self.multi.members[order[place]].spec().handle().clock;
+                Patience::Until(clock.now() + left)
             };
-            let first = busy.map(|index| (index, patience(index)));
-            match self.round(first).await {
+            match self.round(&order, patience).await {
                 Err(error @ Error::Unreachable { .. }) => {
                     let members = self.multi.members.iter().map(|member| member.spec().clone());
                     if until <= handle.clock.now() || reach.gives_up(now, members, 0) {
@@ -306,11 +326,14 @@ impl MultiAcquire {
                         return Ok(guard);
                     }
                 }
-                Ok(Err(index)) => {
+                Ok(Err(place)) => {
                     reach.note_answer();
-                    busy = Some(index);
+                    // It comes first, so that nothing is held while it is waited for.
+                    let busy = order[place];
+                    order =
+                        std::iter::once(busy).chain(by_name.iter().copied().filter(|index| *index != busy)).collect();
+                    out_of_order = by_name.iter().position(|index| *index == busy).unwrap_or_default();
                 }
-                Err(Error::WaitElapsed { .. }) => return Err(elapsed()),
                 Err(error) => return Err(error),
             }
             if until <= handle.clock.now() {
@@ -333,6 +356,9 @@ impl IntoFuture for MultiAcquire {
         Box::pin(self.run())
     }
 }
+
+/// How long a caller waits for a member while it holds others. A deadlock with code that does not know the order lasts as long.
+const HOLDING: Duration = Duration::from_millis(100);
 
 /// A [`MultiLock`] that is held: all its members are. When one is lost, all are as good as lost.
 pub type MultiGuard = GroupGuard<AllMembers>;
