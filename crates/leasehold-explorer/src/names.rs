@@ -3,7 +3,6 @@
 use super::client::{ANYBODY, identity};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::command::HoldKey;
 use leasehold_core::command::permits::PermitId;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
@@ -61,8 +60,7 @@ fn names_of(client: usize) -> Vec<Vec<u8>> {
     let mut names = vec![client.to_string().into_bytes()];
     let holds = std::iter::successors(Some(HoldNumber::FIRST), |number| Some(number.next())).take(HOLDS);
     for hold in holds {
-        let hold = HoldKey { field: client.field(hold), permits: PERMITS };
-        names.extend(PermitId::of_hold(&hold).map(|id| id.as_bytes().to_vec()));
+        names.extend(PermitId::of_hold(client.field(hold), PERMITS).map(|id| id.as_bytes().to_vec()));
     }
     names
 }

@@ -228,6 +228,7 @@ impl LeasedSemaphore {
 impl PermitGuard {
     /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
     pub fn ids(&self) -> Vec<PermitId> {
-        PermitId::of_hold(&self.cell().key()).collect()
+        let hold = self.cell().key();
+        PermitId::of_hold(&hold.field, hold.permits).collect()
     }
 }

@@ -1,6 +1,5 @@
 //! The id of a permit.
 
-use crate::command::protocol::HoldKey;
 use bytes::Bytes;
 use sha1_smol::Sha1;
 use std::fmt;
@@ -27,13 +26,24 @@ pub struct PermitId([u8; ID_BYTES]);
 pub struct InvalidPermitId;
 
 impl PermitId {
-    /// The ids of the permits of a hold, in order.
-    pub fn of_hold(hold: &HoldKey) -> impl Iterator<Item = Self> {
+    /// The ids of the `permits` permits of a hold, in order. `hold` is the id of the holder, `uuid:number`, as
+    /// `Guard::holder_id` and the losses of a guard name it. So a log that has the id of a holder tells which permits were its own.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold_core::command::permits::PermitId;
+    ///
+    /// let ids: Vec<_> = PermitId::of_hold("6f0c0000-0000-4000-8000-000000000001:7", 2).collect();
+    /// assert_eq!(ids[0].to_string(), "89b4c104a41ea4211536804100000001");
+    /// assert_eq!(ids.len(), 2);
+    /// ```
+    pub fn of_hold(hold: impl AsRef<[u8]>, permits: u32) -> impl Iterator<Item = Self> {
         // The client's mutex is held here, so there is one digest a hold, and not one a permit.
-        let digest = Sha1::from(&hold.field).digest().bytes();
+        let digest = Sha1::from(hold).digest().bytes();
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&digest[..ID_BYTES]);
-        (1..=hold.permits).map(move |number| {
+        (1..=permits).map(move |number| {
             id[NUMBER_AT..].copy_from_slice(&number.to_be_bytes());
             Self(id)
         })
@@ -115,16 +125,16 @@ mod tests {
 
     #[test]
     fn ids_follow_from_the_hold_and_are_read_back() {
-        let hold = |permits| HoldKey { field: "6f0c0000-0000-4000-8000-000000000001:7".into(), permits };
-        let ids: Vec<_> = PermitId::of_hold(&hold(3)).collect();
-        assert_eq!(ids[..2], PermitId::of_hold(&hold(2)).collect::<Vec<_>>());
+        let hold = "6f0c0000-0000-4000-8000-000000000001:7";
+        let ids: Vec<_> = PermitId::of_hold(hold, 3).collect();
+        assert_eq!(ids[..2], PermitId::of_hold(hold, 2).collect::<Vec<_>>());
         assert!(ids[0] != ids[1] && ids[1] != ids[2]);
         // The beginning of `printf 6f0c0000-0000-4000-8000-000000000001:7 | sha1sum`, and the number.
         assert_eq!(ids[0].to_string(), "89b4c104a41ea4211536804100000001");
         assert_eq!(ids[0].to_string().parse(), Ok(ids[0]));
         assert_eq!(ids[0].to_string().to_uppercase().parse(), Ok(ids[0]));
         assert_eq!(PermitId::blob(ids.iter().copied()).len(), 48);
-        assert!(ids.iter().all(|id| id.is_of(&hold(3).field)));
+        assert!(ids.iter().all(|id| id.is_of(hold.as_bytes())));
         assert!(!ids[0].is_of(b"6f0c0000-0000-4000-8000-000000000001:8"));
     }
 
