@@ -8,31 +8,8 @@ use std::time::Duration;
 ///
 /// The text says what a time looks like.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    read(text).ok_or_else(|| "a time is a whole number and its unit, such as 500ms, 30s, 5m, 2h or 1h30m".to_owned())
-}
-
-fn read(mut text: &str) -> Option<Duration> {
-    let mut sum = Duration::ZERO;
-    loop {
-        let unit = text.find(|next: char| !next.is_ascii_digit())?;
-        let (number, rest) = text.split_at(unit);
-        let number = number.parse::<u64>().ok()?;
-        let end = rest.find(|next: char| next.is_ascii_digit()).unwrap_or(rest.len());
-        let (unit, rest) = rest.split_at(end);
-        let part = match unit {
-            "ms" => Duration::from_millis(number),
-            "s" => Duration::from_secs(number),
-            "m" => Duration::from_secs(number.checked_mul(60)?),
-            "h" => Duration::from_secs(number.checked_mul(60 * 60)?),
-            "d" => Duration::from_secs(number.checked_mul(24 * 60 * 60)?),
-            _ => return None,
-        };
-        sum = sum.checked_add(part)?;
-        if rest.is_empty() {
-            return Some(sum);
-        }
-        text = rest;
-    }
+    let example = "a time is a whole number and its unit, such as 500ms, 30s, 5m, 2h or 1h30m";
+    humantime::parse_duration(text).map_err(|_| example.to_owned())
 }
 
 /// A time as a person says it: to the millisecond below a second, to the tenth below a minute, and to the second above.
@@ -52,10 +29,19 @@ mod tests {
 
     #[test]
     fn times_have_a_unit_and_may_have_several() {
-        for (text, millis) in [("500ms", 500), ("30s", 30_000), ("1h30m", 5_400_000), ("0s", 0), ("1d", 86_400_000)] {
+        for (text, millis) in [
+            ("500ms", 500),
+            ("30s", 30_000),
+            ("30 s", 30_000),
+            ("1h30m", 5_400_000),
+            ("1h 30min", 5_400_000),
+            ("0s", 0),
+            ("1d", 86_400_000),
+            ("2days", 172_800_000),
+        ] {
             assert_eq!(parse(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", "30", "s", "-1s", "1.5s", "30 s", "1h30", "99999999999999999999s", "9999999999999999999d"] {
+        for text in ["", "30", "s", "-1s", "1.5x", "1h30", "99999999999999999999s", "9999999999999999999d"] {
             assert!(parse(text).is_err_and(|why| why.contains("30s")), "{text}");
         }
     }

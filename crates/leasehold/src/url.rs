@@ -5,7 +5,6 @@ use crate::error::ConnectError;
 use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;
 use std::env::VarError;
-use std::time::Duration;
 
 /// The variables that may name the server. The first one that is set counts.
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
@@ -95,7 +94,9 @@ fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
 ///
 /// Says what the value may be.
 fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder, &'static str> {
-    let time = || duration(value).ok_or("a time: a whole number, then ms, s, m or h, such as 500ms");
+    let time = || {
+        humantime::parse_duration(value).map_err(|_| "a time: a whole number and its unit, such as 500ms, 30s or 1h30m")
+    };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
     Ok(match name {
         "prefix" => builder.prefix(value),
@@ -117,20 +118,6 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "batch_calls" => builder.batch_calls(switch()?),
         _ => return Err("no setting"),
     })
-}
-
-fn duration(text: &str) -> Option<Duration> {
-    let unit = text.find(|next: char| !next.is_ascii_digit())?;
-    let (number, unit) = text.split_at(unit);
-    let number = number.parse::<u64>().ok()?;
-    let seconds = |each: u64| number.checked_mul(each).map(Duration::from_secs);
-    match unit {
-        "ms" => Some(Duration::from_millis(number)),
-        "s" => seconds(1),
-        "m" => seconds(60),
-        "h" => seconds(60 * 60),
-        _ => None,
-    }
 }
 
 fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
@@ -156,6 +143,7 @@ fn invalid(message: String) -> ConnectError {
 mod tests {
     use super::*;
     use crate::client::Client;
+    use std::time::Duration;
 
     fn settings(url: &str) -> String {
         let (builder, _) = read(Client::builder().lease(Duration::from_secs(7)), url).expect(url);
