@@ -131,6 +131,7 @@ suite! {
             least_times_are_checked_before_anything_is_sent,
             job_runs_once_in_a_period,
             jobs_whose_names_join_alike_run_apart,
+            job_that_panics_is_not_done_and_runs_elsewhere,
             tick_between_two_periods_is_refused;
         leader:
             one_candidate_leads_and_the_next_takes_over,
@@ -139,6 +140,8 @@ suite! {
             candidates_in_one_owners_scope_do_not_lead_at_once,
             candidate_that_resigns_is_seen_to_lead_until_it_has_ended,
             candidate_that_lost_the_leadership_follows_the_next_leader,
+            work_that_panics_ends_the_term_and_another_candidate_leads,
+            work_that_ends_within_its_grace_returns_its_value,
             campaign_that_cannot_succeed_ends_with_the_reason;
         waiting_handed_on:
             release_hands_the_field_on_to_the_next_task,
@@ -206,7 +209,8 @@ suite! {
             scope_that_waits_for_the_one_around_it_is_found,
             waits_that_end_are_no_deadlock,
             client_says_what_it_holds_and_waits_for,
-            deadlock_of_a_client_with_many_older_holds_is_found;
+            deadlock_of_a_client_with_many_older_holds_is_found,
+            circle_over_a_reader_a_fair_and_a_fenced_lock_is_found;
         blocking:
             threads_take_locks_of_every_kind,
             thread_whose_lock_was_lost_is_told_and_keeps_its_value,
@@ -335,7 +339,10 @@ suite! {
             members_of_a_multi_lock_are_granted_by_their_servers,
             owner_that_holds_without_the_server_is_no_member;
         at_least:
-            job_runs_only_by_grant_of_its_server;
+            job_runs_only_by_grant_of_its_server,
+            done_job_runs_again_after_the_time_for_which_it_is_kept;
+        leader:
+            leader_whose_lease_is_over_says_so_without_being_polled;
         outage:
             waiter_that_sleeps_learns_that_its_server_is_gone;
         callbacks_that_panic:

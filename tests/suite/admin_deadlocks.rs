@@ -225,3 +225,37 @@ pub(crate) async fn deadlock_of_a_client_with_many_older_holds_is_found(world: W
     idle(&one).await;
     idle(&other).await;
 }
+
+pub(crate) async fn circle_over_a_reader_a_fair_and_a_fenced_lock_is_found(world: World) {
+    let operator = world.client().await;
+    let locks = ["book", "queue", "ledger"].map(|name| world.name(name));
+    let [reader, queued, fenced] = [
+        world.client_with(|builder| builder.announce("reader")).await,
+        world.client_with(|builder| builder.announce("queued")).await,
+        world.client_with(|builder| builder.announce("fenced")).await,
+    ];
+    let owners = [&reader, &queued, &fenced].map(Client::new_owner);
+    let read =
+        owners[0].scope(async { reader.read_write_lock(&locks[0]).read().acquire().await.expect("a lock") }).await;
+    let place = owners[1].scope(async { queued.fair_lock(&locks[1]).acquire().await.expect("a lock") }).await;
+    let token = owners[2].scope(async { fenced.fenced_lock(&locks[2]).acquire().await.expect("a lock") }).await;
+    let [one, two, three] = owners;
+    let wanted = reader.fair_lock(&locks[1]);
+    let first = tokio::spawn(async move { one.scope(async { wanted.acquire().wait(secs(60)).await.map(drop) }).await });
+    let wanted = queued.fenced_lock(&locks[2]);
+    let second =
+        tokio::spawn(async move { two.scope(async { wanted.acquire().wait(secs(60)).await.map(drop) }).await });
+    let wanted = fenced.read_write_lock(&locks[0]).write();
+    let third =
+        tokio::spawn(async move { three.scope(async { wanted.acquire().wait(secs(60)).await.map(drop) }).await });
+    let (deadlock, _) = found(&operator, &locks).await;
+    assert_eq!(deadlock.waits.len(), 3, "{deadlock}");
+    // One of them gives up what it holds, and all go on.
+    read.release().await.expect("a release");
+    third.await.expect("a task").expect("the write half");
+    token.release().await.expect("a release");
+    second.await.expect("a task").expect("the fenced lock");
+    place.release().await.expect("a release");
+    first.await.expect("a task").expect("the fair lock");
+    assert_eq!(deadlocks(&operator, &locks).await, []);
+}

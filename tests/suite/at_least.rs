@@ -256,3 +256,34 @@ pub(crate) fn thousand_ticks_of_five_processes_run_once_each() {
         });
     }
 }
+
+pub(crate) async fn job_that_panics_is_not_done_and_runs_elsewhere(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("nightly");
+    let job = client.once(&name, Period::key("23"));
+    let task = tokio::spawn(async move { job.run(async |_| panic!("a job that panics")).await.map(drop) });
+    assert!(task.await.expect_err("a panic").is_panic());
+    let job = other.once(&name, Period::key("23"));
+    // The release of the first one is on its way.
+    world.gone(job.lock().name()).await;
+    assert_eq!(job.run(async |_| 7).await.expect("an answer"), Occurrence::Ran(7));
+    assert_eq!(job.run(async |_| 8).await.expect("an answer"), Occurrence::AlreadyDone);
+    world.delete(job.lock().name());
+}
+
+pub(crate) async fn done_job_runs_again_after_the_time_for_which_it_is_kept(_: World) {
+    use futures_util::FutureExt as _;
+    let clock = leasehold::embedded::ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
+    let run = || {
+        let job = client.once("report", Period::key("23").keep(secs(90)));
+        let ran = Box::pin(async move { job.run(async |_| ()).await }).now_or_never().expect("an answer");
+        ran.expect("no error") == Occurrence::Ran(())
+    };
+    assert!(run());
+    clock.advance(secs(89));
+    assert!(!run(), "it is kept, for longer than a lease");
+    clock.advance(secs(2));
+    assert!(run() && !run());
+}

@@ -286,3 +286,72 @@ pub(crate) async fn candidate_that_lost_the_leadership_follows_the_next_leader(w
     assert!(task.await.expect("a task").is_ok());
     world.gone(&name).await;
 }
+
+pub(crate) async fn work_that_panics_ends_the_term_and_another_candidate_leads(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let name = world.name("leader");
+    let leader = client.leader(&name);
+    let handle = leader.handle();
+    let (panics, panic) = oneshot::channel::<()>();
+    let mut panic = Some(panic);
+    let task = tokio::spawn(leader.run(async move |_| {
+        let _ = panic.take().expect("one term").await;
+        panic!("work that panics");
+    }));
+    leads(&handle).await;
+    let (next, next_task) = campaign(&other, &name);
+    until("the next candidate listens", || world.subscribers(&name) == 1).await;
+    panics.send(()).expect("the work waits");
+    let ended: Result<Result<Option<()>, WithError<()>>, _> = task.await;
+    assert!(ended.expect_err("a panic").is_panic());
+    assert_eq!((handle.is_leader(), handle.state()), (false, LeaderState::Ended));
+    // The lease of the first one is longer than this is waited for.
+    leads(&next).await;
+    next.resign().await;
+    assert!(next_task.await.expect("a task").is_ok());
+    world.gone(&name).await;
+}
+
+pub(crate) async fn work_that_ends_within_its_grace_returns_its_value(world: World) {
+    let client = world.client().await;
+    let name = world.name("leader");
+    let leader = client.leader(&name).grace(secs(60));
+    let handle = leader.handle();
+    let (ends, end) = oneshot::channel();
+    let mut end = Some(end);
+    let task = tokio::spawn(leader.run(async move |term| {
+        term.resigned().await;
+        let value: u64 = end.take().expect("one term").await.expect("an end");
+        (term.is_leading(), value)
+    }));
+    leads(&handle).await;
+    let resigning = tokio::spawn({
+        let handle = handle.clone();
+        async move { handle.resign().await }
+    });
+    let other = world.client().await;
+    assert!(other.fenced_lock(&name).try_acquire().await.expect("an answer").is_none(), "the work goes on");
+    assert!(handle.is_leader() && !resigning.is_finished());
+    ends.send(7).expect("the work waits");
+    assert_eq!(task.await.expect("a task"), Ok(Some((true, 7))));
+    resigning.await.expect("a task");
+    world.gone(&name).await;
+}
+
+pub(crate) async fn leader_whose_lease_is_over_says_so_without_being_polled(_: World) {
+    use futures_util::FutureExt as _;
+    let clock = leasehold::embedded::ManualClock::new();
+    let server = EmbeddedServer::with_clock(clock.clone());
+    let client = Client::builder().manual_clock(&clock).lease(secs(3)).embedded(&server).expect("a client");
+    let leader = client.leader("scheduler");
+    let handle = leader.handle();
+    let mut run = Box::pin(leader.run(async |_| std::future::pending::<()>().await));
+    assert!((&mut run).now_or_never().is_none());
+    assert!(handle.is_leader());
+    server.set_down(true);
+    clock.advance(secs(4));
+    assert!(!handle.is_leader(), "its lease is over by the clock");
+    assert!(matches!(handle.state(), LeaderState::Leading { .. }), "its future has not seen that yet");
+    assert!((&mut run).now_or_never().is_none());
+    assert!(!matches!(handle.state(), LeaderState::Leading { .. }), "{:?}", handle.state());
+}

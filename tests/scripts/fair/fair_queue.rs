@@ -4,6 +4,7 @@ use super::world::{World, is_held, is_placed};
 use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Heartbeat, Inspected, Waiter};
+use leasehold_core::command::lock::ForceReleased;
 
 /// A lock that is held, and the holds that wait for it, each of a process of its own.
 fn queued(world: &World, waiters: usize) -> (String, Vec<super::world::Process>) {
@@ -337,4 +338,42 @@ fn holder_is_foreign_unless_our_command_granted_it() {
     world.command(&["HSET", "stock", "0a0b:21", "1"]);
     assert!(foreign(&q.hold(1)));
     assert!(matches!(world.beat(q, None), Heartbeat::Calm(standing) if standing.foreign));
+}
+
+#[test]
+fn force_release_of_another_holder_changes_nothing_and_tells_nobody() {
+    let world = World::embedded();
+    let (holder, waiters) = queued(&world, 1);
+    let before = (world.holder(), world.queue(), world.scores(), world.marks());
+    let seen_earlier = world.process().hold(7);
+    assert_eq!(world.force_release(&seen_earlier), ForceReleased::Other);
+    assert_eq!((world.holder(), world.queue(), world.scores(), world.marks()), before);
+    assert_eq!(world.heard(&waiters[0].id()), [""; 0]);
+    assert_eq!(world.force_release(&holder), ForceReleased::Ended);
+    assert_eq!(world.heard(&waiters[0].id()), [waiters[0].hold(1)]);
+}
+
+#[test]
+fn force_release_of_a_lock_that_ran_out_offers_it_to_the_head() {
+    let world = World::embedded();
+    let (holder, waiters) = queued(&world, 2);
+    drop(world.command(&["DEL", "stock"]));
+    assert_eq!(world.force_release(&holder), ForceReleased::Absent);
+    assert_eq!(world.heard(&waiters[0].id()), [waiters[0].hold(1)], "no release has told it");
+    assert_eq!(world.heard(&waiters[1].id()), [""; 0]);
+    assert!(is_placed(&world.acquire(&waiters[1].hold(1))), "it is not its turn");
+    assert!(is_held(&world.acquire(&waiters[0].hold(1))));
+}
+
+#[test]
+fn beat_with_a_front_that_was_granted_meanwhile_is_calm() {
+    let world = World::embedded();
+    let (holder, waiters) = queued(&world, 2);
+    assert_eq!(world.release(&holder, 0), 1);
+    let front = waiters[0].hold(1);
+    assert!(is_held(&world.acquire(&front)));
+    // Its process has not read the grant yet, and asks as if the hold were still in the queue.
+    assert!(matches!(world.beat(waiters[0], Some(&front)), Heartbeat::Calm(_)));
+    assert_eq!(world.queue(), [waiters[1].hold(1)]);
+    assert_eq!(world.holder(), Some((front, 1)));
 }
