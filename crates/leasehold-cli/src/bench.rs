@@ -53,6 +53,9 @@ impl Figure {
     }
 }
 
+/// So many PINGs are enough to compare with.
+const PINGS: u32 = 1_000;
+
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
@@ -93,7 +96,7 @@ async fn measure(
         let head = format!("{:<44} {:>11} {:>11} {:>12} {:>7}\n", "", "p50", "p99", "", "PINGs");
         output::print(&head)?;
     }
-    let ping = pings(raw, options.pairs).await?;
+    let ping = pings(raw, options.pairs.min(PINGS)).await?;
     let unit = ping.quantile(50);
     ping.tell(unit, json)?;
     let kinds: [(&str, AnyLock); 3] = [

@@ -23,7 +23,7 @@ fn figures_are_ratios_to_the_ping() {
 fn bench_and_doctor_that_are_interrupted_leave_nothing() {
     let server = Server::start();
     let left = || texts(&server.command(&["KEYS", "*leasehold:*"]));
-    for words in [&["bench", "--pairs", "3000"][..], &["doctor"]] {
+    for words in [&["bench", "--pairs", "1000"][..], &["doctor"]] {
         let running = leasehold(&server).args(words).start();
         let register = |key: &String| key.starts_with("redisson_lock_token:");
         until("a fenced lock was taken", || left().iter().any(register));

@@ -206,6 +206,8 @@ fn interrupt_key_ends_the_loop_around_the_command() {
         prompt.write(&format!("{turns}\n"));
         begins(&prompt);
         prompt.write("\x03");
+        // The terminal forgets what is typed before the shell is back.
+        until("the prompt is back", || prompt.stdout().matches("$ ").count() > 1);
         prompt.write("echo back at the $((1 + 1))nd prompt\n");
         prompt.shows("back at the 2nd prompt");
         prompt.write("exit 0\n");
