@@ -5,7 +5,6 @@
 
 use crate::lineage::Executed;
 use crate::moment::now;
-use leasehold_core::command::HoldKey;
 use leasehold_core::command::permits::PermitId;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
@@ -162,8 +161,8 @@ impl Journal {
 /// of permits.
 pub(crate) fn label(hold: &str) -> String {
     // The server knows a writer by its name and a word.
-    let field = hold.strip_suffix(":write").unwrap_or(hold).as_bytes().to_vec();
-    let id = PermitId::of_hold(&HoldKey { field: field.into(), permits: 1 }).next();
+    let field = hold.strip_suffix(":write").unwrap_or(hold);
+    let id = PermitId::of_hold(field, 1).next();
     id.map(|id| label_of_permits(id.as_bytes())).unwrap_or_default()
 }
 
