@@ -5,7 +5,7 @@ use crate::ending::Ending;
 use crate::shim::{self, Start};
 use crate::signals;
 use rustix::io::Errno;
-use rustix::process::{self, Pid, Signal, WaitOptions, WaitStatus};
+use rustix::process::{self, Pid, Signal, WaitId, WaitIdOptions, WaitOptions, WaitStatus};
 use std::ffi::OsString;
 use std::fmt;
 use std::io;
@@ -105,6 +105,12 @@ impl Child {
             }
             None => std::future::pending().await,
         }
+    }
+
+    /// Whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
+    pub(super) fn is_over(&self) -> bool {
+        let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
+        !matches!(process::waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
     /// Sends a signal to the command's process group. A command that has joined another group gets it all the same.

@@ -146,6 +146,12 @@ impl Supervised<'_> {
             Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed) => Duration::ZERO,
             _ => self.limits.grace,
         };
+        // After a pause of this process the end of the command and that of its lease come at the same time.
+        while self.child.is_over() {
+            if let Change::Ended(ended) = self.child.changed().await {
+                return End::Done { ended, held_to_the_end: self.held.is_held(), by_key: self.is_by_key(ended) };
+            }
+        }
         let was_held = self.held.is_held();
         let end = Instant::now().checked_add(grace);
         self.child.signal(Signal::TERM);

@@ -314,7 +314,7 @@ fn holder_that_ends_while_it_asked_keeps_no_other_from_being_freed() {
         SERVER.command(&["HDEL", &name, gone]);
         running.write("y\n");
         let done = running.finish();
-        assert!(done.code() == 73 && done.stdout.contains(&format!("{gone} did not hold")), "{done:?}");
+        assert!(done.code() == 73 && done.stdout.contains(&format!("{gone} no longer held")), "{done:?}");
         assert!(!exists(&SERVER, &name), "{done:?}");
     }
 }
