@@ -1,6 +1,6 @@
 //! One order: the lock, what is read and written under it, and the answer.
 
-use crate::store::{Found, Store, Written};
+use crate::store::{Fence, Found, Store, Written};
 use axum::http::StatusCode;
 use leasehold::{Client, Error, WithError};
 use std::fmt;
@@ -71,13 +71,13 @@ impl Shop {
     /// Serves an order in its turn: in the order of arrival, over all processes.
     pub async fn order(&self, item: i64, order: &str) -> Result<Sale, Failure> {
         if !self.with_locks {
-            return self.order_under(item, order, 0).await;
+            return self.order_under(item, order, None).await;
         }
         let lock = self.locks.fair_lock(format!("item:{item}")).fenced().class("item");
-        let served = lock
-            .acquire()
-            .wait(WAIT)
-            .with(async |held| self.order_under(item, order, held.fencing_token().as_i64()).await);
+        let served = lock.acquire().wait(WAIT).with(async |held| {
+            let fence = Fence { token: held.fencing_token().as_i64(), holder: held.holder_id().into_string() };
+            self.order_under(item, order, Some(&fence)).await
+        });
         match served.await {
             Ok(sale) => sale,
             // The sale stands: the database has admitted its token, and every later holder comes after it.
@@ -87,8 +87,8 @@ impl Shop {
     }
 
     /// Reads, takes the payment, and writes. The store admits the token at the read and at the write.
-    async fn order_under(&self, item: i64, order: &str, token: i64) -> Result<Sale, Failure> {
-        let left = match self.store.find(item, order, token).await? {
+    async fn order_under(&self, item: i64, order: &str, fence: Option<&Fence>) -> Result<Sale, Failure> {
+        let left = match self.store.find(item, order, fence).await? {
             Found::Ordered => return Ok(Sale::Sold),
             Found::Left(units) if units > 0 => units - 1,
             Found::Left(_) => return Ok(Sale::SoldOut),
@@ -96,7 +96,7 @@ impl Shop {
             Found::Nothing => return Err(Failure::NoSuchItem),
         };
         tokio::time::sleep(PAYMENT).await;
-        match self.store.sell(item, order, left, token).await? {
+        match self.store.sell(item, order, left, fence).await? {
             Written::Sold => Ok(Sale::Sold),
             Written::StaleToken => Err(Failure::StaleToken),
         }

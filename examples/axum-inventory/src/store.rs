@@ -1,24 +1,27 @@
 //! The database: PostgreSQL or SQLite, which take the same statements.
 
 use crate::Failed;
-use sqlx::AnyPool;
+use leasehold::fence::sql;
 use sqlx::any::AnyPoolOptions;
+use sqlx::{Any, AnyPool, Transaction};
 use std::time::Duration;
 
-/// The units that are left, and the greatest fencing token that has read or written them.
-const ITEMS: &str =
-    "CREATE TABLE IF NOT EXISTS item (id BIGINT PRIMARY KEY, units BIGINT NOT NULL, token BIGINT NOT NULL)";
+/// The units that are left.
+const ITEMS: &str = "CREATE TABLE IF NOT EXISTS item (id BIGINT PRIMARY KEY, units BIGINT NOT NULL)";
 
 /// One row for each unit that was sold. An order that is sent again finds its row.
 const PURCHASES: &str =
     "CREATE TABLE IF NOT EXISTS purchase (order_id TEXT PRIMARY KEY, item BIGINT NOT NULL, token BIGINT NOT NULL)";
 
-/// Admits a token, unless a greater one has been here. It is the first statement of a transaction, and keeps the row until its end.
-const ADMIT: &str = "UPDATE item SET token = $2 WHERE id = $1 AND token <= $2";
-
 /// The database of the shop.
 #[derive(Clone)]
 pub struct Store(AnyPool);
+
+/// What a holder of an item's lock shows to the database.
+pub struct Fence {
+    pub token: i64,
+    pub holder: String,
+}
 
 /// The state of an item, as an order finds it.
 pub enum Found {
@@ -51,7 +54,7 @@ impl Store {
             // Readers and one writer at a time, over processes.
             sqlx::query("PRAGMA journal_mode = WAL").execute(&pool).await?;
         }
-        for table in [ITEMS, PURCHASES] {
+        for table in [sql::CREATE_TABLE, ITEMS, PURCHASES] {
             sqlx::query(table).execute(&pool).await?;
         }
         Ok(Self(pool))
@@ -59,7 +62,7 @@ impl Store {
 
     /// Puts units of an item into a shop that has none of it yet.
     pub async fn stock(&self, item: i64, units: i64) -> Result<(), sqlx::Error> {
-        let insert = "INSERT INTO item (id, units, token) VALUES ($1, $2, 0) ON CONFLICT (id) DO NOTHING";
+        let insert = "INSERT INTO item (id, units) VALUES ($1, $2) ON CONFLICT (id) DO NOTHING";
         sqlx::query(insert).bind(item).bind(units).execute(&self.0).await?;
         Ok(())
     }
@@ -69,15 +72,17 @@ impl Store {
         let mut change = self.0.begin().await?;
         sqlx::query("DELETE FROM purchase").execute(&mut *change).await?;
         sqlx::query("DELETE FROM item").execute(&mut *change).await?;
-        let insert = sqlx::query("INSERT INTO item (id, units, token) VALUES ($1, $2, 0)");
+        // The tokens of another server of locks may be greater.
+        sqlx::query("DELETE FROM leasehold_fence").execute(&mut *change).await?;
+        let insert = sqlx::query("INSERT INTO item (id, units) VALUES ($1, $2)");
         insert.bind(item).bind(units).execute(&mut *change).await?;
         change.commit().await
     }
 
     /// Reads an item under a lock. The token is admitted at this first read, so that no older holder writes after it.
-    pub async fn find(&self, item: i64, order: &str, token: i64) -> Result<Found, sqlx::Error> {
+    pub async fn find(&self, item: i64, order: &str, fence: Option<&Fence>) -> Result<Found, sqlx::Error> {
         let mut change = self.0.begin().await?;
-        let admitted = sqlx::query(ADMIT).bind(item).bind(token).execute(&mut *change).await?.rows_affected() == 1;
+        let admitted = admit(&mut change, item, fence).await?;
         let units = sqlx::query_scalar::<_, i64>("SELECT units FROM item WHERE id = $1").bind(item);
         let found = match units.fetch_optional(&mut *change).await? {
             None => Found::Nothing,
@@ -92,13 +97,15 @@ impl Store {
     }
 
     /// Writes a sale under the same lock. `left` is what [`Store::find`] told, less one: only the lock keeps this from undoing another sale.
-    pub async fn sell(&self, item: i64, order: &str, left: i64, token: i64) -> Result<Written, sqlx::Error> {
+    pub async fn sell(&self, item: i64, order: &str, left: i64, fence: Option<&Fence>) -> Result<Written, sqlx::Error> {
         let mut change = self.0.begin().await?;
-        let update = sqlx::query("UPDATE item SET units = $3, token = $2 WHERE id = $1 AND token <= $2");
-        if update.bind(item).bind(token).bind(left).execute(&mut *change).await?.rows_affected() == 0 {
+        if !admit(&mut change, item, fence).await? {
             return Ok(Written::StaleToken); // dropping the transaction rolls back
         }
+        let update = sqlx::query("UPDATE item SET units = $2 WHERE id = $1");
+        update.bind(item).bind(left).execute(&mut *change).await?;
         let insert = sqlx::query("INSERT INTO purchase (order_id, item, token) VALUES ($1, $2, $3)");
+        let token = fence.map_or(0, |fence| fence.token);
         insert.bind(order).bind(item).bind(token).execute(&mut *change).await?;
         change.commit().await?;
         Ok(Written::Sold)
@@ -110,4 +117,12 @@ impl Store {
         let sold = sqlx::query_scalar("SELECT COUNT(*) FROM purchase WHERE item = $1").bind(item);
         Ok((left, sold.fetch_one(&self.0).await?))
     }
+}
+
+/// Shows the token to the database, which refuses that of an older holder from then on. It is the first statement of a transaction, and keeps
+/// the row until its end. Without a lock there is nothing to show.
+async fn admit(change: &mut Transaction<'_, Any>, item: i64, fence: Option<&Fence>) -> Result<bool, sqlx::Error> {
+    let Some(Fence { token, holder }) = fence else { return Ok(true) };
+    let shown = sqlx::query(sql::ADMIT).bind(format!("item:{item}")).bind(*token).bind(holder);
+    Ok(shown.execute(&mut **change).await?.rows_affected() == 1)
 }
