@@ -2,7 +2,6 @@
 
 use super::Cause;
 use super::absent;
-use super::connection::word;
 use super::connection_slot::ConnectionSlot;
 use super::durable::Durable;
 use super::error::ConnectError;
@@ -321,8 +320,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
     let by_address = matches!(seed, Server::At(_));
     let connection_slot = pool.connection_slot(seed);
     let router = connection_slot.open().await?;
-    let lost = |error| ConnectError::of_loss(&label, error);
-    let connection = connection_slot.current().map_err(lost)?;
+    let connection = connection_slot.current().map_err(|error| ConnectError::of_loss(&label, error))?;
     let Some(slots) = &shared.slots else {
         if connection.about.is_cluster {
             connection.end();
@@ -337,15 +335,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
         pool.adopt(0, &connection_slot, router);
         return Ok(connection_slot);
     };
-    let timeout = Some(shared.settings.attempt());
-    let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await.map_err(lost)?;
-    if let Some(refusal) = answer.error().cloned() {
-        connection.end();
-        return Err(ConnectError::of_refusal(&label, &refusal));
-    }
-    let host = super::address::host_and_port(&connection.server).map_or("", |(host, _)| host);
-    let protocol = |reason: String| ConnectError::Protocol { server: label.clone(), reason, source: None };
-    slots.learn(&answer, host).map_err(protocol)?;
+    slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
     // The seed is one of the nodes, most likely, and then it need not be connected to again.
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();

@@ -1,7 +1,6 @@
 //! The regular duties of a link, done by a task on the background's runtime.
 
-use super::address;
-use super::connection::{Connection, word};
+use super::connection::Connection;
 use super::error::ConnectError;
 use super::notices::Notices;
 use super::pool::Pool;
@@ -106,14 +105,8 @@ impl Search {
 
 /// Reads the slot map by a connection of its own, and tells which slots changed their owner.
 async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
-    let server = seed.label();
     let (connection, _router) = Connection::connect(&shared.target, seed, &shared.settings, 16).await?;
-    let timeout = Some(shared.settings.command_timeout);
-    let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await;
-    connection.end();
-    let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
-    let protocol = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
-    slots.learn(&answer.map_err(|error| protocol(error.to_string()))?, host).map_err(protocol)
+    slots.read(&connection, shared.settings.command_timeout).await
 }
 
 /// Follows the slot map: connections to nodes that own nothing end, others are made.
@@ -131,20 +124,14 @@ fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
 /// Reads the slot map from the first node that answers, if one does.
 async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     let shared = &pool.shared;
-    let timeout = Some(shared.settings.command_timeout);
     for (_, connection_slot) in pool.all() {
         let Ok(connection) = connection_slot.current() else { continue };
-        let answer = connection.send("CLUSTER", vec![word("SLOTS")], timeout).await;
-        let host = address::host_and_port(&connection.server).map_or("", |(host, _)| host);
-        match answer.map(|answer| slots.learn(&answer, host)) {
-            Ok(Ok(changed)) => {
+        match slots.read(&connection, shared.settings.command_timeout).await {
+            Ok(changed) => {
                 settle_in(pools, pool, slots, changed);
                 return true;
             }
-            Ok(Err(reason)) => {
-                event!(debug, server = %connection_slot.label(), reason, "the slot map cannot be read")
-            }
-            Err(error) => event!(debug, server = %connection_slot.label(), %error, "the slot map was not answered"),
+            Err(error) => event!(debug, server = %connection_slot.label(), %error, "the slot map cannot be read"),
         }
     }
     false

@@ -1,12 +1,12 @@
 //! Plain commands to servers, for tools: configuration, clock, slow log.
 
+use super::address;
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
 use super::greeting;
 use super::settings::LinkSettings;
 use super::slots::Slots;
 use super::target::{Endpoint, Server, ServerTarget};
-use super::{address, words};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use leasehold_core::wire::Frame;
@@ -82,19 +82,8 @@ pub(crate) async fn primaries(
         if !target.is_cluster() {
             return Ok(vec![first]);
         }
-        let map = first.ask("CLUSTER", &["SLOTS"]).await;
-        let map = map.map_err(|reason| ConnectError::Protocol {
-            server: first.address().to_owned(),
-            reason: words::plain(&reason),
-            source: None,
-        })?;
-        let host = address::host_and_port(first.address()).map_or("", |(host, _)| host);
         let slots = Slots::default();
-        slots.learn(&map, host).map_err(|reason| ConnectError::Protocol {
-            server: first.address().to_owned(),
-            reason,
-            source: None,
-        })?;
+        slots.read(&first.connection, first.timeout).await?;
         let mut addresses: Vec<_> = slots.primaries().into_iter().filter_map(|node| slots.address(node)).collect();
         addresses.sort();
         let each = addresses.iter().filter_map(|address| address::host_and_port(address));

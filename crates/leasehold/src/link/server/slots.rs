@@ -4,9 +4,12 @@
 //! left the map while a call to it may be in flight.
 
 use super::address;
+use super::connection::{Connection, word};
+use super::error::ConnectError;
 use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
 use std::collections::{HashMap, HashSet};
+use std::time::Duration;
 use tokio::sync::Notify;
 
 const SLOTS: usize = 16_384;
@@ -186,9 +189,22 @@ impl Slots {
         });
     }
 
+    /// Reads the slot map of a node, and returns the slots whose owner changed.
+    pub(super) async fn read(&self, node: &Connection, timeout: Duration) -> Result<Vec<u16>, ConnectError> {
+        let server = &node.server;
+        let answer = node.send("CLUSTER", vec![word("SLOTS")], Some(timeout)).await;
+        let answer = answer.map_err(|error| ConnectError::of_loss(server, error))?;
+        if let Some(refusal) = answer.error() {
+            return Err(ConnectError::of_refusal(server, refusal));
+        }
+        let host = address::host_and_port(server).map_or("", |(host, _)| host);
+        let malformed = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
+        self.learn(&answer, host).map_err(malformed)
+    }
+
     /// Takes in what `CLUSTER SLOTS` answered, and tells which slots changed their owner. `asked` is the host of the node
     /// that answered: it stands for a host that the node does not know of itself.
-    pub(super) fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
+    fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
         let ranges = answer.array().ok_or("CLUSTER SLOTS did not answer with an array")?;
         let mut read = Vec::with_capacity(ranges.len());
         for range in ranges {
