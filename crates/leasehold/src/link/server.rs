@@ -1,7 +1,7 @@
 //! The link to Redis and Valkey.
 //!
 //! - [`target`]: the parsed URL; [`settings`]: timeouts; [`tls`], `no_tls`: TLS, or its absence; [`certificates`]:
-//!   trusted authorities; [`credentials`]: users and passwords; [`stream`]: sockets; [`greeting`]: the handshake.
+//!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
@@ -30,6 +30,7 @@ mod learn;
 mod maintain;
 mod met;
 mod mistaken;
+mod network;
 #[cfg(not(feature = "tls"))]
 mod no_tls;
 #[cfg(not(feature = "tls"))]

@@ -27,8 +27,9 @@ use leasehold_core::reply::Reply;
 use line::Line;
 use parking_lot::Mutex;
 use std::collections::HashMap;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 use tokio_util::sync::DropGuard;
 
 /// How many drivers a line has where batches are answered soon. One prepares a batch while the server works on the other's. Where they are

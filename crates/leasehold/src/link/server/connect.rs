@@ -10,6 +10,7 @@ use super::learn::learn;
 use super::maintain::maintain;
 use super::met::Met;
 use super::mistaken;
+use super::network::Network;
 use super::notices::Notices;
 use super::pool::Pool;
 use super::pools::Pools;
@@ -20,7 +21,8 @@ use super::slots::Slots;
 use super::target::{Endpoint, Server, ServerTarget};
 use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
 #[derive(Clone, Debug)]
@@ -143,7 +145,7 @@ impl BackgroundLinks {
         let mut backoff = Backoff::default();
         let (began, mut told) = (Instant::now(), false);
         loop {
-            tokio::time::sleep(backoff.next()).await;
+            tokio::time::sleep(backoff.next(&shared.settings.network)).await;
             match self.attempt().await {
                 Ok(info) => match accept(&info) {
                     Ok(()) => {
@@ -223,10 +225,11 @@ fn silent(server: String, perhaps: &str) -> ConnectError {
 /// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, or the server refuses, the
 /// error comes at once: a caller who expects that to change does not wait for it here.
 async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, ConnectError> {
+    let network = &pool.shared.settings.network;
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
-        tokio::time::sleep(backoff.next().min(limit.left())).await;
+        tokio::time::sleep(backoff.next(network).min(limit.left())).await;
         if let Some(connection_slot) = pass(pool, limit, &mut trouble).await? {
             return Ok(connection_slot);
         }
@@ -235,7 +238,7 @@ async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, 
         }
         let target = &pool.shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
-            && let Some(refusal) = absent::refusal(&target.seeds(), limit.left()).await
+            && let Some(refusal) = absent::refusal(network, &target.seeds(), limit.left()).await
         {
             return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
         }
@@ -267,8 +270,9 @@ async fn pass(
     trouble: &mut Option<ConnectError>,
 ) -> Result<Option<Arc<ConnectionSlot>>, ConnectError> {
     let shared = &pool.shared;
+    let network = &shared.settings.network;
     for seed in shared.target.seeds() {
-        let error = match tokio::time::timeout(limit.left(), resolve(&seed)).await {
+        let error = match tokio::time::timeout(limit.left(), resolve(network, &seed)).await {
             Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(pool, seed.clone())).await {
                 Ok(Ok(connection_slot)) => return Ok(Some(connection_slot)),
                 Ok(Err(error)) => Some(error),
@@ -284,7 +288,7 @@ async fn pass(
         let is_silent =
             |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
         if error.as_ref().is_none_or(is_silent)
-            && let Some(mistaken) = mistaken::reason(&seed, shared.target.secure()).await
+            && let Some(mistaken) = mistaken::reason(network, &seed, shared.target.secure()).await
         {
             return Err(mistaken);
         }
@@ -302,15 +306,11 @@ async fn pass(
 }
 
 /// Whether the host has an address.
-async fn resolve(seed: &Server) -> Result<(), ConnectError> {
-    let Server::At(Endpoint::Tcp(host)) = seed else { return Ok(()) };
-    let found = tokio::net::lookup_host((&*host.name, host.port)).await.map(|mut found| found.next().is_some());
-    let (reason, source) = match found {
-        Ok(true) => return Ok(()),
-        Ok(false) => ("it has no address".to_owned(), None),
-        Err(error) => (error.to_string(), Some(Cause::new(error))),
-    };
-    Err(ConnectError::Dns { server: seed.label(), reason, source })
+async fn resolve(network: &Network, seed: &Server) -> Result<(), ConnectError> {
+    match seed {
+        Server::At(Endpoint::Tcp(host)) => network.addresses(host).await.map(drop),
+        _ => Ok(()),
+    }
 }
 
 /// Connects to a seed, and from there to what it leads to.

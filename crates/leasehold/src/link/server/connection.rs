@@ -28,10 +28,11 @@ use parking_lot::Mutex;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The task that reads from a connection, and writes the rest when the socket was full.

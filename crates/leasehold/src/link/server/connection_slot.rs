@@ -11,8 +11,9 @@ use parking_lot::Mutex;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// Maximum number of messages that a connection buffers for the event loop. The loop only forwards them, so only a
@@ -186,7 +187,7 @@ impl ConnectionSlot {
                 tokio::select! {
                     biased;
                     () = self.closed.cancelled() => return,
-                    () = tokio::time::sleep(backoff.next()) => {}
+                    () = tokio::time::sleep(backoff.next(&self.shared.settings.network)) => {}
                 }
                 tokio::select! {
                     biased;

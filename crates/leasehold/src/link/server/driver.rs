@@ -9,7 +9,7 @@ use leasehold_core::script::Script;
 use leasehold_core::wire::Frame;
 use std::pin::pin;
 use std::sync::Arc;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The end of a driver that did not come to its own end tells the line.
 struct Driver {

@@ -14,7 +14,8 @@ use crate::telemetry::event;
 use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Plane, Settled};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// However many calls doubt the slot map, it is not read more often than this.
 const REST: Duration = Duration::from_millis(100);
@@ -72,9 +73,10 @@ struct Search {
 impl Search {
     /// Asks the addresses of the URL, with their names resolved anew, as often as a server that is down is asked.
     async fn at_the_seeds(&mut self, pools: &Pools, pool: &Pool, slots: &Slots) {
+        let network = &pool.shared.settings.network;
         let Some(next) = self.next else {
             // Connections that were only cut stand again by then.
-            self.next = Some(Instant::now() + self.backoff.after_failure());
+            self.next = Some(Instant::now() + self.backoff.after_failure(network));
             return;
         };
         if Instant::now() < next {
@@ -97,7 +99,7 @@ impl Search {
             }
             Err(error) => {
                 event!(debug, %error, "no address of the URL leads to the cluster");
-                self.next = Some(Instant::now() + self.backoff.after_failure());
+                self.next = Some(Instant::now() + self.backoff.after_failure(network));
             }
         }
     }

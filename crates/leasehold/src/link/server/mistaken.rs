@@ -5,11 +5,13 @@
 //! other protocol, without user and password.
 
 use super::error::ConnectError;
+use super::network::Network;
 use super::target::{Host, Server};
 use super::tls;
 use futures_util::future::select_ok;
 use std::io::ErrorKind;
 use std::time::Duration;
+use tokio::io::Interest;
 
 /// The timeout of the probe.
 const PATIENCE: Duration = Duration::from_millis(500);
@@ -24,12 +26,12 @@ const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 const ALERT: u8 = 0x15;
 
 /// Adds advice to the error if the URL is wrong about TLS.
-pub(super) async fn reason(seed: &Server, secure: bool) -> Option<ConnectError> {
+pub(super) async fn reason(network: &Network, seed: &Server, secure: bool) -> Option<ConnectError> {
     let greeting = if secure { PING } else { EMPTY_HELLO };
     if seed.hosts().is_empty() {
         return None;
     }
-    let asked = seed.hosts().iter().map(|host| Box::pin(asked(host, greeting)));
+    let asked = seed.hosts().iter().map(|host| Box::pin(asked(network, host, greeting)));
     let (first, _) = select_ok(asked).await.ok()?;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
@@ -42,20 +44,19 @@ pub(super) async fn reason(seed: &Server, secure: bool) -> Option<ConnectError> 
 }
 
 /// The first byte of the server's reply, if it arrives in time.
-async fn asked(host: &Host, greeting: &[u8]) -> Result<u8, ()> {
-    let first = tokio::time::timeout(PATIENCE, first_byte(&host.name, host.port, greeting)).await;
+async fn asked(network: &Network, host: &Host, greeting: &[u8]) -> Result<u8, ()> {
+    let first = tokio::time::timeout(PATIENCE, first_byte(network, host, greeting)).await;
     first.ok().flatten().ok_or(())
 }
 
-async fn first_byte(host: &str, port: u16, greeting: &[u8]) -> Option<u8> {
-    let stream = tokio::net::TcpStream::connect((host, port)).await.ok()?;
-    stream.writable().await.ok()?;
+async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u8> {
+    let socket = network.dial_host(host).await.ok()?;
     // A new connection accepts so few bytes in one write.
-    stream.try_write(greeting).ok()?;
+    socket.write(greeting).ok()?;
     let mut first = [0];
     loop {
-        stream.readable().await.ok()?;
-        match stream.try_read(&mut first) {
+        socket.ready(Interest::READABLE).await.ok()?;
+        match socket.try_read(&mut first) {
             Ok(read) => return (read == 1).then_some(first[0]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => return None,

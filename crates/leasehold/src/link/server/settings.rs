@@ -1,5 +1,6 @@
 //! The settings of a link, with their defaults.
 
+use super::network::Network;
 use std::time::Duration;
 
 /// By which command release notices are published and heard.
@@ -15,7 +16,7 @@ pub(crate) enum Publish {
     Sharded,
 }
 
-/// The timing of a link.
+/// The timing of a link, and its network.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
     /// How long the background waits for a reply, and how long nothing may be heard from its connections. At least 10 ms.
@@ -28,6 +29,7 @@ pub(crate) struct LinkSettings {
     pub(crate) audit_interval: Duration,
     /// How calls are sent as one; `None` where all go by themselves.
     pub(crate) batching: Option<Batching>,
+    pub(crate) network: Network,
 }
 
 /// The choices of group commit.
@@ -58,6 +60,7 @@ impl Default for LinkSettings {
             publish: Publish::Auto,
             audit_interval: Duration::from_secs(5),
             batching: None,
+            network: Network::System,
         }
     }
 }
@@ -90,7 +93,7 @@ impl Backoff {
     const STOOD: Duration = Duration::from_secs(1);
 
     /// How long to wait before the next attempt.
-    pub(super) fn next(&mut self) -> Duration {
+    pub(super) fn next(&mut self, network: &Network) -> Duration {
         let wait = match self.attempts {
             0 => match self.brief {
                 0 => Duration::ZERO,
@@ -99,15 +102,13 @@ impl Backoff {
             n => Self::FIRST.saturating_mul(1 << (n - 1).min(8)).min(Self::LAST),
         };
         self.attempts = self.attempts.saturating_add(1);
-        // A UUID is random enough for spreading, and is at hand.
-        let random = u32::from(uuid::Uuid::new_v4().as_bytes()[0]);
-        wait + wait / 4 * random / 256
+        wait + wait / 4 * u32::from(network.jitter()) / 256
     }
 
     /// How long to wait after an attempt that was made unasked, and failed.
-    pub(super) fn after_failure(&mut self) -> Duration {
+    pub(super) fn after_failure(&mut self, network: &Network) -> Duration {
         self.attempts = self.attempts.max(1);
-        self.next()
+        self.next(network)
     }
 
     /// A connection was made, was answered on, and stood for so long.
@@ -124,28 +125,28 @@ mod tests {
     #[test]
     fn waits_grow_from_nothing_to_two_seconds_and_a_quarter() {
         let mut backoff = Backoff::default();
-        assert_eq!(backoff.next(), Duration::ZERO);
+        assert_eq!(backoff.next(&Network::System), Duration::ZERO);
         let mut floor = Duration::from_millis(50);
         for _ in 0..20 {
-            let wait = backoff.next();
+            let wait = backoff.next(&Network::System);
             assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
             floor = (floor * 2).min(Duration::from_secs(2));
         }
         backoff.stood(Duration::from_secs(1));
-        assert_eq!(backoff.next(), Duration::ZERO);
+        assert_eq!(backoff.next(&Network::System), Duration::ZERO);
     }
 
     #[test]
     fn connections_that_are_lost_soon_are_no_failures() {
         let mut backoff = Backoff::default();
-        backoff.next();
+        backoff.next(&Network::System);
         for floor in [10, 20, 40, 40, 40].map(Duration::from_millis) {
             backoff.stood(Duration::ZERO);
-            let wait = backoff.next();
+            let wait = backoff.next(&Network::System);
             assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
         }
         // From there on it fails: the waits grow as after any other connection.
-        let waits = [(); 3].map(|()| backoff.next());
+        let waits = [(); 3].map(|()| backoff.next(&Network::System));
         assert!(
             waits[0] >= Backoff::FIRST && waits[1] >= Backoff::FIRST * 2 && waits[2] >= Backoff::FIRST * 4,
             "{waits:?}"

@@ -10,7 +10,7 @@ use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio_util::sync::CancellationToken;
 
@@ -54,7 +54,7 @@ pub(super) struct LinkShared {
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
-    pub(super) subscribed: Mutex<HashMap<u16, HashSet<Bytes>>>,
+    pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
     /// The last epoch of each purpose, by [`Role::index`].
     pub(super) epochs: [AtomicU64; 4],
     /// The facts about the server.

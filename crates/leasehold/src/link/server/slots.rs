@@ -8,7 +8,7 @@ use super::connection::{Connection, word};
 use super::error::ConnectError;
 use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -31,9 +31,9 @@ struct Map {
     addresses: Vec<String>,
     owners: Vec<Node>,
     /// Nodes other than the owner to which calls for a slot may have been sent: earlier owners, and goals of an `ASK`.
-    others: HashMap<u16, Vec<Node>>,
+    others: BTreeMap<u16, Vec<Node>>,
     /// The goals of an `ASK` among them. Such a node may own nothing yet, and owns the slot one day.
-    goals: HashMap<u16, Vec<Goal>>,
+    goals: BTreeMap<u16, Vec<Goal>>,
 }
 
 /// A node to which an `ASK` for a slot led.
@@ -51,7 +51,7 @@ pub(super) const UNREACHABLE: u8 = 6;
 
 impl Default for Slots {
     fn default() -> Self {
-        let (others, goals) = (HashMap::new(), HashMap::new());
+        let (others, goals) = (BTreeMap::new(), BTreeMap::new());
         let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others, goals };
         Self { map: RwLock::new(map), doubted: Notify::new() }
     }
@@ -109,11 +109,9 @@ impl Slots {
 
     /// Every node that owns a slot.
     pub(super) fn primaries(&self) -> Vec<Node> {
-        let mut all = self.map.read().owners.clone();
-        all.sort_unstable();
-        all.dedup();
-        all.retain(|node| *node != NOBODY);
-        all
+        let map = self.map.read();
+        let runs = map.owners.chunk_by(PartialEq::eq).filter_map(|run| run.first().copied());
+        runs.filter(|node| *node != NOBODY).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     /// The slot belongs to that node: a `MOVED` said so. Tells whether that is news.
@@ -149,7 +147,7 @@ impl Slots {
     pub(super) fn quiet_goals(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
-        let mut quiet = HashSet::new();
+        let mut quiet = BTreeSet::new();
         for goals in map.goals.values_mut() {
             goals.iter_mut().for_each(|goal| goal.audits = goal.audits.saturating_add(1));
             goals.retain(|goal| goal.audits < QUIET || !primaries.contains(&goal.node));
@@ -177,7 +175,7 @@ impl Slots {
         let mut map = self.map.write();
         let Map { addresses, owners, others, goals } = &mut *map;
         let goals = goals.values().flatten().map(|goal| goal.node);
-        let owning: HashSet<_> = owners.iter().copied().chain(goals).collect();
+        let owning: BTreeSet<_> = owners.iter().copied().chain(goals).collect();
         for (node, address) in addresses.iter_mut().enumerate() {
             if !owning.contains(&(node as Node)) {
                 *address = String::new();

@@ -7,12 +7,14 @@ mod cluster;
 mod connecting;
 mod durable;
 mod hostile;
+pub(super) mod memory;
 mod notices;
 mod scripts;
 mod settling;
 #[cfg(feature = "tls")]
 mod tls;
 mod worlds;
+mod writers;
 
 use super::{BackgroundLinks, ConnectError, Connector, Foreground, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;

@@ -5,7 +5,7 @@ use super::trace::{End, Event, Line, Number};
 use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
 use leasehold_core::reply::Reply;
 use std::collections::BTreeMap;
-use std::time::Instant;
+use tokio::time::Instant;
 
 /// The lines of one call, by their places.
 #[derive(Default)]

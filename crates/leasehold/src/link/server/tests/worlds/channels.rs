@@ -6,7 +6,7 @@ use super::tally::Happened;
 use super::trace::Event;
 use bytes::Bytes;
 use leasehold_test_support::Resp;
-use std::time::Instant;
+use tokio::time::Instant;
 
 impl State {
     /// Takes a command of the subscription family for one channel.
@@ -54,10 +54,10 @@ impl State {
     pub(super) fn drop_sharded(&mut self, slot: u16, node: usize) {
         let now = Instant::now();
         for peer in self.peers.values_mut().filter(|peer| peer.node == node) {
-            let gone: Vec<_> = peer
-                .channels
-                .extract_if(|(sharded, channel)| *sharded && leasehold_core::name::slot(channel) == slot)
-                .collect();
+            let (gone, kept) = std::mem::take(&mut peer.channels)
+                .into_iter()
+                .partition(|(sharded, channel)| *sharded && leasehold_core::name::slot(channel) == slot);
+            peer.channels = kept;
             for (_, channel) in gone {
                 self.tally.note(Happened::ShardedSubscriptionDropped);
                 let told = Resp::Push(vec![text("sunsubscribe"), Resp::Bulk(channel), Resp::Int(0)]);

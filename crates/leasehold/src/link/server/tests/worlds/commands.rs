@@ -7,7 +7,8 @@ use super::tally::Happened;
 use super::trace::{Event, Number};
 use leasehold_core::script::{self, Script};
 use leasehold_test_support::Resp;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The words before the number of a call in its arguments.
 pub(super) const CALL: &str = "call:";

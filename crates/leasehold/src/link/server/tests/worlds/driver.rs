@@ -1,11 +1,12 @@
 //! The caller of a link in a world: it does the steps of the plan, and notes what the link tells.
 
 use super::super::super::Publish;
+use super::super::super::network::Network;
 use super::super::*;
 use super::commands::CALL;
 use super::notices;
 use super::plan::{CHANNELS, Deed, Disturbance, LOCKS, Manner, Plan};
-use super::servers::Servers;
+use super::servers::{FIRST_PORT, Servers};
 use super::tally::{Happened, Tally};
 use super::trace::{End, Event, Number, Trace};
 use leasehold_core::call::Replicas;
@@ -13,11 +14,12 @@ use leasehold_core::script::Script;
 use std::sync::Arc;
 use std::task::Poll;
 use tokio::task::JoinHandle as Task;
+use tokio::time::Instant;
 
 /// The command timeout of the worlds.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(60);
-/// A machine that is held up gets so much more, wherever something must end.
-pub(super) const SLACK: Duration = Duration::from_secs(30);
+/// The disturbances of a world delay a call by less.
+pub(super) const SLACK: Duration = Duration::from_secs(2);
 
 pub(super) const ALL: [Plane; 3] = [Plane::Foreground, Plane::Background, Plane::Durable];
 
@@ -146,34 +148,39 @@ impl Caller {
 }
 
 /// A link to the servers.
-pub(super) fn world(plan: &Plan, servers: &Servers, command_timeout: Duration) -> World {
+pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
     let publish = match (plan.sharded, plan.cluster) {
         (true, true) => Publish::Auto,
         (true, false) => Publish::Sharded,
         (false, _) => Publish::Classic,
     };
     let settings = LinkSettings {
-        command_timeout,
+        command_timeout: TIMEOUT,
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
         publish,
         batching: plan.batching,
+        network: Network::Memory(Arc::clone(&servers.network)),
     };
-    World::with(&servers.url(), settings)
+    let scheme = if plan.cluster { "redis-cluster" } else { "redis" };
+    let target = ServerTarget::parse(&format!("{scheme}://127.0.0.1:{FIRST_PORT}")).expect("a target");
+    let connector = Connector::new(target, settings).expect("no TLS");
+    let foreground = Foreground::connect(&connector).await.expect("a server");
+    let (background, info) = BackgroundLinks::connect(&connector).await.expect("a server");
+    ServerLink::new(Some(foreground), background, info)
 }
 
 /// Plays a plan to its end, and tells what did not end.
-pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
-    let world = world(plan, servers, TIMEOUT);
+pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
     let caller = Arc::new(Caller {
-        link: world.link.clone(),
+        link: connect(plan, servers).await,
         trace: trace.clone(),
         channels: Default::default(),
         plan: plan.clone(),
         tally: parking_lot::Mutex::default(),
     });
     let listening = Arc::clone(&caller);
-    drop(world.test.spawn(async move {
+    drop(tokio::spawn(async move {
         while let Some(event) = listening.link.event().await {
             if matches!(event, LinkEvent::Notice { .. }) {
                 listening.tally.lock().note(Happened::NoticeTold);
@@ -181,37 +188,34 @@ pub(super) fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec
             listening.trace.say(Event::Told(event));
         }
     }));
-    let unended = world.block_on(async {
-        caller.note_epochs();
-        servers.set_calm(false);
-        let mut tasks = Vec::new();
-        for (number, step) in plan.steps.iter().enumerate() {
-            tasks.extend(do_step(&world, &caller, servers, number, step.deed).map(|task| (number, step.deed, task)));
-            if step.pause > 0 {
-                tokio::time::sleep(Duration::from_millis(step.pause)).await;
-                caller.note_epochs();
-            }
+    caller.note_epochs();
+    servers.set_calm(false);
+    let mut tasks = Vec::new();
+    for (number, step) in plan.steps.iter().enumerate() {
+        tasks.extend(do_step(&caller, servers, number, step.deed).await.map(|task| (number, step.deed, task)));
+        if step.pause > 0 {
+            tokio::time::sleep(Duration::from_millis(step.pause)).await;
+            caller.note_epochs();
         }
-        end(&caller, servers, plan.steps.len(), tasks).await
-    });
+    }
+    let unended = end(&caller, servers, plan.steps.len(), tasks).await;
     let tally = caller.tally.lock().clone();
     (tally, unended)
 }
 
-fn do_step(world: &World, caller: &Arc<Caller>, servers: &Servers, number: Number, deed: Deed) -> Option<Task<()>> {
+async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: Deed) -> Option<Task<()>> {
     const SCRIPTS: [&Script; 4] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT];
     let own = Arc::clone(caller);
-    let test = tokio::runtime::Handle::current();
-    let home = world.home.as_ref().expect("a home").handle();
     Some(match deed {
-        Deed::Call { plane, lock: at, script, manner, at_home } => {
-            let on = if plane == Plane::Foreground && at_home { home } else { &test };
-            on.spawn(own.call(number, plane, lock(at), SCRIPTS[script], manner))
+        Deed::Call { plane, lock: at, script, manner } => {
+            tokio::spawn(own.call(number, plane, lock(at), SCRIPTS[script], manner))
         }
-        Deed::Settle { plane, lock: at } => test.spawn(async move { drop(own.settle(number, plane, lock(at)).await) }),
-        Deed::Probe { plane, lock: at } => test.spawn(async move { own.probe(number, plane, lock(at)).await }),
-        Deed::Subscribe { channel, manner } => test.spawn(async move { drop(own.subscribe(channel, manner).await) }),
-        Deed::Unsubscribe { channel } => test.spawn(async move { own.unsubscribe(channel).await }),
+        Deed::Settle { plane, lock: at } => {
+            tokio::spawn(async move { drop(own.settle(number, plane, lock(at)).await) })
+        }
+        Deed::Probe { plane, lock: at } => tokio::spawn(async move { own.probe(number, plane, lock(at)).await }),
+        Deed::Subscribe { channel, manner } => tokio::spawn(async move { drop(own.subscribe(channel, manner).await) }),
+        Deed::Unsubscribe { channel } => tokio::spawn(async move { own.unsubscribe(channel).await }),
         Deed::Publish { channel: at } => {
             servers.state.lock().publish(&String::from_utf8_lossy(&channel(at)));
             return None;
@@ -220,8 +224,7 @@ fn do_step(world: &World, caller: &Arc<Caller>, servers: &Servers, number: Numbe
             servers.disturb(disturbance);
             if let Disturbance::Block(millis) = disturbance {
                 own.tally.lock().note(Happened::ExecutorBlocked);
-                // The executor of the application is busy, and polls nothing meanwhile.
-                drop(home.spawn(async move { std::thread::sleep(Duration::from_millis(millis)) }));
+                tokio::time::advance(Duration::from_millis(millis)).await;
             }
             return None;
         }
@@ -237,7 +240,7 @@ async fn end(
 ) -> Vec<String> {
     servers.set_calm(true);
     caller.trace.say(Event::Disturbed("calm".to_owned()));
-    let end = tokio::time::Instant::now() + SLACK;
+    let end = Instant::now() + SLACK;
     let mut unended = Vec::new();
     let mut numbers = first..;
     for (plane, at) in ALL.into_iter().flat_map(|plane| (0..LOCKS).map(move |at| (plane, at))) {
@@ -269,7 +272,7 @@ async fn end(
     }
     caller.note_epochs();
     // An event may still be on its way.
-    while !notices::violations(&caller.trace.lines()).is_empty() && tokio::time::Instant::now() < end {
+    while !notices::violations(&caller.trace.lines()).is_empty() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     unended

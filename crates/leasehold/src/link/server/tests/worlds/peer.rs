@@ -3,19 +3,15 @@
 //! A connection that its client has lost still brings what was sent on it, until the server is told to kill it, as a proxy or a slow network
 //! does.
 
+use super::super::memory::End;
 use super::servers::State;
 use parking_lot::Mutex;
-use std::collections::HashSet;
+use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::time::Instant;
-use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::net::TcpStream;
-use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
-
-/// The first byte of a greeting of TLS.
-const TLS_HANDSHAKE: u8 = 0x16;
 
 type Request = (Instant, Vec<Vec<u8>>);
 type Reply = (Instant, Vec<u8>);
@@ -28,13 +24,13 @@ pub(super) struct Peer {
     /// Requests arrive from here on, and replies leave.
     pub(super) requests_from: Instant,
     pub(super) replies_from: Instant,
-    /// Its client loses it then.
-    pub(super) cut_from: Option<Instant>,
+    /// One of these times has changed.
+    pub(super) changed: Arc<Notify>,
     /// How many requests are on their way.
     pub(super) under_way: usize,
     pub(super) asking: bool,
     /// The channels that it listens to, sharded or not.
-    pub(super) channels: HashSet<(bool, Vec<u8>)>,
+    pub(super) channels: BTreeSet<(bool, Vec<u8>)>,
     /// The number of the last call that it executed.
     pub(super) last_call: i64,
     /// It has said what it is for.
@@ -52,10 +48,10 @@ impl Peer {
             cut: CancellationToken::new(),
             requests_from: now,
             replies_from: now,
-            cut_from: None,
+            changed: Arc::default(),
             under_way: 0,
             asking: false,
-            channels: HashSet::new(),
+            channels: BTreeSet::new(),
             last_call: 0,
             introduced: false,
             last_reply: now,
@@ -80,64 +76,47 @@ impl Peer {
 pub(super) fn serve(
     state: &Arc<Mutex<State>>,
     connection: i64,
-    socket: TcpStream,
+    end: End,
     cut: CancellationToken,
     replies: UnboundedReceiver<Reply>,
 ) {
-    socket.set_nodelay(true).expect("a socket takes it");
-    let (from_client, to_client) = socket.into_split();
+    let end = Arc::new(end);
     let (requests, arriving) = unbounded_channel();
-    drop(tokio::spawn(read(Arc::clone(state), connection, from_client, requests, cut.clone())));
+    drop(tokio::spawn(read(Arc::clone(state), connection, Arc::clone(&end), requests, cut.clone())));
     drop(tokio::spawn(execute(Arc::clone(state), connection, arriving)));
-    drop(tokio::spawn(write(Arc::clone(state), connection, to_client, replies, cut)));
+    drop(tokio::spawn(write(Arc::clone(state), connection, end, replies, cut)));
 }
 
 async fn read(
     state: Arc<Mutex<State>>,
     connection: i64,
-    mut from_client: OwnedReadHalf,
+    end: Arc<End>,
     requests: UnboundedSender<Request>,
     cut: CancellationToken,
 ) {
-    let mut buf = Vec::new();
+    let (mut buf, mut arrived) = (Vec::new(), [0; 4 * 1024]);
     let mut last = Instant::now();
     loop {
-        // A client that could not connect asks whether the server speaks TLS.
-        if buf.first() == Some(&TLS_HANDSHAKE) {
-            break;
+        let read = end.read(&mut arrived).await;
+        if read == 0 {
+            return cut.cancel();
         }
+        buf.extend_from_slice(&arrived[..read]);
         while let Some(request) = leasehold_test_support::take_request(&mut buf) {
             let mut state = state.lock();
             let delay = state.delay();
             let Some(peer) = state.peers.get_mut(&connection) else { return };
             peer.under_way += 1;
             last = last.max(Instant::now() + delay);
-            if requests.send((last, request)).is_err() {
-                return;
-            }
-        }
-        tokio::select! {
-            () = cut.cancelled() => return,
-            read = from_client.read_buf(&mut buf) => if read.map_or(true, |read| read == 0) { break },
+            drop(requests.send((last, request)));
         }
     }
-    cut.cancel();
 }
 
 async fn execute(state: Arc<Mutex<State>>, connection: i64, mut arriving: UnboundedReceiver<Request>) {
     while let Some((at, request)) = arriving.recv().await {
-        // The time from which requests arrive may be put off meanwhile, or be brought near.
-        loop {
-            let now = Instant::now();
-            let from = state.lock().peers.get(&connection).map(|peer| peer.requests_from.max(at));
-            match from {
-                None => return,
-                Some(from) if from <= now => break,
-                Some(from) => {
-                    let step = std::time::Duration::from_millis(5);
-                    tokio::time::sleep_until((now + step).min(from).into()).await;
-                }
-            }
+        if !due(&state, connection, at, |peer| peer.requests_from).await {
+            return;
         }
         let mut state = state.lock();
         let Some(peer) = state.peers.get_mut(&connection) else { return };
@@ -149,22 +128,14 @@ async fn execute(state: Arc<Mutex<State>>, connection: i64, mut arriving: Unboun
 async fn write(
     state: Arc<Mutex<State>>,
     connection: i64,
-    mut to_client: OwnedWriteHalf,
+    end: Arc<End>,
     mut replies: UnboundedReceiver<Reply>,
     cut: CancellationToken,
 ) {
     let written = async {
         while let Some((at, bytes)) = replies.recv().await {
-            loop {
-                let now = Instant::now();
-                let from = state.lock().peers.get(&connection).map_or(at, |peer| peer.replies_from.max(at));
-                if from <= now {
-                    break;
-                }
-                let step = std::time::Duration::from_millis(5);
-                tokio::time::sleep_until((now + step).min(from).into()).await;
-            }
-            if to_client.write_all(&bytes).await.is_err() {
+            let is_due = due(&state, connection, at, |peer| peer.replies_from).await;
+            if !is_due || end.write_all(&bytes).await.is_err() {
                 return;
             }
         }
@@ -173,5 +144,24 @@ async fn write(
         biased;
         () = cut.cancelled() => {}
         () = written => {}
+    }
+    end.cut();
+}
+
+/// Waits until this time, and until the connection is not held up. Returns whether the connection is still there.
+async fn due(state: &Mutex<State>, connection: i64, at: Instant, from: impl Fn(&Peer) -> Instant) -> bool {
+    loop {
+        let (from, changed) = match state.lock().peers.get(&connection) {
+            Some(peer) => (from(peer).max(at), Arc::clone(&peer.changed)),
+            None => return false,
+        };
+        if from <= Instant::now() {
+            return true;
+        }
+        tokio::select! {
+            biased;
+            () = changed.notified() => {}
+            () = tokio::time::sleep_until(from) => {}
+        }
     }
 }

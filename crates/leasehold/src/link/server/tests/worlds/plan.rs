@@ -1,4 +1,4 @@
-//! The plan of a world, step by step. It follows from the seed alone; how the steps interleave with threads does not.
+//! The plan of a world, step by step.
 
 use super::driver::TIMEOUT;
 use crate::link::server::Batching;
@@ -36,7 +36,7 @@ pub(super) enum Disturbance {
     Refuse(bool),
     Restart(usize),
     FlushScripts,
-    /// The executor of the foreground does nothing for so many milliseconds.
+    /// The process does nothing for so many milliseconds. Whatever is due in this time comes at once afterwards.
     Block(u64),
     /// A slot begins to move, has its keys on the other node, or has moved.
     MoveSlot(usize),
@@ -47,7 +47,7 @@ pub(super) enum Disturbance {
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
-    Call { plane: Plane, lock: usize, script: usize, manner: Manner, at_home: bool },
+    Call { plane: Plane, lock: usize, script: usize, manner: Manner },
     Settle { plane: Plane, lock: usize },
     Probe { plane: Plane, lock: usize },
     Subscribe { channel: usize, manner: Manner },
@@ -121,7 +121,7 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Ste
     let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
     let mut steps = Vec::new();
     for _ in 0..rng.usize(1..4) {
-        let deed = Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng), at_home: rng.bool() };
+        let deed = Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng) };
         steps.push(Step { deed, pause: 0 });
     }
     let pause_before = rng.u64(..40);
@@ -133,7 +133,7 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Ste
 /// More calls for one lock at once than go out by themselves.
 fn calls_at_once(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
     let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
-    let mut call = || Deed::Call { plane, lock, script: rng.usize(..4), manner: Manner::Awaits, at_home: rng.bool() };
+    let mut call = || Deed::Call { plane, lock, script: rng.usize(..4), manner: Manner::Awaits };
     (0..8).map(|_| Step { deed: call(), pause: 0 }).collect()
 }
 
@@ -143,7 +143,7 @@ fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
     let mut deeds = vec![Deed::Subscribe { channel: number, manner: manner(rng) }];
     deeds.extend([Deed::Disturb(Disturbance::MoveSlot(number)); 3]);
     let plane = plane(rng);
-    deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits, at_home: rng.bool() });
+    deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits });
     deeds.push(Deed::Publish { channel: number });
     deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
 }
@@ -153,8 +153,7 @@ fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
     let lock = rng.usize(..LOCKS);
     let planes = [Plane::Foreground, Plane::Background];
     let [held, other] = if rng.bool() { planes } else { [planes[1], planes[0]] };
-    let call =
-        |plane, manner, pause| Step { deed: Deed::Call { plane, lock, script: 0, manner, at_home: false }, pause };
+    let call = |plane, manner, pause| Step { deed: Deed::Call { plane, lock, script: 0, manner }, pause };
     let disturb = |disturbance| Step { deed: Deed::Disturb(disturbance), pause: 0 };
     let moves = [disturb(Disturbance::MoveSlot(lock)); 3];
     let mut steps = vec![call(held, Manner::Awaits, 4), disturb(Disturbance::HoldRequests(rng.u64(30..100)))];
@@ -172,7 +171,7 @@ fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, us
         _ => (plane(rng), rng.usize(..LOCKS)),
     };
     match rng.u8(..100) {
-        0..38 => Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng), at_home: rng.u8(..4) > 0 },
+        0..38 => Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng) },
         38..55 => Deed::Settle { plane, lock },
         55..58 => Deed::Probe { plane, lock },
         58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },

@@ -1,8 +1,6 @@
 //! The servers of a world: one or two nodes inside the process, which keep a record of what they do.
-//!
-//! They run on a thread of their own. All that they know is behind one lock, so that each command is done at one instant, and the lines of
-//! the trace are in the order of what happened.
 
+use super::super::memory::{End, Memory};
 use super::peer::{self, Peer};
 use super::plan::{Disturbance, Plan};
 use super::slots::Slots;
@@ -11,12 +9,14 @@ use super::trace::{Event, Trace};
 use fastrand::Rng;
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, HashSet};
-use std::net::TcpListener;
+use std::net::SocketAddr;
 use std::sync::Arc;
-use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
-use tokio::runtime::Builder;
-use tokio_util::sync::CancellationToken;
+use std::time::Duration;
+use tokio::sync::mpsc::UnboundedReceiver;
+use tokio::time::Instant;
+
+/// The port of the first node.
+pub(super) const FIRST_PORT: u16 = 7_000;
 
 /// A server process.
 pub(super) struct Node {
@@ -122,17 +122,24 @@ impl State {
             Disturbance::HoldRequests(millis) => {
                 let Some(peer) = self.any_peer() else { return };
                 peer.requests_from = until(millis);
+                peer.changed.notify_waiters();
                 Some(Happened::RequestHeld)
             }
             Disturbance::HoldReplies(millis) => {
                 let Some(peer) = self.any_peer() else { return };
                 peer.replies_from = until(millis);
+                peer.changed.notify_waiters();
                 Some(Happened::ReplyHeld)
             }
             Disturbance::Cut { after, held } => {
                 let Some(peer) = self.any_peer() else { return };
                 peer.requests_from = until(after + held);
-                peer.cut_from = Some(until(after));
+                peer.changed.notify_waiters();
+                let cut = peer.cut.clone();
+                drop(tokio::spawn(async move {
+                    tokio::time::sleep(Duration::from_millis(after)).await;
+                    cut.cancel();
+                }));
                 Some(Happened::ConnectionCut)
             }
             Disturbance::Refuse(refuses) => {
@@ -164,28 +171,22 @@ impl State {
     }
 }
 
-/// The nodes, which end with the handle.
+/// The nodes, on the network of a world.
 pub(super) struct Servers {
     pub(super) state: Arc<Mutex<State>>,
-    ports: Vec<u16>,
-    stop: CancellationToken,
-    thread: Option<JoinHandle<()>>,
+    pub(super) network: Arc<Memory>,
 }
 
 impl Servers {
-    /// They listen, and disturb nothing yet.
+    /// They listen, on the runtime in whose context this is called, and disturb nothing yet.
     pub(super) fn start(plan: &Plan, trace: &Trace) -> Self {
-        let listeners: Vec<_> = (0..if plan.cluster { 2 } else { 1 })
-            .map(|_| TcpListener::bind("127.0.0.1:0").expect("a free port on loopback"))
-            .collect();
-        let ports: Vec<_> =
-            listeners.iter().map(|listener| listener.local_addr().expect("an address").port()).collect();
-        let node = |port: &u16| Node { port: *port, process: 1, scripts: HashSet::new(), batches: false };
+        let ports = if plan.cluster { FIRST_PORT..=FIRST_PORT + 1 } else { FIRST_PORT..=FIRST_PORT };
+        let node = |port: u16| Node { port, process: 1, scripts: HashSet::new(), batches: false };
         let state = Arc::new(Mutex::new(State {
             trace: trace.clone(),
             tally: Tally::default(),
             rng: Rng::with_seed(plan.seed),
-            nodes: ports.iter().map(node).collect(),
+            nodes: ports.map(node).collect(),
             peers: BTreeMap::new(),
             // A slot moves once if notices are sharded. If it is back before the link has looked, its node has dropped the subscription
             // and takes it again, and the link sees no difference: messages in between are missed, and that is not told.
@@ -197,26 +198,12 @@ impl Servers {
             calm: true,
             connections: 0,
         }));
-        let stop = CancellationToken::new();
-        let (stopped, shared) = (stop.clone(), Arc::clone(&state));
-        let thread = std::thread::spawn(move || {
-            let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
-            runtime.block_on(async {
-                for (node, listener) in listeners.into_iter().enumerate() {
-                    drop(tokio::spawn(listen(Arc::clone(&shared), node, listener)));
-                }
-                tokio::select! {
-                    () = stopped.cancelled() => {}
-                    () = cut_in_time(&shared) => {}
-                }
-            });
-        });
-        Self { state, ports, stop, thread: Some(thread) }
-    }
-
-    pub(super) fn url(&self) -> String {
-        let scheme = if self.ports.len() > 1 { "redis-cluster" } else { "redis" };
-        format!("{scheme}://127.0.0.1:{}", self.ports.first().expect("a node"))
+        let network = Memory::new(plan.seed);
+        for (at, node) in state.lock().nodes.iter().enumerate() {
+            let accepted = network.listen(SocketAddr::from(([127, 0, 0, 1], node.port)));
+            drop(tokio::spawn(listen(Arc::clone(&state), at, accepted)));
+        }
+        Self { state, network }
     }
 
     pub(super) fn disturb(&self, disturbance: Disturbance) {
@@ -235,41 +222,18 @@ impl Servers {
         for peer in state.peers.values_mut() {
             peer.requests_from = peer.requests_from.min(now);
             peer.replies_from = peer.replies_from.min(now);
+            peer.changed.notify_waiters();
         }
     }
 }
 
-impl Drop for Servers {
-    fn drop(&mut self) {
-        self.stop.cancel();
-        if let Some(thread) = self.thread.take() {
-            thread.join().expect("the servers did not panic");
-        }
-    }
-}
-
-/// Has clients lose their connections when that is due.
-async fn cut_in_time(state: &Mutex<State>) {
-    loop {
-        tokio::time::sleep(Duration::from_millis(1)).await;
-        let now = Instant::now();
-        let mut state = state.lock();
-        for peer in state.peers.values_mut().filter(|peer| peer.cut_from.is_some_and(|from| from <= now)) {
-            peer.cut_from = None;
-            peer.cut.cancel();
-        }
-    }
-}
-
-async fn listen(state: Arc<Mutex<State>>, node: usize, listener: TcpListener) {
-    listener.set_nonblocking(true).expect("a listener of the runtime");
-    let listener = tokio::net::TcpListener::from_std(listener).expect("a listener of the runtime");
-    while let Ok((socket, _)) = listener.accept().await {
+async fn listen(state: Arc<Mutex<State>>, node: usize, mut accepted: UnboundedReceiver<End>) {
+    while let Some(end) = accepted.recv().await {
         let (peer, replies) = Peer::new(node);
         let cut = peer.cut.clone();
         let accepted = state.lock().accept(peer);
         if let Some(connection) = accepted {
-            peer::serve(&state, connection, socket, cut, replies);
+            peer::serve(&state, connection, end, cut, replies);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::driver;
 use super::plan::LOCKS;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// The slots; where none says otherwise, the first half is the first node's.
 pub(super) struct Slots {
@@ -62,16 +62,11 @@ impl Slots {
         None
     }
 
-    /// The ranges of slots with one owner.
+    /// Ranges of slots with one owner.
     pub(super) fn ranges(&self) -> Vec<(u16, u16, usize)> {
-        let mut ranges: Vec<(u16, u16, usize)> = Vec::new();
-        for slot in 0..16_384 {
-            let owner = self.owner(slot);
-            match ranges.last_mut() {
-                Some((_, last, of)) if *of == owner => *last = slot,
-                _ => ranges.push((slot, slot, owner)),
-            }
-        }
-        ranges
+        let mut starts = BTreeSet::from([0, 8_192, 16_384]);
+        starts.extend(self.owners.keys().flat_map(|slot| [*slot, *slot + 1]));
+        let ends = starts.iter().skip(1).map(|next| next - 1);
+        starts.iter().zip(ends).map(|(first, last)| (*first, last, self.owner(*first))).collect()
     }
 }

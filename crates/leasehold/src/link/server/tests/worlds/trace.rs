@@ -6,7 +6,8 @@ use leasehold_core::reply::Reply;
 use parking_lot::Mutex;
 use std::fmt::Write as _;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use tokio::time::Instant;
 
 /// The number of a call, or of a settling or probe.
 pub(super) type Number = usize;
@@ -122,7 +123,7 @@ pub(super) struct Line {
     pub(super) event: Event,
 }
 
-/// A trace that many threads write. The place of a line in it says what came first; the clock only tells how long things took.
+/// A trace that the caller and the servers write. The place of a line in it says what came first.
 #[derive(Clone)]
 pub(super) struct Trace {
     began: Instant,

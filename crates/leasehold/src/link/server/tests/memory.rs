@@ -1,0 +1,208 @@
+//! A network in memory, on which a link behaves the same for each seed.
+//!
+//! A stream holds a bounded number of bytes, accepts a part of a write, and returns a part of what has arrived, as the
+//! seed chooses. When a stream is cut, its client may lose bytes that have arrived.
+
+use super::super::target::Host;
+use fastrand::Rng;
+use parking_lot::Mutex;
+use std::collections::{BTreeMap, VecDeque};
+use std::io::{self, ErrorKind};
+use std::net::{IpAddr, SocketAddr};
+use std::sync::Arc;
+use tokio::io::{Interest, Ready};
+use tokio::sync::Notify;
+use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
+
+/// The network.
+#[derive(Debug)]
+pub(crate) struct Memory {
+    rng: Mutex<Rng>,
+    listeners: Mutex<BTreeMap<SocketAddr, UnboundedSender<End>>>,
+}
+
+impl Memory {
+    pub(super) fn new(seed: u64) -> Arc<Self> {
+        Arc::new(Self { rng: Mutex::new(Rng::with_seed(seed)), listeners: Mutex::default() })
+    }
+
+    /// The server's ends of the streams to this address.
+    pub(super) fn listen(&self, address: SocketAddr) -> UnboundedReceiver<End> {
+        let (streams, accepted) = unbounded_channel();
+        self.listeners.lock().insert(address, streams);
+        accepted
+    }
+
+    pub(crate) fn addresses(host: &Host) -> io::Result<Vec<SocketAddr>> {
+        let address: IpAddr = host.name.parse().map_err(|error| io::Error::new(ErrorKind::NotFound, error))?;
+        Ok(vec![SocketAddr::new(address, host.port)])
+    }
+
+    pub(crate) fn dial(&self, address: SocketAddr) -> io::Result<End> {
+        let rng = self.rng.lock().fork();
+        let (client, server) = End::pair(rng);
+        let listeners = self.listeners.lock();
+        let listener = listeners.get(&address).ok_or(ErrorKind::ConnectionRefused)?;
+        listener.send(server).map_err(|_| ErrorKind::ConnectionRefused)?;
+        Ok(client)
+    }
+
+    pub(crate) fn jitter(&self) -> u8 {
+        self.rng.lock().u8(..)
+    }
+}
+
+/// One end of a stream. Dropping it closes the stream.
+#[derive(Debug)]
+pub(crate) struct End {
+    stream: Arc<Stream>,
+    /// The direction in which this end writes.
+    out: usize,
+}
+
+#[derive(Debug)]
+struct Stream {
+    state: Mutex<State>,
+    directions: [Direction; 2],
+}
+
+#[derive(Debug)]
+struct State {
+    rng: Rng,
+    /// The bytes on their way, by direction.
+    bytes: [VecDeque<u8>; 2],
+    /// How many bytes may be on their way in one direction.
+    capacity: usize,
+    closed: bool,
+}
+
+#[derive(Debug, Default)]
+struct Direction {
+    /// Bytes have arrived.
+    filled: Notify,
+    /// There is room for bytes.
+    drained: Notify,
+}
+
+impl State {
+    /// Some of `most` bytes: often all of them, and at least one.
+    fn part(&mut self, most: usize) -> usize {
+        if self.rng.bool() { most } else { self.rng.usize(1..=most) }
+    }
+}
+
+impl End {
+    fn pair(mut rng: Rng) -> (Self, Self) {
+        let capacity = [48, 700, 64 * 1024][rng.usize(..3)];
+        let state = State { rng, bytes: Default::default(), capacity, closed: false };
+        let stream = Arc::new(Stream { state: Mutex::new(state), directions: Default::default() });
+        (Self { stream: Arc::clone(&stream), out: 0 }, Self { stream, out: 1 })
+    }
+
+    /// The direction in which the other end writes.
+    const fn arriving(&self) -> usize {
+        1 - self.out
+    }
+
+    /// Waits until reading, or writing, does not block.
+    pub(crate) async fn ready(&self, interest: Interest) -> Ready {
+        let [arriving, leaving] = [self.arriving(), self.out].map(|at| &self.stream.directions[at]);
+        loop {
+            let ready = self.readiness(interest);
+            if !ready.is_empty() {
+                return ready;
+            }
+            tokio::select! {
+                biased;
+                () = arriving.filled.notified(), if interest.is_readable() => {}
+                () = leaving.drained.notified(), if interest.is_writable() => {}
+            }
+        }
+    }
+
+    fn readiness(&self, interest: Interest) -> Ready {
+        let state = self.stream.state.lock();
+        let mut ready = Ready::EMPTY;
+        if interest.is_readable() && (state.closed || !state.bytes[self.arriving()].is_empty()) {
+            ready |= Ready::READABLE;
+        }
+        if interest.is_writable() && (state.closed || state.bytes[self.out].len() < state.capacity) {
+            ready |= Ready::WRITABLE;
+        }
+        ready
+    }
+
+    /// Reads a part of what has arrived.
+    pub(crate) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let at = self.arriving();
+        let mut state = self.stream.state.lock();
+        let most = state.bytes[at].len().min(buffer.len());
+        if most == 0 {
+            return if state.closed { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
+        }
+        let read = state.part(most);
+        for (place, byte) in buffer.iter_mut().zip(state.bytes[at].drain(..read)) {
+            *place = byte;
+        }
+        drop(state);
+        self.stream.directions[at].drained.notify_one();
+        Ok(read)
+    }
+
+    /// Writes a part of these bytes.
+    pub(crate) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let mut state = self.stream.state.lock();
+        if state.closed {
+            return Err(ErrorKind::BrokenPipe.into());
+        }
+        let most = bytes.len().min(state.capacity - state.bytes[self.out].len());
+        if most == 0 {
+            return if bytes.is_empty() { Ok(0) } else { Err(ErrorKind::WouldBlock.into()) };
+        }
+        let written = state.part(most);
+        state.bytes[self.out].extend(&bytes[..written]);
+        drop(state);
+        self.stream.directions[self.out].filled.notify_one();
+        Ok(written)
+    }
+
+    /// Reads a part of what arrives; nothing at the end of the stream.
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> usize {
+        self.ready(Interest::READABLE).await;
+        self.try_read(buffer).expect("the only reader has waited")
+    }
+
+    /// Writes all bytes, unless the stream is closed.
+    pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
+        while !bytes.is_empty() {
+            self.ready(Interest::WRITABLE).await;
+            bytes = &bytes[self.try_write(bytes)?..];
+        }
+        Ok(())
+    }
+
+    /// Closes the stream. What has been written still arrives.
+    pub(crate) fn shut_down(&self) {
+        self.stream.state.lock().closed = true;
+        for direction in &self.stream.directions {
+            direction.filled.notify_one();
+            direction.drained.notify_one();
+        }
+    }
+
+    /// Closes the stream, where the other end may lose what it has not read.
+    pub(super) fn cut(&self) {
+        let mut state = self.stream.state.lock();
+        if state.rng.bool() {
+            state.bytes[self.out].clear();
+        }
+        drop(state);
+        self.shut_down();
+    }
+}
+
+impl Drop for End {
+    fn drop(&mut self) {
+        self.shut_down();
+    }
+}
