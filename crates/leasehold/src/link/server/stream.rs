@@ -32,14 +32,23 @@ impl Socket {
         }
     }
 
-    /// Reads what has arrived.
+    /// Reads what has arrived. A short read has emptied the socket, so the next call needs no system call to find that
+    /// nothing is left.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp(stream) => stream.try_read(buffer),
-            Self::Unix(stream) => stream.try_read(buffer),
+        let size = buffer.len();
+        let mut short = None;
+        // `try_io` notes the last event before the read, so that an event during the read stays.
+        let read = match self {
+            Self::Tcp(stream) => {
+                stream.try_io(Interest::READABLE, || unless_short(stream.try_read(buffer), size, &mut short))
+            }
+            Self::Unix(stream) => {
+                stream.try_io(Interest::READABLE, || unless_short(stream.try_read(buffer), size, &mut short))
+            }
             #[cfg(test)]
             Self::Memory(end) => end.try_read(buffer),
-        }
+        };
+        short.map_or(read, Ok)
     }
 
     /// Writes as much as the socket accepts, from any thread. tokio does not notice a full socket: see
@@ -79,6 +88,23 @@ impl Socket {
         };
     }
 }
+
+/// Turns a short read into the error on which tokio waits for the next event, as tokio's own streams do after one.
+fn unless_short(read: io::Result<usize>, size: usize, short: &mut Option<usize>) -> io::Result<usize> {
+    match read {
+        Ok(read) if EDGE_TRIGGERED && 0 < read && read < size => {
+            *short = Some(read);
+            Err(io::ErrorKind::WouldBlock.into())
+        }
+        read => read,
+    }
+}
+
+/// Whether the system reports new bytes although earlier bytes were left unread: epoll and kqueue do.
+const EDGE_TRIGGERED: bool = cfg!(all(
+    not(mio_unsupported_force_poll_poll),
+    any(target_os = "linux", target_os = "android", target_vendor = "apple")
+));
 
 /// Bytes in clear or through TLS.
 pub(super) struct Stream {
