@@ -96,6 +96,27 @@ fn only_telemetry_calls_recorders_and_subscribers() {
     }
 }
 
+#[test]
+fn link_leaves_the_process_through_its_network_alone() {
+    const LINK: &str = "crates/leasehold/src/link/server";
+    let words = ["lookup_host", "TcpStream", "UnixStream", "Uuid", "std::thread", "std::time::Instant"];
+    let is_door = |path: &str| ["network.rs", "stream.rs"].iter().any(|door| path == format!("{LINK}/{door}"));
+    let is_of_tests = |path: &str| path.starts_with(&format!("{LINK}/tests"));
+    let files = files::sources("crates/leasehold/src/link/");
+    for file in files.iter().filter(|file| !is_of_tests(&file.path)) {
+        let code = file.code();
+        for (line, code) in code.iter().filter(|_| !is_door(&file.path)) {
+            let word = words.iter().find(|word| code.contains(**word));
+            assert_eq!(word, None, "{}:{line}: {}", file.path, code.trim());
+            let std_time = code.contains("use std::time::") && !code.contains("use std::time::Duration;");
+            assert!(!std_time, "{}:{line} takes more than Duration from std::time", file.path);
+        }
+        for pair in code.windows(2).filter(|pair| pair[0].1.contains("select! {")) {
+            assert!(pair[1].1.contains("biased;"), "{}:{} chooses at random", file.path, pair[0].0);
+        }
+    }
+}
+
 /// Pairs of sibling folders: the first names the second. The file `a.rs` belongs to the folder `a`.
 fn arrows(files: &[File], source: &str) -> BTreeSet<(String, String)> {
     let module = |file: &File| file.path.trim_start_matches(source).trim_end_matches(".rs").to_owned();
