@@ -172,13 +172,13 @@ impl<K: LockKind> Acquire<K> {
     /// Acquires, or says that the lock is busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
         let mut watch = Watch::new(&self.spec);
-        let begun = self.spec.handle().clock.now();
+        let begun = self.spec.handle().clock.now_in_process();
         let wish = self.wish(patience)?;
         watch.begin();
         let mut acquiring = attempt::acquire(self.spec.handle(), wish);
         // The span is entered by hand: one future within another would have a second copy of it.
         let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
-        let waited = self.spec.handle().clock.now().since(begun);
+        let waited = self.spec.handle().clock.now_in_process().since(begun);
         match watch.end(waited, result) {
             Ok(Some(granted)) => {
                 let guard = Guard::new(self.spec.clone(), granted);

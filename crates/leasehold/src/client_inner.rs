@@ -65,7 +65,7 @@ impl ClientInner {
         }
         let mut state = self.state.lock();
         // The clock is read under the lock, so that the session never sees it go back.
-        let result = work(&mut state.session, self.clock.now());
+        let result = work(&mut state.session, self.clock.now_in_process());
         let woken = state.session.take_woken();
         let due = state.session.poll_timeout();
         let must_wake = state.alarm.bring_forward(due) || state.session.has_output();
@@ -98,7 +98,7 @@ impl ClientInner {
     /// As [`ClientInner::with`], for the background itself, which then sleeps until the instant that is given, or until it is woken.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         let mut state = self.state.lock();
-        let now = self.clock.now();
+        let now = self.clock.now_in_process();
         let result = work(&mut state.session, now);
         let woken = state.session.take_woken();
         let due = state.session.poll_timeout();
