@@ -286,6 +286,15 @@ impl LinkEvent {
     }
 }
 
+/// How many settlings of a plane have begun, and how many of [`Plane::Durable`], which takes calls of every plane.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settlings {
+    /// Those of the plane.
+    pub plane: u64,
+    /// Those of [`Plane::Durable`].
+    pub durable: u64,
+}
+
 /// The facts about a server that a client learns when it connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -321,6 +330,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.
     fn epoch(&self, plane: Plane) -> Epoch;
 
+    /// The settlings so far. Read them *before* the decision to send a call: see [`Link::call_watched`].
+    fn settlings(&self, plane: Plane) -> Settlings;
+
     /// Sends `call` once, and never again by itself, and waits for its reply.
     ///
     /// It leaves the process when the future is first polled, or a little later together with others. On the foreground plane nothing bounds
@@ -334,14 +346,18 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle its epoch.
     fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.call_watched(plane, call, || true)
+        self.call_watched(plane, self.settlings(plane), call, || true)
     }
 
-    /// As [`Link::call`]. `resend` is asked before a call is sent once more that the server did not apply, because it does not know the
+    /// As [`Link::call`], for a call that was decided on after `decided`. If its plane has been settled since, the call is not sent,
+    /// because the settling has proven that it cannot be applied: a thread may stand still between decision and call.
+    ///
+    /// `resend` is asked before a call is sent once more that the server did not apply, because it does not know the
     /// script or because another node has the slot. If it says no, nothing more is sent.
     fn call_watched(
         &self,
         plane: Plane,
+        decided: Settlings,
         call: Call,
         resend: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send;

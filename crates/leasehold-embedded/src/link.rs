@@ -13,7 +13,7 @@ use crate::server::state::State;
 use bytes::Bytes;
 use call_future::ReplyFuture;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use std::fmt;
@@ -192,13 +192,19 @@ impl Link for EmbeddedLink {
         self.with(|state| state.links.get(&self.inner.id).map_or(Epoch(0), |connections| connections.epoch(plane)))
     }
 
+    fn settlings(&self, plane: Plane) -> Settlings {
+        self.with(|state| state.links.get(&self.inner.id).map(|connections| connections.settlings(plane)))
+            .unwrap_or_default()
+    }
+
     fn call_watched(
         &self,
         plane: Plane,
+        decided: Settlings,
         call: Call,
         _resend: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.send(move |state, link| state.begin(link, plane, &call))
+        self.send(move |state, link| state.begin(link, plane, decided, &call))
     }
 
     async fn probe(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<(), LinkError> {

@@ -6,7 +6,7 @@ use futures_util::future::BoxFuture;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Call;
 use leasehold_core::error::{AcquireError, ReleaseError};
-use leasehold_core::link::{Link, LinkError, Plane};
+use leasehold_core::link::{Link, LinkError, Plane, Settlings};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, FlightId, Granted, Session, Step, Ticket, Via};
@@ -155,7 +155,7 @@ impl<R: Request> Future for Attempt<'_, R> {
         loop {
             let reply = ready!(this.poll_sent(cx));
             match ready!(this.next_step(reply, cx)) {
-                Next::Send(via, ticket, flight, call) => this.sent = Some(this.send(via.plane, ticket, flight, call)),
+                Next::Send(sent) => this.sent = Some(sent),
                 Next::Done(outcome) => {
                     this.ticket = None;
                     return Poll::Ready(outcome);
@@ -171,9 +171,10 @@ impl<'a, R: Request> Attempt<'a, R> {
         &mut self,
         mut reply: Option<(FlightId, Result<Reply, LinkError>)>,
         cx: &Context<'_>,
-    ) -> Poll<Next<R::Outcome>> {
+    ) -> Poll<Next<'a, R::Outcome>> {
         loop {
             let via = self.handle.via();
+            let decided = self.handle.link.settlings(via.plane);
             let (known, wish) = (&mut self.ticket, &mut self.wish);
             let step = self.handle.with(|session, now| {
                 if let Some(wish) = wish.take() {
@@ -187,7 +188,9 @@ impl<'a, R: Request> Attempt<'a, R> {
                 Some((ticket, step, session.poll_backoff(ticket)))
             });
             return match step {
-                Some((ticket, Step::Send(flight, call), _)) => Poll::Ready(Next::Send(via, ticket, flight, call)),
+                Some((ticket, Step::Send(flight, call), _)) => {
+                    Poll::Ready(Next::Send(self.send(via.plane, decided, ticket, flight, call)))
+                }
                 Some((_, Step::Done(outcome), _)) => Poll::Ready(Next::Done(outcome)),
                 Some((ticket, Step::Wait, Some(failures))) => {
                     self.ask_backoff(ticket, failures);
@@ -204,12 +207,12 @@ impl<'a, R: Request> Attempt<'a, R> {
         self.handle.with(|session, now| session.handle_backoff(now, ticket, pause));
     }
 
-    /// Sends the call.
-    fn send(&self, plane: Plane, ticket: Ticket, flight: FlightId, call: Call) -> Sent<'a> {
+    /// Begins a call that was decided on after `decided`.
+    fn send(&self, plane: Plane, decided: Settlings, ticket: Ticket, flight: FlightId, call: Call) -> Sent<'a> {
         let plane = Plane::for_call(&call, plane);
         let handle = self.handle;
         let resend = move || handle.with(|session, now| session.may_resend(now, ticket, flight));
-        Sent { flight, reply: Box::pin(handle.link.call_watched(plane, call, resend)), polled: false }
+        Sent { flight, reply: Box::pin(handle.link.call_watched(plane, decided, call, resend)), polled: false }
     }
 
     /// Waits for the reply to the call that is on its way. There is none if no call is, or if the session has given it up meanwhile.
@@ -231,8 +234,8 @@ impl<'a, R: Request> Attempt<'a, R> {
     }
 }
 
-enum Next<T> {
-    Send(Via, Ticket, FlightId, Call),
+enum Next<'a, T> {
+    Send(Sent<'a>),
     Done(T),
 }
 

@@ -5,7 +5,7 @@ pub(crate) mod server;
 use self::server::ServerLink;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 
@@ -46,13 +46,18 @@ impl Link for AnyLink {
         on_each!(self, link => link.epoch(plane))
     }
 
+    fn settlings(&self, plane: Plane) -> Settlings {
+        on_each!(self, link => link.settlings(plane))
+    }
+
     async fn call_watched(
         &self,
         plane: Plane,
+        decided: Settlings,
         call: Call,
         resend: impl Fn() -> bool + Send + Sync,
     ) -> Result<Reply, LinkError> {
-        on_each!(self, link => link.call_watched(plane, call, resend).await)
+        on_each!(self, link => link.call_watched(plane, decided, call, resend).await)
     }
 
     async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {

@@ -2,7 +2,7 @@
 
 use crate::engine::channels::{Listener, PubSubMode};
 use crate::server::fault::Faults;
-use leasehold_core::link::{Epoch, LinkEvent, Plane};
+use leasehold_core::link::{Epoch, LinkEvent, Plane, Settlings};
 use std::collections::VecDeque;
 use std::task::Waker;
 
@@ -15,6 +15,8 @@ pub(crate) struct Connections {
     pub(crate) foreground: Epoch,
     pub(crate) background: Epoch,
     pub(crate) durable: Epoch,
+    /// How many settlings have begun on each plane.
+    settlings: [u64; 3],
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
     /// Whether the link has had a connection before.
@@ -38,12 +40,21 @@ pub(crate) enum LinkState {
     Closed,
 }
 
+const fn index(plane: Plane) -> usize {
+    match plane {
+        Plane::Foreground => 0,
+        Plane::Background => 1,
+        Plane::Durable => 2,
+    }
+}
+
 impl Connections {
     pub(crate) fn new([foreground, background, durable]: [Epoch; 3], mode: PubSubMode) -> Self {
         Self {
             foreground,
             background,
             durable,
+            settlings: [0; 3],
             mode,
             state: LinkState::Up,
             was_up: true,
@@ -62,6 +73,23 @@ impl Connections {
             Plane::Background => self.background,
             Plane::Durable => self.durable,
         }
+    }
+
+    pub(crate) const fn settlings(&self, plane: Plane) -> Settlings {
+        Settlings { plane: self.settlings[index(plane)], durable: self.settlings[index(Plane::Durable)] }
+    }
+
+    /// Whether a plane has been settled since a call for it was decided on.
+    pub(crate) const fn is_settled_since(&self, decided: Settlings, plane: Plane) -> bool {
+        let settled = match plane {
+            Plane::Durable => decided.durable,
+            Plane::Foreground | Plane::Background => decided.plane,
+        };
+        self.settlings[index(plane)] != settled
+    }
+
+    pub(crate) const fn note_settling(&mut self, plane: Plane) {
+        self.settlings[index(plane)] += 1;
     }
 
     pub(crate) const fn set_epoch(&mut self, plane: Plane, epoch: Epoch) {

@@ -7,7 +7,7 @@ use crate::server::recorded::Recorded;
 use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError};
+use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settlings};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::ScanPage;
 use std::task::Waker;
@@ -22,7 +22,7 @@ pub(crate) enum Begun {
 }
 
 /// The questions of a client about the calls that it has sent by a plane's connection.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Question {
     /// Whether they have been answered.
     Probe,
@@ -35,8 +35,11 @@ pub(crate) struct NotYet;
 
 impl State {
     /// Sends a call from a link, with whatever fault waits for it.
-    pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, call: &Call) -> Begun {
+    pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, decided: Settlings, call: &Call) -> Begun {
         let plane = Plane::for_call(call, plane);
+        if self.links.get(&link).is_some_and(|connections| connections.is_settled_since(decided, plane)) {
+            return Begun::Ended(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
+        }
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, plane, call: call.clone(), applied: 0, outcome: None });
             log.len() - 1
@@ -180,7 +183,12 @@ impl State {
     /// Asks about the calls that were sent on the plane up to `epoch`.
     pub(crate) fn ask(&mut self, link: LinkId, plane: Plane, epoch: Epoch, question: Question) -> Begun {
         let route = match self.reachable(link) {
-            Ok(connections) => Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) },
+            Ok(connections) => {
+                if question == Question::Settle {
+                    connections.note_settling(plane);
+                }
+                Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) }
+            }
             Err(error) => return Begun::Ended(Err(error)),
         };
         let id = self.wait(route, None);

@@ -325,3 +325,15 @@ fn script_refused_in_its_middle_has_done_what_came_before() {
     server.forbid(&[]);
     assert!(send(&link, acquire()).starts_with('['));
 }
+
+/// A thread may stand still between the decision to send a call and the call.
+#[test]
+fn call_that_was_decided_on_before_a_settling_is_not_applied_after_it() {
+    let (server, _) = server();
+    let link = server.link();
+    let decided = link.settlings(FOREGROUND);
+    assert_eq!(now(link.settle(FOREGROUND, link.epoch(FOREGROUND), "k".into())), Ok(Settled::Proven));
+    let late = now(link.call_watched(FOREGROUND, decided, acquire(), || true));
+    assert!(matches!(late, Err(LinkError::NotSent(_))), "{late:?}");
+    assert_eq!(count(&server), "nil");
+}

@@ -143,9 +143,9 @@ fn a_probe_and_a_settlement_ask_about_what_was_sent_before_them() {
     let mut before = pin!(link.call(FOREGROUND, acquire()));
     let mut probe = pin!(link.probe(FOREGROUND, epoch, "k".into()));
     let mut settle = pin!(link.settle(FOREGROUND, epoch, "k".into()));
-    let mut after = pin!(link.call(FOREGROUND, call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
     assert!(poll(before.as_mut()).is_pending() && poll(probe.as_mut()).is_pending());
     assert!(poll(settle.as_mut()).is_pending());
+    let mut after = pin!(link.call(FOREGROUND, call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
     clock.advance(ms(1));
     assert!(poll(after.as_mut()).is_pending());
     clock.advance(ms(9));

@@ -69,7 +69,7 @@ pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 use crate::error::Cause;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled};
+use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 #[cfg(not(feature = "tls"))]
@@ -171,22 +171,30 @@ impl Link for ServerLink {
         Epoch(pool.shared.epochs[role.index()].load(Ordering::Acquire))
     }
 
+    fn settlings(&self, plane: Plane) -> Settlings {
+        Settlings {
+            plane: *self.pool(plane).send_barrier.read(),
+            durable: *self.parts.background.durable.send_barrier.read(),
+        }
+    }
+
     async fn call_watched(
         &self,
         plane: Plane,
+        decided: Settlings,
         call: Call,
         resend: impl Fn() -> bool + Send + Sync,
     ) -> Result<Reply, LinkError> {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
-            return Box::pin(durable::call(&self.parts.background.durable, call, replicas)).await;
+            return Box::pin(durable::call(&self.parts.background.durable, decided.durable, call, replicas)).await;
         }
         let pool = self.pool(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
         let timers = (pool.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
         // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
-        let mut sent = pin!(call::call(pool, call, &resend));
+        let mut sent = pin!(call::call(pool, decided.plane, call, &resend));
         std::future::poll_fn(|cx| {
             let _context = timers.map(Handle::enter);
             sent.as_mut().poll(cx)

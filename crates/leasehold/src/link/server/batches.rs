@@ -185,8 +185,8 @@ impl Batches {
         Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
     }
 
-    /// Decides the way of a call, and queues it in this line where that is its way.
-    pub(super) fn way(&self, id: LineId, call: Call) -> Way<'_> {
+    /// Decides the way of a call, and queues it in this line where that is its way and `may_queue` agrees.
+    pub(super) fn way(&self, id: LineId, call: Call, may_queue: impl FnOnce() -> bool) -> Way<'_> {
         let (Some(batching), Some(weight)) = (self.batching, call.script().weight()) else {
             return Way::Direct(call, None);
         };
@@ -196,7 +196,8 @@ impl Batches {
         }
         let most = state.pace.drivers();
         let line = state.lines.entry(id).or_default();
-        if line.has_room(batching.direct) {
+        // What may not be queued is refused where it would be sent.
+        if line.has_room(batching.direct) || !may_queue() {
             line.go_out();
             return Way::Direct(call, Some(Out { batches: self, line: id }));
         }
@@ -299,7 +300,7 @@ mod tests {
 
     fn way(batches: &Batches, line: LineId) -> Way<'_> {
         let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
-        batches.way(line, Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args())))
+        batches.way(line, Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args())), || true)
     }
 
     /// Queues a call. The answer is whether another driver is to be started.

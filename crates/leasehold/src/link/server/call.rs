@@ -17,21 +17,24 @@ use std::time::Duration;
 /// How often one call is sent once more, because the server did not apply it: redirected, and unknown to each server on the way.
 pub(super) const FOLLOWED: usize = 6;
 
-/// Sends a call, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
+/// Sends a call that was decided on when the send barrier was at `begun`, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
 /// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again, and these only where `resend` agrees.
 pub(super) async fn call(
     pool: &Arc<Pool>,
+    begun: u64,
     call: Call,
     resend: &(impl Fn() -> bool + Send + Sync),
 ) -> Result<Reply, LinkError> {
     let timeout = pool.call_timeout();
-    let begun = *pool.send_barrier.read();
     let slot = call.keys().first().map_or(0, |key| leasehold_core::name::slot(key));
-    let way =
-        if pool.shared.may_batch() { pool.batches.way(pool.line_of(slot), call) } else { Way::Direct(call, None) };
+    let way = if pool.shared.may_batch() {
+        pool.batches.way(pool.line_of(slot), call, || *pool.send_barrier.read() == begun)
+    } else {
+        Way::Direct(call, None)
+    };
     let (call, connection_slot, refusal) = match way {
         // Boxed, so that a call in a batch has no room for it. Both boxes are smaller than a kilobyte, above which allocators are slow.
-        Way::Direct(call, _out) => match Box::pin(direct(pool, slot, call, timeout)).await? {
+        Way::Direct(call, _out) => match Box::pin(direct(pool, begun, slot, call, timeout)).await? {
             Ok(reply) => return Ok(reply),
             Err(refused) => refused,
         },
@@ -54,6 +57,7 @@ pub(super) async fn call(
 /// The usual case: one send, and the reply. A call that was refused is given back.
 async fn direct(
     pool: &Pool,
+    begun: u64,
     slot: u16,
     call: Call,
     timeout: Option<Duration>,
@@ -61,7 +65,8 @@ async fn direct(
     let connection_slot = route::connection_slot_of(pool, slot)?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&connection_slot, timeout).await?;
-    let answer = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout).await?;
+    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
+    let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
     Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
 }
 

@@ -38,7 +38,7 @@ pub(super) struct Durable {
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
     /// As [`Pool::send_barrier`], for all of them. It stands in front of the line, too.
-    send_barrier: RwLock<u64>,
+    pub(super) send_barrier: RwLock<u64>,
 }
 
 /// The turn on a connection.
@@ -192,8 +192,12 @@ enum To {
 }
 
 /// Sends a call, in a task of the background's runtime.
-pub(super) async fn call(durable: &Arc<Durable>, call: Call, replicas: Replicas) -> Result<Reply, LinkError> {
-    let begun = *durable.send_barrier.read();
+pub(super) async fn call(
+    durable: &Arc<Durable>,
+    begun: u64,
+    call: Call,
+    replicas: Replicas,
+) -> Result<Reply, LinkError> {
     durable.renewals.shared.scripts.note(call.script());
     let runtime = durable.renewals.runtime.clone();
     let durable = Arc::clone(durable);

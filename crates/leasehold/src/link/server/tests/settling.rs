@@ -53,6 +53,22 @@ fn a_delayed_call_is_applied_before_it_counts_as_settled() {
     });
 }
 
+/// A thread may stand still between the decision to send a call and the call.
+#[test]
+fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        for plane in PLANES {
+            let decided = world.link.settlings(plane);
+            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
+            let late = world.block_on(world.link.call_watched(plane, decided, acquire("a"), || true));
+            assert!(matches!(late, Err(LinkError::NotSent(_))), "{plane:?}: {late:?}");
+            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
+        }
+    });
+}
+
 #[test]
 fn a_call_that_is_held_up_is_dead_once_it_is_settled() {
     on_each(|binary| {
