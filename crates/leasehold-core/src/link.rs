@@ -288,6 +288,7 @@ impl LinkEvent {
 
 /// How many settlings of a plane have begun, and how many of [`Plane::Durable`], which takes calls of every plane.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "every link makes its own")]
 pub struct Settlings {
     /// Those of the plane.
     pub plane: u64,
