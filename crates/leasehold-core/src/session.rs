@@ -215,8 +215,7 @@ impl Session {
         self.checked(|parts| parts.lose_all(now))
     }
 
-    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored. The future must
-    /// be polled afterwards: nothing wakes it.
+    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
     pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
         self.checked(|parts| parts.handle_reply(now, ticket, flight, result));
     }
