@@ -298,9 +298,13 @@ mod tests {
         Batches::new(Some(Batching { direct, ..SETTINGS }), Role::Calls(Plane::Foreground))
     }
 
-    fn way(batches: &Batches, line: LineId) -> Way<'_> {
+    fn release() -> Call {
         let words = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
-        batches.way(line, Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args())), || true)
+        Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args()))
+    }
+
+    fn way(batches: &Batches, line: LineId) -> Way<'_> {
+        batches.way(line, release(), || true)
     }
 
     /// Queues a call. The answer is whether another driver is to be started.
@@ -348,6 +352,13 @@ mod tests {
         let _unanswered = [(); 2].map(|()| queue(&batches, 1).then(|| take(&batches, 1)).expect("a driver"));
         let started = (1..=64).find(|_| queue(&batches, 1));
         assert_eq!(started, Some(64));
+    }
+
+    #[test]
+    fn call_that_may_not_be_queued_goes_by_itself() {
+        let batches = batches(0);
+        assert!(matches!(batches.way(1, release(), || false), Way::Direct(..)));
+        assert!(matches!(way(&batches, 1), Way::Queued { .. }));
     }
 
     #[test]

@@ -17,8 +17,10 @@ use std::time::Duration;
 /// How often one call is sent once more, because the server did not apply it: redirected, and unknown to each server on the way.
 pub(super) const FOLLOWED: usize = 6;
 
-/// Sends a call that was decided on when the send barrier was at `begun`, and follows the two answers by which a server says that it did *not* apply it: `NOSCRIPT`, with the script's
-/// text to the same server, and a redirection, to where it leads. Nothing else is ever sent again, and these only where `resend` agrees.
+/// Sends a call that was decided on when the send barrier was at `begun`.
+///
+/// After two replies the server has *not* applied the call: `NOSCRIPT`, which this answers with the text of the script, and
+/// a redirection, which this follows. Nothing else is sent again, and these only if `resend` agrees.
 pub(super) async fn call(
     pool: &Arc<Pool>,
     begun: u64,

@@ -1,6 +1,7 @@
 //! The rules of settling. The background and the foreground go through one proxy, which holds back one connection only.
 
 use super::*;
+use leasehold_core::call::Replicas;
 use leasehold_test_support::{Proxy, Request, Resp, Server, Watch, Way, until};
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -59,10 +60,12 @@ fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        for plane in PLANES {
+        for plane in Plane::ALL {
+            let replicas = Replicas { at_least: 1, within: Duration::from_millis(10) };
+            let call = acquire("a").with_replicas((plane == Plane::Durable).then_some(replicas));
             let decided = world.link.settlings(plane);
             assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-            let late = world.block_on(world.link.call_watched(plane, decided, acquire("a"), || true));
+            let late = world.block_on(world.link.call_watched(plane, decided, call, || true));
             assert!(matches!(late, Err(LinkError::NotSent(_))), "{plane:?}: {late:?}");
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
         }
