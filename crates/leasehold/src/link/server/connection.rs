@@ -16,7 +16,7 @@
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
-use super::stream::Stream;
+use super::stream::{Socket, Stream};
 use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
 use crate::process::Process;
@@ -431,10 +431,10 @@ impl Shared {
         }
     }
 
-    /// Reads the available bytes, and delivers replies and messages.
-    fn read(&self, buffer: &mut [u8]) -> Result<(), String> {
+    /// Reads the available bytes with `read`, and delivers replies and messages.
+    fn read(&self, buffer: &mut [u8], read: impl Fn(&Socket, &mut [u8]) -> io::Result<usize>) -> Result<(), String> {
         for _ in 0..READS {
-            match self.stream.socket.try_read(buffer) {
+            match read(&self.stream.socket, buffer) {
                 Ok(0) => return Err(CLOSED.to_owned()),
                 Ok(read) => self.received(&buffer[..read])?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
@@ -537,7 +537,12 @@ async fn drive(shared: EndOnDrop) {
             (state.writer == Writer::Driver, state.broken.take())
         };
         if let Some(why) = broken {
-            break shared.read(&mut buffer).err().filter(|_| shared.malformed.get().is_some()).unwrap_or(why);
+            // The write failed before tokio could report what the server had sent.
+            break shared
+                .read(&mut buffer, Socket::read)
+                .err()
+                .filter(|_| shared.malformed.get().is_some())
+                .unwrap_or(why);
         }
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
@@ -551,7 +556,7 @@ async fn drive(shared: EndOnDrop) {
         };
         match ready {
             Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
-                if let Err(why) = shared.read(&mut buffer) {
+                if let Err(why) = shared.read(&mut buffer, Socket::try_read) {
                     break why;
                 }
             }

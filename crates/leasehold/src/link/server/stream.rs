@@ -7,7 +7,7 @@ use super::error::ConnectError;
 use super::settings::LinkSettings;
 use super::target::{Endpoint, ServerTarget};
 use super::tls_session::Session;
-use rustix::net::{SendFlags, Shutdown};
+use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io;
 use tokio::io::{Interest, Ready};
 use tokio::net::{TcpStream, UnixStream};
@@ -49,6 +49,17 @@ impl Socket {
             Self::Memory(end) => end.try_read(buffer),
         };
         short.map_or(read, Ok)
+    }
+
+    /// Reads what has arrived, although tokio may not have noticed it yet.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match self {
+            Self::Tcp(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
+            Self::Unix(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
+            #[cfg(test)]
+            Self::Memory(end) => return end.try_read(buffer),
+        };
+        read.map(|(read, _)| read).map_err(io::Error::from)
     }
 
     /// Writes as much as the socket accepts, from any thread. tokio does not notice a full socket: see
