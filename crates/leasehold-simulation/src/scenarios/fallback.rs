@@ -3,7 +3,7 @@
 use super::driver::wish;
 use super::{elapsed, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
-use crate::world::client::Outcome;
+use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
@@ -87,6 +87,24 @@ fn a_degraded_hold_becomes_real_when_the_server_returns() {
     assert_eq!(world.outcome(1, other), Outcome::Nothing, "it excludes other clients from now on");
     world.run(ms(9_000));
     assert!(world.guards[guard].cell.ended(world.now).is_none(), "it is renewed");
+    nothing_left_after(&mut world, guard);
+}
+
+#[test]
+fn unpolled_grant_without_the_server_is_taken_back() {
+    let mut world = world(2);
+    world.set_unreachable(0, true);
+    let guard = world.hold(0, local("a"));
+    let sleepy = world.acquire_polled(0, local("a"), PollPolicy::Never);
+    world.give_back(guard);
+    world.run(ms(1_000));
+    world.set_unreachable(0, false);
+    world.run(ms(1_000));
+    let guard = world.hold(1, wish("a"));
+    world.give_back(guard);
+    world.clients[0].tasks[sleepy].polls = PollPolicy::AtOnce;
+    world.poll(0, sleepy);
+    let guard = world.granted(0, sleepy);
     nothing_left_after(&mut world, guard);
 }
 

@@ -46,10 +46,9 @@ impl World {
         guard.fell_back && guard.owner.is_some() && self.clients[guard.client].tasks.iter().any(is_open)
     }
 
-    /// Whether a hold may have a guard that no caller has read: one that was handed on, and that its owner has entered since.
+    /// Whether a hold may have a guard that no caller has read, and that its owner has entered since.
     pub(crate) fn may_have_unread(&self, client: usize, hold: HoldNumber) -> bool {
-        let hands_on = self.clients[client].session.settings().hand_over.is_some();
-        hands_on && !self.guards.iter().any(|guard| (guard.client, guard.hold, guard.is_first) == (client, hold, true))
+        !self.guards.iter().any(|guard| (guard.client, guard.hold, guard.is_first) == (client, hold, true))
     }
 
     /// How many guards of a hold were detached.

@@ -43,7 +43,11 @@ impl Parts {
         let renewed = acquire.wish().renewed;
         let restore_at = (acquire.wish().fallback == Fallback::Local).then_some(now + RESTORE);
         hold.grant_locally(now, renewed, restore_at);
-        acquire.grant(hold.granted(number, renewed));
+        let granted = hold.granted(number, renewed);
+        match restore_at {
+            Some(until) => acquire.hand_on(granted, until),
+            None => acquire.grant(granted),
+        }
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
         self.locks[lock].add_held(permits);
         self.leave_queue(ticket, lock);
@@ -57,6 +61,7 @@ impl Parts {
             self.locks[lock].forget_failures();
             self.contender_granted(now, ticket, lock, Duration::ZERO);
         }
+        self.set_request_timer(now, ticket);
         self.wake(ticket);
     }
 

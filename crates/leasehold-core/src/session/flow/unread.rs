@@ -1,5 +1,6 @@
-//! Grants that no future has read: a hold that was handed on to a request whose future is not polled goes on to the next, or back.
+//! Grants that no future has read: a hold that a request has got without a reply to its future goes on to the next, or back.
 
+use crate::session::flow::restore::RESTORE;
 use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::{Event, Ticket};
@@ -16,10 +17,14 @@ impl Parts {
         }
     }
 
-    /// The future of a request has not read in time that a hold was handed on to it. The request waits anew, and others go first until its
-    /// future is polled.
+    /// The future of a request has not read its grant in time. The request waits anew, and others go first until its future is polled. While
+    /// the server is out of reach, the request would get the same grant again, so it keeps that one.
     pub(super) fn unread_too_long(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        if acquire.unread().is_some_and(|granted| granted.cell.is_degraded()) {
+            acquire.keep_unread(now + RESTORE);
+            return self.set_request_timer(now, ticket);
+        }
         acquire.note_unpolled();
         let name = self.locks[acquire.lock()].name().clone();
         self.out.tell(Event::UnpolledTurn { name });

@@ -1,6 +1,7 @@
 //! The end of an acquire: its outcome, what is taken back before its caller is told, and what it waits for before it asks once more.
 
 use crate::owner::HoldNumber;
+use crate::session::failures::Failures;
 use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
 use crate::session::{Granted, Patience};
 use crate::time::Instant;
@@ -12,7 +13,7 @@ pub(super) enum Stage {
     Open,
     /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
     TakingBack(Box<TakingBack>),
-    /// A hold was handed on to it. Its future has until then to be polled.
+    /// It has a hold without a reply to its future, which has until then to be polled.
     HandedOn(AcquireOutcome, Instant),
     /// Its caller is to be told this.
     Ended(AcquireOutcome),
@@ -58,7 +59,7 @@ pub(super) enum GivenUp {
 pub(crate) enum Due {
     /// Nothing: the request has ended.
     Nothing,
-    /// Its future has not been polled since a hold was handed on to it.
+    /// Its future has not read its grant.
     Unread,
     /// The timer is to be set again.
     Later,
@@ -116,12 +117,13 @@ impl Acquire {
         self.stage = Stage::Ended(Ok(Some(granted)));
     }
 
-    /// A task of its client has handed a hold on to it. Its future has until then to be polled.
+    /// It has a hold without a reply to its future, which has until then to be polled.
     pub(crate) fn hand_on(&mut self, granted: Granted, until: Instant) {
+        self.hold = None;
         self.stage = Stage::HandedOn(Ok(Some(granted)), until);
     }
 
-    /// The grant of a hold that was handed on to it, and that its future has not read.
+    /// The grant that its future has not read.
     pub(crate) const fn unread(&self) -> Option<&Granted> {
         match &self.stage {
             Stage::HandedOn(Ok(granted), _) => granted.as_ref(),
@@ -129,9 +131,18 @@ impl Acquire {
         }
     }
 
-    /// Takes that grant away from it: it asks, or waits, as before.
+    /// Its future has until then to read that grant.
+    pub(crate) const fn keep_unread(&mut self, next: Instant) {
+        if let Stage::HandedOn(_, until) = &mut self.stage {
+            *until = next;
+        }
+    }
+
+    /// Takes that grant away from it: it asks, or waits, as if it had met no failure.
     pub(crate) fn take_unread(&mut self) -> Option<Granted> {
         self.unread()?;
+        self.is_final_attempt = false;
+        self.failures = Failures::default();
         self.take_outcome().and_then(Result::ok).flatten()
     }
 
