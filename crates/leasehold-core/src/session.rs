@@ -215,9 +215,10 @@ impl Session {
         self.checked(|parts| parts.lose_all(now))
     }
 
-    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored.
+    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored. The future must
+    /// be polled afterwards: nothing wakes it.
     pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
-        self.checked(|parts| parts.handle_reply(now, ticket, flight, result));
+        self.checked(|parts| parts.handle_own_reply(now, ticket, flight, result));
     }
 
     /// Whether the call is still the one that the request waits for. If it is not, its future is to be dropped; if it is, `waker` is woken
