@@ -36,12 +36,20 @@ impl<'a> Stops<'a> {
     /// Handles a stop of the command by a signal. If the command wants the terminal, it may get the terminal. Otherwise
     /// this process stops too, so that its shell sees a stopped job. A stop without relation to the terminal only
     /// affects the command.
-    pub(super) fn stopped(&mut self, child: &Child, signal: i32) {
-        let wants_terminal = signal == Signal::TTIN.as_raw() || signal == Signal::TTOU.as_raw();
-        if wants_terminal && (self.terminal.lend(child.group()) || !is_a_job()) {
-            self.wake(child, true);
-        } else if wants_terminal || signal == Signal::TSTP.as_raw() {
-            // This process and the others of its pipeline get the signal too, and stop.
+    pub(super) fn stopped(&mut self, child: &Child, held: &Held, signal: i32) {
+        let is_by = |stop: Signal| signal == stop.as_raw();
+        if is_by(Signal::TTIN) || is_by(Signal::TTOU) {
+            if !self.terminal.lend(child.group()) && is_a_job() {
+                // Nothing handles this signal: this process and the others of its pipeline stop here. An enclosing `run`
+                // sees that this group wants the terminal.
+                let _ = kill_current_process_group(Signal::TTIN);
+            }
+            if held.is_held() {
+                self.wake(child, true);
+            }
+        } else if is_by(Signal::TSTP) || is_by(Signal::STOP) && self.terminal.front() == Some(child.group()) {
+            // A command such as a nested `run` handles the stop key, and then stops itself by SIGSTOP. This process and
+            // the others of its pipeline get the signal of the key, and stop.
             let _ = kill_current_process_group(Signal::TSTP);
         }
     }

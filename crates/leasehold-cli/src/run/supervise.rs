@@ -96,7 +96,7 @@ impl Supervised<'_> {
                         held_to_the_end: self.held.is_held(),
                         by_key: self.is_by_key(ended),
                     },
-                    Change::Stopped(signal) => stops.stopped(self.child, signal),
+                    Change::Stopped(signal) => stops.stopped(self.child, self.held, signal),
                     Change::Orphan => {}
                 },
                 lost = self.held.lost() => break self.stop(Why::Lost(lost)).await,

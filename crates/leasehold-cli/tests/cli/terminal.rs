@@ -99,6 +99,25 @@ fn stop_key_stops_both_and_fg_goes_on() {
 }
 
 #[test]
+fn stop_key_stops_nested_runs_and_fg_goes_on() {
+    let name = name();
+    let asks = leasehold(&format!("{name}:inner"), "sh -c 'echo ask; read line; echo \"read <$line>\"'");
+    let mut running = shell();
+    running.write(&format!("{}\n", leasehold(&name, &asks)));
+    running.says("ask");
+    running.write("\x1a");
+    running.shows("Stopped");
+    running.write("echo the shell is back\n");
+    running.says("the shell is back");
+    running.write("fg\n");
+    running.shows("fg\r\n");
+    running.write("a line\n");
+    running.shows("read <a line>");
+    running.write("exit 4\n");
+    assert_eq!(running.finish().code(), 4);
+}
+
+#[test]
 fn pager_behind_the_command_keeps_the_terminal() {
     let name = name();
     // The second program of the pipeline reads the terminal, as a pager does its keys.
@@ -137,7 +156,8 @@ fn script_in_a_terminal(script: &str) -> Running {
 #[test]
 fn command_with_redirected_stdin_reads_the_terminal() {
     let asks = leasehold(&name(), "sh -c 'echo ask; read key </dev/tty; echo \"key <$key>\"'");
-    for script in [format!("echo data | {asks}"), format!("{asks} </dev/null")] {
+    let nested = leasehold(&name(), &asks);
+    for script in [format!("echo data | {asks}"), format!("{asks} </dev/null"), format!("echo data | {nested}")] {
         let mut running = script_in_a_terminal(&script);
         running.says("ask");
         running.write("secret\n");
@@ -149,14 +169,17 @@ fn command_with_redirected_stdin_reads_the_terminal() {
 #[test]
 fn command_with_redirected_stdin_reads_the_terminal_of_a_job() {
     let asks = leasehold(&name(), "sh -c 'echo ask; read key </dev/tty; echo \"key <$key>\"'");
-    let mut running = shell();
-    running.write(&format!("echo data | {asks}\n"));
-    running.says("ask");
-    running.write("secret\n");
-    running.shows("key <secret>");
-    running.write("exit 0\n");
-    let done = running.finish();
-    assert!(done.code() == 0 && !done.stdout.contains("Stopped"), "{done:?}");
+    let nested = leasehold(&name(), &asks);
+    for command in [asks, nested] {
+        let mut running = shell();
+        running.write(&format!("echo data | {command}\n"));
+        running.says("ask");
+        running.write("secret\n");
+        running.shows("key <secret>");
+        running.write("exit 0\n");
+        let done = running.finish();
+        assert!(done.code() == 0 && !done.stdout.contains("Stopped"), "{done:?}");
+    }
 }
 
 /// Without job control nobody would tell a stopped `leasehold` to go on. The command in the background waits for its turn, and is not woken
