@@ -55,6 +55,7 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
             let lock = client.lock("other");
             assert!(forked(lock.acquire().err()) && forked(lock.try_acquire().err()));
             assert!(forked(lock.inspect().err()) && forked(guard.reenter().err()));
+            assert!(forked(client.count_down_latch("gate").wait().err()));
             assert!(forked(client.locks("*").next().and_then(Result::err)));
             assert!(forked(client.multi_lock([client.as_async().lock("one")]).acquire().err()));
             assert!(!guard.is_held() && guard.remaining().is_zero() && token.is_cancelled());

@@ -181,6 +181,7 @@ impl LatchWait {
 
     async fn run(self) -> Result<(), Error> {
         let handle = self.spec.handle();
+        handle.check_process()?;
         let begun = handle.clock.now();
         let name = self.spec.checked_name()?.clone();
         let mut wish = Box::new(AcquireRequest::new(name, self.spec.kind(), settings::NO_LEASE));
