@@ -201,7 +201,9 @@ impl<K: LockKind> Guard<K> {
 
     /// Drops the guard without a release: the client no longer renews the lock for this guard, and the lease expires.
     ///
-    /// The lock stays busy until then, for at most one lease. Other guards of the same hold are not affected.
+    /// The lock stays busy until then, for at most one lease. Other guards of the same hold are not affected. While the
+    /// server is unreachable, a [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this
+    /// client before the lease ends.
     pub fn detach(mut self) {
         self.spent = true;
         let class = self.lock.spec().metrics();
