@@ -355,6 +355,7 @@ suite! {
             every_series_is_there_before_its_first_event,
             every_span_and_warning_is_traced,
             names_in_events_are_escaped_in_one_form,
+            times_in_events_are_whole_milliseconds,
             refused_renewals_are_told_once_for_each_hold,
             a_loss_and_a_span_name_the_hold_that_they_are_about;
         durability:

@@ -81,6 +81,23 @@ fn the_core_has_no_runtime_no_client_and_no_clock() {
 }
 
 #[test]
+fn builds_of_users_have_no_self_checks() {
+    for path in ["leasehold-core", "leasehold-embedded", "leasehold", "leasehold-cli", "leasehold-tower"] {
+        let manifest = manifest(&format!("crates/{path}/Cargo.toml"));
+        let chosen = ["dependencies", "features"].iter().flat_map(|section| manifest.get(*section)).flatten();
+        for (name, value) in chosen {
+            assert!(!value.contains("self-checks"), "{path} switches them on by {name}");
+        }
+    }
+    for file in files::sources("crates/leasehold-core/src/") {
+        for (line, code) in file.code() {
+            let is_checked = code.contains("debug_assertions") && !code.contains("feature = \"self-checks\"");
+            assert!(!is_checked, "{}:{line} checks in each debug build", file.path);
+        }
+    }
+}
+
+#[test]
 fn only_telemetry_calls_recorders_and_subscribers() {
     // A panic of theirs ends in `foreign.rs`. What calls them elsewhere would let it through.
     let allowed = ["crates/leasehold/src/telemetry.rs", "crates/leasehold/src/foreign.rs"];

@@ -88,7 +88,8 @@ fn command_that_a_server_lacks_is_refused_by_its_name() {
         runtime().block_on(async {
             let client = connect(&server.url()).await;
             let replicas = Replicas { at_least: 1, within: Duration::from_millis(100) };
-            let error = client.lock("stock").acquire().durable(replicas).await.expect_err("no WAIT");
+            let refused = client.lock("stock").acquire().wait(HUNG).durable(replicas).await;
+            let error = refused.expect_err("no WAIT");
             assert!(matches!(error, Error::Refused { .. }) && error.to_string().contains("WAIT"), "{error}");
             assert!(!error.is_retryable(), "an operator has to act");
             drop(client.lock("stock").try_acquire().await.expect("an answer").expect("nothing was begun"));
@@ -104,7 +105,8 @@ fn wait_that_a_user_may_not_run_is_refused_by_its_name() {
         runtime().block_on(async {
             let client = connect(&format!("redis://app:open@{}", server.addr())).await;
             let replicas = Replicas { at_least: 1, within: Duration::from_millis(100) };
-            let error = client.lock("stock").acquire().durable(replicas).await.expect_err("no WAIT");
+            let refused = client.lock("stock").acquire().wait(HUNG).durable(replicas).await;
+            let error = refused.expect_err("no WAIT");
             assert!(
                 matches!(error, Error::Refused { .. }) && error.to_string().to_ascii_uppercase().contains("WAIT"),
                 "{error}"

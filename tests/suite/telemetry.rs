@@ -257,6 +257,29 @@ pub(crate) async fn names_in_events_are_escaped_in_one_form(_: World) {
     }
 }
 
+pub(crate) async fn times_in_events_are_whole_milliseconds(_: World) {
+    let seen = collected(|| {
+        let clock = ManualClock::new();
+        let (server, client) = client(&clock);
+        let renewed = now(client.lock("stock").acquire()).expect("the lock");
+        let lost = now(client.lock("short").acquire().lease(ms(100))).expect("the lock");
+        server.set_down(true);
+        clock.advance(ms(700));
+        server.set_down(false);
+        clock.advance(secs(1));
+        assert!(renewed.is_held() && !lost.is_held());
+    });
+    let value = |name: &str| {
+        let field = format!(" {name}=");
+        let line = seen.iter().find(|line| line.contains(&field)).unwrap_or_else(|| panic!("{name}: {seen:#?}"));
+        let (_, rest) = line.split_once(&field).expect("the field");
+        rest.split(' ').next().and_then(|value| value.parse::<u64>().ok()).unwrap_or_else(|| panic!("{name}: {line}"))
+    };
+    assert!((1..=100).contains(&value("first_lost_in_ms")), "{seen:#?}");
+    assert!(value("out_for_ms") >= 700, "{seen:#?}");
+    assert!((1..=100).contains(&value("held_ms")), "{seen:#?}");
+}
+
 pub(crate) async fn refused_renewals_are_told_once_for_each_hold(_: World) {
     for refusal in ["MISCONF cannot save a snapshot", "NOPERM no right to a key", "OOM full"] {
         let seen = collected(|| {
