@@ -1,7 +1,7 @@
 //! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
 use crate::workload::family::hold_of;
-use crate::world::client::{Guard, Task, TaskKind};
+use crate::world::client::{Guard, TaskKind};
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;
@@ -9,6 +9,7 @@ use leasehold_core::command::{HoldKey, Kind, ReleaseArgs};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
+use leasehold_core::session::AcquireRequest;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
@@ -39,11 +40,25 @@ impl World {
     /// Whether a hold that was granted without the server may have a guard that no future has read yet: the session counts it, and the world
     /// does not know it.
     pub(crate) fn may_have_unread_without_server(&self, guard: &Guard) -> bool {
-        let is_open = |task: &Task| {
-            let TaskKind::Acquire(wish) = &task.kind else { return false };
-            task.outcome.is_none() && wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner
-        };
-        guard.fell_back && guard.owner.is_some() && self.clients[guard.client].tasks.iter().any(is_open)
+        guard.fell_back && self.open_wishes(guard).next().is_some()
+    }
+
+    /// Whether its owner also asks for the lock of a guard with a longest time to be held.
+    pub(crate) fn waits_with_limit(&self, guard: &Guard) -> bool {
+        self.open_wishes(guard).any(|wish| wish.max_hold.is_some())
+    }
+
+    /// What the owner of a guard asks for beside it, without an answer yet.
+    fn open_wishes(&self, guard: &Guard) -> impl Iterator<Item = &AcquireRequest> {
+        let open = self.clients[guard.client].tasks.iter().filter(|task| task.outcome.is_none());
+        open.filter_map(|task| match &task.kind {
+            TaskKind::Acquire(wish) => Some(&**wish),
+            TaskKind::Release { .. } => None,
+        })
+        .filter(|wish| {
+            let same = wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner;
+            same && guard.owner.is_some()
+        })
     }
 
     /// Whether a hold may have a guard that no caller has read, and that its owner has entered since.
