@@ -12,6 +12,9 @@
 //! The caller's thread encodes a command and writes it at once. Only one caller writes at a time, and also writes the
 //! bytes that other callers put into the buffer. The *driver*, a task on the runtime of the connection, reads, and
 //! writes the rest when the socket was full.
+//!
+//! Replies that come together wake several callers, which often send again. The driver *corks* the connection while these
+//! callers run, and writes their commands together. A write costs the client more than the encoding of a command.
 
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
@@ -25,9 +28,11 @@ use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
+use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
+use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::sync::{Notify, broadcast, oneshot};
@@ -43,6 +48,13 @@ const READ: usize = 16 * 1024;
 
 /// Reads per poll of the driver before it yields to other tasks.
 const READS: usize = 4;
+
+/// Calls in flight from which a connection is corked: the server has work while the callers run.
+const BUSY: usize = 4;
+
+/// Bytes that a caller writes although the connection is corked: about five calls. The server works on them while the
+/// next callers run.
+const CORKED: usize = 1024;
 
 /// Writes by a caller before the driver takes over.
 const WRITES: usize = 4;
@@ -115,6 +127,8 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
+    /// Replies have woken several callers, which may send at once. The driver writes what they send together.
+    corked: bool,
     /// The server has sent something.
     heard: bool,
     /// Why nothing can be written any more. What the server said before that is read yet: it may say why.
@@ -180,6 +194,7 @@ impl Connection {
                 writer: Writer::Nobody,
                 rest: Vec::new(),
                 tls_waits: false,
+                corked: false,
                 heard: false,
                 broken: None,
                 end: None,
@@ -341,7 +356,7 @@ impl Drop for Connection {
 }
 
 impl Shared {
-    /// Queues a command, and writes it unless another thread is writing.
+    /// Queues a command, and writes it unless another thread is writing, or the driver is about to.
     fn send(&self, server: &str, queue: impl FnOnce(&mut Wire<Answer>, Answer)) -> Result<Sent, LinkError> {
         let (answer, answered) = oneshot::channel();
         let mut state = self.state.lock();
@@ -352,7 +367,8 @@ impl Shared {
             return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
         }
         queue(&mut state.wire, answer);
-        if state.writer == Writer::Nobody {
+        let is_collected = state.corked && state.wire.unwritten() < CORKED;
+        if state.writer == Writer::Nobody && !is_collected {
             state.writer = Writer::Thread;
             let out = state.wire.take_out();
             drop(state);
@@ -423,6 +439,15 @@ impl Shared {
         }
     }
 
+    /// The callers that replies have woken have run: the driver writes what they sent.
+    fn uncork(&self) {
+        let mut state = self.state.lock();
+        state.corked = false;
+        if state.writer == Writer::Nobody && state.wants_to_write() {
+            state.writer = Writer::Driver;
+        }
+    }
+
     /// The bytes for the socket.
     fn secured(&self, plain: Vec<u8>) -> io::Result<Vec<u8>> {
         match &self.stream.tls {
@@ -465,6 +490,7 @@ impl Shared {
         if state.tls_waits && state.writer == Writer::Nobody {
             state.writer = Writer::Driver;
         }
+        state.corked = events.len() > 1 && state.wire.in_flight() >= BUSY;
         drop(state);
         // A caller that a reply wakes may send at once.
         for event in events {
@@ -559,6 +585,11 @@ async fn drive(shared: EndOnDrop) {
                 if let Err(why) = shared.read(&mut buffer, Socket::try_read) {
                     break why;
                 }
+                let corked = shared.state.lock().corked;
+                if corked {
+                    back_of_the_queue().await;
+                    shared.uncork();
+                }
             }
             Ok(_) => {}
             Err(error) => break lost(&error),
@@ -568,6 +599,19 @@ async fn drive(shared: EndOnDrop) {
         }
     };
     shared.end(&why);
+}
+
+/// Lets the tasks run that are ready now. Unlike tokio's `yield_now`, it does not wait for the runtime to look for I/O.
+async fn back_of_the_queue() {
+    let mut woken = false;
+    poll_fn(|cx| {
+        if std::mem::replace(&mut woken, true) {
+            return Poll::Ready(());
+        }
+        cx.waker().wake_by_ref();
+        Poll::Pending
+    })
+    .await;
 }
 
 /// Ends the connection when its driver is dropped: the runtime is gone.

@@ -18,12 +18,19 @@ use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
 #[derive(Debug)]
 pub(crate) struct Memory {
     rng: Mutex<Rng>,
+    /// Whether its streams transfer all bytes of a write at once.
+    whole: bool,
     listeners: Mutex<BTreeMap<SocketAddr, UnboundedSender<End>>>,
 }
 
 impl Memory {
     pub(super) fn new(seed: u64) -> Arc<Self> {
-        Arc::new(Self { rng: Mutex::new(Rng::with_seed(seed)), listeners: Mutex::default() })
+        Arc::new(Self { rng: Mutex::new(Rng::with_seed(seed)), whole: false, listeners: Mutex::default() })
+    }
+
+    /// A network whose streams transfer all bytes of a write at once.
+    pub(super) fn whole() -> Arc<Self> {
+        Arc::new(Self { rng: Mutex::new(Rng::with_seed(0)), whole: true, listeners: Mutex::default() })
     }
 
     /// The server's ends of the streams to this address.
@@ -40,7 +47,7 @@ impl Memory {
 
     pub(crate) fn dial(&self, address: SocketAddr) -> io::Result<End> {
         let rng = self.rng.lock().fork();
-        let (client, server) = End::pair(rng);
+        let (client, server) = End::pair(rng, self.whole);
         let listeners = self.listeners.lock();
         let listener = listeners.get(&address).ok_or(ErrorKind::ConnectionRefused)?;
         listener.send(server).map_err(|_| ErrorKind::ConnectionRefused)?;
@@ -69,10 +76,13 @@ struct Stream {
 #[derive(Debug)]
 struct State {
     rng: Rng,
+    whole: bool,
     /// The bytes on their way, by direction.
     bytes: [VecDeque<u8>; 2],
     /// How many bytes may be on their way in one direction.
     capacity: usize,
+    /// How often each direction was written to.
+    writes: [usize; 2],
     closed: bool,
 }
 
@@ -87,14 +97,14 @@ struct Direction {
 impl State {
     /// Some of `most` bytes: often all of them, and at least one.
     fn part(&mut self, most: usize) -> usize {
-        if self.rng.bool() { most } else { self.rng.usize(1..=most) }
+        if self.whole || self.rng.bool() { most } else { self.rng.usize(1..=most) }
     }
 }
 
 impl End {
-    fn pair(mut rng: Rng) -> (Self, Self) {
-        let capacity = [48, 700, 64 * 1024][rng.usize(..3)];
-        let state = State { rng, bytes: Default::default(), capacity, closed: false };
+    fn pair(mut rng: Rng, whole: bool) -> (Self, Self) {
+        let capacity = if whole { usize::MAX } else { [48, 700, 64 * 1024][rng.usize(..3)] };
+        let state = State { rng, whole, bytes: Default::default(), capacity, writes: [0; 2], closed: false };
         let stream = Arc::new(Stream { state: Mutex::new(state), directions: Default::default() });
         (Self { stream: Arc::clone(&stream), out: 0 }, Self { stream, out: 1 })
     }
@@ -161,6 +171,7 @@ impl End {
         }
         let written = state.part(most);
         state.bytes[self.out].extend(&bytes[..written]);
+        state.writes[self.out] += 1;
         drop(state);
         self.stream.directions[self.out].filled.notify_one();
         Ok(written)
@@ -179,6 +190,11 @@ impl End {
             bytes = &bytes[self.try_write(bytes)?..];
         }
         Ok(())
+    }
+
+    /// How often the other end has written.
+    pub(super) fn writes(&self) -> usize {
+        self.stream.state.lock().writes[self.arriving()]
     }
 
     /// Closes the stream. What has been written still arrives.

@@ -5,8 +5,11 @@ use super::super::network::Network;
 use super::super::target::Server;
 use super::memory::{End, Memory};
 use super::*;
+use futures_util::future::join_all;
 use leasehold_core::wire::Frame;
 use leasehold_test_support::{Resp, take_request};
+use std::sync::Arc;
+use tokio::task::JoinHandle;
 
 #[test]
 fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
@@ -15,14 +18,7 @@ fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
     let text = |thread, number| Bytes::from(format!("{thread}:{number}"));
     for seed in 0..6 {
         let runtime = Builder::new_multi_thread().worker_threads(2).enable_time().build().expect("a runtime");
-        let network = Memory::new(seed);
-        let mut accepted = network.listen(([127, 0, 0, 1], 7_000).into());
-        let arrived = runtime.spawn(async move { echo(accepted.recv().await.expect("a client")).await });
-        let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
-        let Some(Server::At(to)) = target.seeds().into_iter().next() else { panic!("an address") };
-        let settings = LinkSettings { network: Network::Memory(network), ..patient() };
-        let opened = runtime.block_on(Connection::open(&target, &to, to.label(), &settings, 1, true));
-        let (connection, _router) = opened.expect("a connection");
+        let (connection, arrived) = runtime.block_on(connect(Memory::new(seed)));
         std::thread::scope(|scope| {
             for thread in 0..THREADS {
                 let (connection, runtime) = (&connection, &runtime);
@@ -37,7 +33,7 @@ fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
             }
         });
         connection.end();
-        let arrived = runtime.block_on(arrived).expect("a server");
+        let (arrived, _) = runtime.block_on(arrived).expect("a server");
         for thread in 0..THREADS {
             let prefix = format!("{thread}:");
             let own = arrived.iter().filter(|text| text.starts_with(prefix.as_bytes())).cloned();
@@ -46,8 +42,44 @@ fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
     }
 }
 
-/// Answers each command with its argument, and returns the arguments when the client has closed the stream.
-async fn echo(end: End) -> Vec<Bytes> {
+#[test]
+fn callers_that_replies_wake_together_share_a_write() {
+    const CALLERS: usize = 16;
+    const COMMANDS: usize = 50;
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let (_, writes) = runtime.block_on(async {
+        let (connection, arrived) = connect(Memory::whole()).await;
+        let connection = Arc::new(connection);
+        let callers = (0..CALLERS).map(|_| Arc::clone(&connection)).map(|connection| async move {
+            for _ in 0..COMMANDS {
+                connection.send("ECHO", vec![Bytes::from_static(b"text")], None).await.expect("a reply");
+            }
+        });
+        join_all(callers.map(tokio::spawn)).await;
+        connection.end();
+        arrived.await.expect("a server")
+    });
+    assert!(writes * 2 < CALLERS * COMMANDS, "{writes} writes");
+}
+
+/// A connection to a server that echoes. The server returns the arguments that have arrived, and how often its client has
+/// written.
+async fn connect(network: Arc<Memory>) -> (Connection, JoinHandle<(Vec<Bytes>, usize)>) {
+    let mut accepted = network.listen(([127, 0, 0, 1], 7_000).into());
+    let arrived = tokio::spawn(async move {
+        let end = accepted.recv().await.expect("a client");
+        (echo(&end).await, end.writes())
+    });
+    let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
+    let Some(Server::At(to)) = target.seeds().into_iter().next() else { panic!("an address") };
+    let settings = LinkSettings { network: Network::Memory(network), ..patient() };
+    let opened = Connection::open(&target, &to, to.label(), &settings, 1, true).await;
+    (opened.expect("a connection").0, arrived)
+}
+
+/// Answers each command with its argument, in two turns where several commands arrive together, and returns the arguments
+/// when the client has closed the stream.
+async fn echo(end: &End) -> Vec<Bytes> {
     let (mut buf, mut chunk, mut arrived) = (Vec::new(), [0; 1_024], Vec::new());
     loop {
         let read = end.read(&mut chunk).await;
@@ -55,11 +87,15 @@ async fn echo(end: End) -> Vec<Bytes> {
             return arrived;
         }
         buf.extend_from_slice(&chunk[..read]);
-        while let Some(request) = take_request(&mut buf) {
-            let text = request.into_iter().next_back().expect("an argument");
+        let texts: Vec<Bytes> = std::iter::from_fn(|| take_request(&mut buf))
+            .map(|request| request.into_iter().next_back().expect("an argument").into())
+            .collect();
+        for turn in texts.chunks(texts.len().div_ceil(2).max(1)) {
+            let replies: Vec<u8> = turn.iter().flat_map(|text| Resp::Bulk(text.to_vec()).to_wire()).collect();
             // A client that has closed the stream reads no reply.
-            let _ = end.write_all(&Resp::Bulk(text.clone()).to_wire()).await;
-            arrived.push(text.into());
+            let _ = end.write_all(&replies).await;
+            tokio::task::yield_now().await;
         }
+        arrived.extend(texts);
     }
 }
