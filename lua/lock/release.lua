@@ -58,7 +58,10 @@ if count == 0 then
   -- that the key is there throughout, and keeps its time to live.
   redis.call('PEXPIRE', lock_key, keep)
   redis.call('HSET', lock_key, kept, '1')
-  redis.call('HDEL', lock_key, hold)
+  if redis.call('HDEL', lock_key, hold) == 0 then
+    -- The server's clock was set back during this script: the key expired in it, and was made anew.
+    redis.call('PEXPIRE', lock_key, keep)
+  end
   return released
 end
 

@@ -102,8 +102,8 @@ if kept < keep then
   redis.call('PEXPIRE', readers_key, keep)
 end
 if mode then
-  extend_lease(lock_key, left)
   redis.call('HSET', lock_key, hold, count)
+  extend_lease(lock_key, left)
 else
   redis.call('HSET', lock_key, 'mode', 'read', hold, count)
   local set = redis.pcall('PEXPIRE', lock_key, left)

@@ -13,6 +13,9 @@ local function raise_hold(key, ask, stored)
   if stored == ask.count then
     return {2, left}
   end
-  redis.call('HSET', key, ask.hold, ask.count)
+  if redis.call('HSET', key, ask.hold, ask.count) == 1 then
+    -- The server's clock was set back during this script: the key expired in it, and was made anew.
+    redis.call('PEXPIRE', key, ask.lease)
+  end
   return {1, left}
 end

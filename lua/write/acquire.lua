@@ -55,7 +55,11 @@ if stored then
   elseif stored == count - 1 then
     -- In this order, so that an error in between leaves the count as it was.
     local left = extend_lease(lock_key, lease)
-    redis.call('HSET', lock_key, hold, count)
+    if redis.call('HSET', lock_key, hold, count) == 1 then
+      -- The server's clock was set back during this script: the key expired in it. Without its mode it is no lock.
+      redis.call('DEL', lock_key)
+      return {-2, 0, time}
+    end
     return {1, left, time}
   end
   return {-1, stored, time}

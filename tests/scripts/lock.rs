@@ -1,6 +1,7 @@
 //! The reentrant lock: a hash with a hold count for its holder, as Redisson's `RLock` has it.
 
 use crate::support::{Wish, World, each};
+use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::lock::{self, ForceReleased, Inspected};
 use leasehold_core::reply::Reply;
@@ -180,6 +181,21 @@ fn release_tells_whether_none_one_or_more_listen() {
             assert_eq!(world.release(LOCK, "me:1", 0), code);
             listeners.push(world.listen_to(LOCK));
         }
+    });
+}
+
+/// A time that is over already stands for a server whose clock is set back within the script.
+#[test]
+fn key_that_expires_within_a_release_is_not_left_without_an_end() {
+    each("lock-kept-back", |world| {
+        world.acquire(LOCK, "me:1", 1, wish(60_000));
+        let release = world.keep_call(LOCK, "me:1", 0, 5_000);
+        let script = release.script();
+        let (keys, mut args) = release.into_words();
+        let keep = args.iter().position(|arg| *arg == "5000").expect("the time to be kept");
+        args[keep] = "-5000".into();
+        world.run(&Call::new(script, keys, args));
+        world.check("EXISTS {} => 0");
     });
 }
 

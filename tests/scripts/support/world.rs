@@ -139,9 +139,12 @@ impl World {
 
     /// The same, of a release that leaves the lock busy for so many milliseconds.
     #[track_caller]
+    pub(crate) fn keep_call(&self, kind: Kind, field: &str, count: u32, keep: u64) -> Call {
+        self.call(kind, |lock| lock.give_and_keep(&named(field), count, true, ms(keep)))
+    }
+
     pub(crate) fn release_and_keep(&self, kind: Kind, field: &str, count: u32, keep: u64) -> i64 {
-        let call = self.call(kind, |lock| lock.give_and_keep(&named(field), count, true, ms(keep)));
-        self.run(&call).int().expect("a release answers with an integer")
+        self.run(&self.keep_call(kind, field, count, keep)).int().expect("a release answers with an integer")
     }
 
     pub(crate) fn renew_call(&self, kind: Kind, holds: &[(&str, u64)]) -> Call {
