@@ -9,9 +9,9 @@ use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Child as Process, ChildStdin, Command, Stdio};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, channel};
+use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -162,6 +162,7 @@ fn the_other_process() {
             drop(guard);
             std::process::exit(0);
         }
+        "static" => keeps_its_client(builder, &url),
         "shut down" => shuts_down(builder, url),
         "secrets" => crate::secrets::child(),
         "outage" => crate::outages::child(builder, &url),
@@ -169,6 +170,24 @@ fn the_other_process() {
         "fork" => crate::forks::child(builder, &url),
         role => panic!("no role {role:?}"),
     }
+}
+
+/// A client that nothing drops, and its lock that lingers after the release.
+fn keeps_its_client(builder: leasehold::ClientBuilder, url: &str) {
+    static CLIENT: OnceLock<blocking::Client> = OnceLock::new();
+    let client = CLIENT.get_or_init(|| blocking::Client::build(builder, url).expect("a client"));
+    let lock = client.lock("stock").linger(Duration::from_secs(60));
+    loop {
+        let guard = lock.acquire().expect("the lock");
+        let lingers = guard.holder_id().to_string().ends_with('~');
+        guard.release().expect("a release");
+        if lingers {
+            break;
+        }
+    }
+    say(format_args!("held"));
+    client.shutdown(Duration::from_secs(10)).expect("a shutdown that releases everything");
+    std::process::exit(0);
 }
 
 #[tokio::main]

@@ -56,7 +56,7 @@ fn a_holder_that_was_stopped_beyond_its_lease_does_not_go_on() {
 #[test]
 fn a_process_that_ends_in_order_leaves_no_lock() {
     on_each(|binary| {
-        for role in ["drop blocking", "drop outside", "shut down"] {
+        for role in ["drop blocking", "drop outside", "static", "shut down"] {
             let server = Server::builder().binary(binary).start();
             let mut process = Child::start(role, &server.url(), NEVER);
             process.hear("held");

@@ -37,8 +37,8 @@ use std::time::Duration;
 ///
 /// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the
 /// release. **If a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await
-/// [`Guard::release`] for each guard or [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock
-/// may stay busy for one lease.
+/// [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock may stay busy for one lease.
+/// [`Guard::release`] for each guard suffices if no lock [lingers](crate::Lock::linger) and no acquire was cancelled.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant> {

@@ -174,7 +174,8 @@ impl Lock {
     /// the client is subscribed to requests and the server is reachable. Both acquires must renew the same lease, and
     /// the hold must have had only one guard, no [`max_hold`](crate::Acquire::max_hold), no
     /// [`durable`](crate::Acquire::durable) and no [`Fallback::Local`]. A shutdown, the client's end, and a force
-    /// release end it. Members of a [`MultiLock`](crate::MultiLock) do not linger. See
+    /// release end it; if the process ends without the first two, the lock stays busy for one lease. Members of a
+    /// [`MultiLock`](crate::MultiLock) do not linger. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
     ///
     /// # Errors
