@@ -51,6 +51,27 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
     assert!(!world.exists(&a) && !world.exists(&b) && !world.exists(&c));
 }
 
+pub(crate) async fn members_left_of_a_lost_group_are_free_once_its_guard_ends(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (a, b) = (world.name("a"), world.name("b"));
+    let multi = client.multi_lock([client.lock(&a), client.lock(&b)]);
+    for dropped in [false, true] {
+        let guard = multi.acquire().await.expect("all members");
+        // A client looks at once for what it releases by force itself.
+        client.lock(&a).force_release().await.expect("an answer").expect("a holder");
+        until("the loss is known", || !guard.is_held()).await;
+        assert!(other.lock(&b).try_acquire().await.expect("an answer").is_none(), "its work may still run");
+        if dropped {
+            drop(guard);
+        } else {
+            assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
+        }
+        let left = other.lock(&b).acquire().wait(secs(5)).await.expect("a free member");
+        left.release().await.expect("a release");
+    }
+    idle(&client).await;
+}
+
 pub(crate) async fn m3_members_in_another_order_do_not_deadlock(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let (a, b) = (world.name("a"), world.name("b"));

@@ -310,5 +310,6 @@ impl IntoFuture for QuorumAcquire {
     }
 }
 
-/// A [`QuorumLock`] that is held, on a majority of its servers. When fewer are left, it is lost.
+/// A [`QuorumLock`] that is held, on a majority of its servers. When fewer are left, it is lost. The servers that are
+/// left keep it until the guard is dropped or released, and others may need them for their majority.
 pub type QuorumGuard = GroupGuard<Majority>;
