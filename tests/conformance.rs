@@ -70,6 +70,7 @@ suite! {
         conflicts:
             rw13_kinds_under_one_name_are_told_apart_by_their_data,
             rw13_kinds_under_one_name_are_told_apart_in_one_client,
+            kind_beside_one_that_is_waited_for_is_refused,
             every_kind_refuses_bad_input_before_anything_is_sent;
         loss:
             the_longest_hold_ends_even_a_renewed_one,

@@ -88,6 +88,7 @@ fn a_lock_is_released_and_taken_again_while_its_slot_moves() {
                 let desks = client.leased_semaphore("{stock}:desks");
                 assert!(desks.try_set_permits(2).await.expect("an answer"));
                 let desk = desks.acquire().await.expect("a permit");
+                let simple = client.simple_lock("{stock}:simple", NEVER).acquire().await.expect("the lock");
 
                 cluster.begin_migration(slot, to);
                 soon("a release", guard.release()).await.expect("a release");
@@ -97,6 +98,7 @@ fn a_lock_is_released_and_taken_again_while_its_slot_moves() {
                 soon("a fenced release", fenced.release()).await.expect("a release");
                 soon("a permit back", seat.release()).await.expect("a release");
                 soon("a leased permit back", desk.release()).await.expect("a release");
+                soon("a simple release", simple.release()).await.expect("a release");
                 let gone = ["{stock}:lock", "{stock}:forced", "{stock}:spin", "{stock}:fenced"];
                 for name in gone {
                     let answer = from.command(&["HLEN", name]);

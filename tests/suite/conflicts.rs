@@ -1,7 +1,7 @@
 //! Kinds that meet under one name, and input that every kind refuses.
 
 use crate::support::kinds::AnyGuard;
-use crate::support::{Kind, World, ms, secs};
+use crate::support::{Kind, World, ms, secs, until};
 use leasehold::{Client, Error, InvalidInput, NameError};
 use std::time::Duration;
 
@@ -12,6 +12,21 @@ const fn shape(kind: Kind) -> u8 {
         Kind::Simple => 2,
         Kind::Semaphore | Kind::Permits | Kind::Latch => 3,
         _ => 4,
+    }
+}
+
+/// The name of a kind in errors.
+const fn word(kind: Kind) -> &'static str {
+    match kind {
+        Kind::Fair => "fair lock",
+        Kind::FencedFair => "fenced fair lock",
+        Kind::Fenced => "fenced lock",
+        Kind::Spin => "spin lock",
+        Kind::Simple => "simple lock",
+        Kind::ReadWrite => "read-write lock",
+        Kind::Semaphore => "semaphore",
+        Kind::Permits => "leased semaphore",
+        _ => "lock",
     }
 }
 
@@ -88,12 +103,36 @@ pub(crate) async fn rw13_kinds_under_one_name_are_told_apart_in_one_client(world
         for asked in named().filter(|asked| !matches!(asked, Kind::Latch) && *asked != held) {
             let what = format!("{asked:?} beside {held:?}");
             is_refused(asked, &clients, &name, &what).await;
+            let told = asked.locks(&clients, &name)[0].try_acquire().await.err();
+            assert!(matches!(&told, Some(Error::KeyConflict { kind, .. }) if kind == word(held)), "{what}: {told:?}");
             assert_eq!(of_name(&world, &name), before, "{what}: nothing has changed");
         }
         assert!(guard.is_held());
         guard.release().await.expect("a release");
+        // The client refuses another kind only while it uses the first.
+        let alike = |kind: &Kind| shape(*kind) == 4 && shape(held) == 4;
+        for asked in named().filter(alike) {
+            let lock = &asked.locks(&clients, &name)[0];
+            let guard = lock.try_acquire().await.expect("an answer");
+            let guard = guard.unwrap_or_else(|| panic!("{asked:?} after {held:?} is busy"));
+            guard.release().await.expect("a release");
+        }
         world.delete(&name);
     }
+}
+
+pub(crate) async fn kind_beside_one_that_is_waited_for_is_refused(world: World) {
+    let (holder, clients) = (world.client().await, [world.client().await]);
+    let name = world.name("shared");
+    let guard = holder.lock(&name).acquire().await.expect("the lock");
+    let waiter = tokio::spawn(clients[0].lock(&name).acquire().into_future());
+    until("it waits", || clients[0].stats().requests == 1).await;
+    for asked in [Kind::Fair, Kind::Fenced, Kind::Spin] {
+        is_refused(asked, &clients, &name, &format!("{asked:?} beside a waiter")).await;
+    }
+    guard.release().await.expect("a release");
+    waiter.await.expect("a task").expect("the lock").release().await.expect("a release");
+    world.gone(&name).await;
 }
 
 pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: World) {
