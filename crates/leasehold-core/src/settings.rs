@@ -3,6 +3,10 @@
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Maximum number of renewals in flight if a renewal may only contain holds of one slot. It is as large as a shared
+/// renewal, so that a slow network does not delay holds that no command may share.
+pub const RENEWALS_BY_SLOT: usize = 100;
+
 /// The settings of a client, in the form in which the state machines use them. The runtime checks the values.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]

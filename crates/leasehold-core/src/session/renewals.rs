@@ -2,10 +2,8 @@
 
 use crate::call::Replicas;
 use crate::owner::HoldNumber;
+use crate::settings::RENEWALS_BY_SLOT;
 use std::collections::{BTreeMap, VecDeque};
-
-/// Maximum number of renewals in flight if holds of several slots may not share a command: as on a cluster.
-const PARTED_IN_FLIGHT: usize = 16;
 
 /// The renewals that are due.
 #[derive(Debug, Default)]
@@ -41,7 +39,7 @@ impl Renewals {
 
     /// Maximum number of renewals in flight. If holds may not share a command, there are many short commands.
     pub(super) fn most_in_flight(&self, shared: usize) -> usize {
-        if self.sharing == Sharing::All { shared } else { shared.max(PARTED_IN_FLIGHT) }
+        if self.sharing == Sharing::All { shared } else { shared.max(RENEWALS_BY_SLOT) }
     }
 
     /// Narrows the holds that share a renewal. Due renewals are regrouped by the slots of the holds.

@@ -149,6 +149,20 @@ fn the_renewals_of_many_holds_meet_in_batches() {
 }
 
 #[test]
+fn holds_that_no_command_may_share_are_renewed_in_time_on_a_slow_network() {
+    let mut world = world(1);
+    let guards = hold_many(&mut world, 600);
+    world.faults.rates.delay = (ms(50), ms(51));
+    world.fault(0, "lock/renew", CallFault::Refuse("CROSSSLOT keys of several slots"));
+    world.run(ms(15_000));
+    let lost = guards.iter().filter(|guard| world.guards[**guard].cell.ended(world.now).is_some()).count();
+    assert_eq!(lost, 0, "of 600");
+    world.faults.rates.delay = (ms(1), ms(2));
+    guards.into_iter().for_each(|guard| world.drop_guard(guard));
+    nothing_left(&mut world);
+}
+
+#[test]
 fn at_most_one_batch_is_on_the_way() {
     let mut world = World::new(7);
     world.add_client(Settings { renew_batch: 10, ..settings() });
