@@ -63,7 +63,10 @@ pub(crate) async fn connect_with(
         };
         let passes = matches!(error, ConnectError::Unreachable { .. } | ConnectError::Loading { .. });
         let failure = Failure::from(error);
-        let over = patience.limit.is_some_and(|limit| begun.elapsed() + pause >= limit);
+        let left = patience.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(begun.elapsed()));
+        // The last attempt begins just before the end.
+        let pause_left = left.saturating_sub(PAUSES[0]);
+        let over = pause_left.is_zero();
         if !passes || !patience.waits || over {
             // One attempt may end before its limit: nothing listens, or the URL has a shorter one.
             let limit = patience.limit.filter(|limit| passes && (patience.waits || begun.elapsed() >= *limit));
@@ -73,7 +76,7 @@ pub(crate) async fn connect_with(
             });
         }
         hears(&failure);
-        tokio::time::sleep(pause).await;
+        tokio::time::sleep(pause.min(pause_left)).await;
         pause = (pause * 2).min(longest);
     }
 }
