@@ -205,6 +205,9 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
         url = with_password(&url, &password)?;
     }
     if let Some(prefix) = &options.prefix {
+        if prefix.is_empty() {
+            return Err(usage("--prefix is empty; name a prefix, or remove the option"));
+        }
         url = with_setting(&url, "prefix", prefix);
     }
     Ok(url)

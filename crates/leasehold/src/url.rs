@@ -98,9 +98,11 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         humantime::parse_duration(value).map_err(|_| "a time: a whole number and its unit, such as 500ms, 30s or 1h30m")
     };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
+    // A variable that is not set would leave it empty, and another program would use other locks.
+    let text = || if value.is_empty() { Err("a text that is not empty; for none, remove it") } else { Ok(value) };
     Ok(match name {
-        "prefix" => builder.prefix(value),
-        "announce" => builder.announce(value),
+        "prefix" => builder.prefix(text()?),
+        "announce" => builder.announce(text()?),
         "lease" => builder.lease(time()?),
         "default_wait" => builder.default_wait(time()?),
         "recheck" => builder.recheck(time()?),
@@ -222,6 +224,12 @@ mod tests {
         }
         for url in ["redis://ho\nst", "redis://host/1\t0", "redis://host?prefix=shop\r\n:"] {
             assert!(refusal(url).contains("control character"), "{url:?}");
+        }
+        // As a variable that is not set leaves it.
+        for url in
+            ["redis://host?prefix", "redis://host?prefix=", "redis://host?announce&lease=20s", "redis://host?announce="]
+        {
+            assert!(refusal(url).contains("not empty"), "{url}");
         }
         for end in ["\n", "\r\n", " ", "\t\n"] {
             let url = "redis://host/2?prefix=shop:";

@@ -30,6 +30,7 @@ fn command_line_that_cannot_be_read_is_usage() {
         (&["fly"], "fly"),
         (&["lss"], "'lss'; a similar subcommand exists: 'ls'"),
         (&["doctor", "--name", ""], "--name is empty"),
+        (&["run", "x", "--prefix", "", "--", "true"], "--prefix is empty"),
         (&[], "help"),
     ] {
         let done = leasehold(&SERVER).args(words).finish();
