@@ -106,7 +106,7 @@ impl Failure {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
                 let text = format!(
-                    "no answer about the lock {lock:?}: {message}; the command was not started, and the lock may be busy for up to a lease"
+                    "no usable answer about the lock {lock:?}: {message}; the command was not started, and the lock may be busy for up to a lease"
                 );
                 Self::new(Exit::Unreachable, text).of_lock(&lock)
             }
@@ -118,7 +118,8 @@ impl Failure {
     pub(crate) fn of_a_look(error: Error) -> Self {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
-                Self::new(Exit::Unreachable, format!("no answer about the lock {lock:?}: {message}")).of_lock(&lock)
+                Self::new(Exit::Unreachable, format!("no usable answer about the lock {lock:?}: {message}"))
+                    .of_lock(&lock)
             }
             other => other.into(),
         }
@@ -280,6 +281,17 @@ mod tests {
             Exit::Refused,
         ] {
             assert!(TABLE.contains(&format!("\n  {}   ", exit as u8)), "{exit:?}");
+        }
+    }
+
+    /// A managed server answers so, and may have done it or not.
+    #[test]
+    fn answer_that_leaves_the_outcome_open_is_not_called_missing() {
+        let message = "ERR max daily request limit exceeded".to_owned();
+        for told in [Failure::of_an_acquire, Failure::of_a_look] {
+            let error = Error::OutcomeUnknown { lock: "stock".to_owned(), message: message.clone() };
+            let text = told(error).to_string();
+            assert!(text.contains("no usable answer about the lock \"stock\": ERR max daily"), "{text}");
         }
     }
 
