@@ -130,14 +130,27 @@ fn release_of_a_lock_with_several_keys_is_done_after_the_migration() {
             let to = another(&cluster, from);
             // The queue of a fair lock is not there, and the lock is: neither node answers for both.
             let guard = client.fair_lock("{stock}:1").acquire().await.expect("the lock");
+            let halves = client.read_write_lock("{stock}:2");
+            let reader = halves.read().acquire().await.expect("the lock");
+            let writer = client.read_write_lock("{stock}:3").write().acquire().await.expect("the lock");
+            let both = leasehold::MultiLock::new([
+                leasehold::Member::from(client.fenced_lock("{stock}:4")),
+                client.read_write_lock("{stock}:5").write().into(),
+            ]);
+            let both = both.acquire().await.expect("the locks");
             cluster.begin_migration(slot, to);
-            let release = tokio::spawn(guard.release());
+            let release = tokio::spawn(async move {
+                let released = tokio::join!(guard.release(), reader.release(), writer.release(), both.release());
+                released.0.and(released.1).and(released.2).and(released.3)
+            });
             crate::support::pass(TIMEOUT).await;
             cluster.move_keys(slot, to);
             cluster.finish_migration(slot, to);
             let released = soon("a release", release).await.expect("a task");
             released.expect("a release");
-            assert_eq!(to.command(&["EXISTS", "{stock}:1"]).as_int(), Some(0));
+            for name in ["{stock}:1", "{stock}:2", "{stock}:3", "{stock}:4", "{stock}:5"] {
+                assert_eq!(to.command(&["EXISTS", name]).as_int(), Some(0), "{name}");
+            }
         });
     });
 }
