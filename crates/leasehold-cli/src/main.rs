@@ -42,8 +42,9 @@ use failure::{Exit, Failure};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-/// The file descriptors of a runtime: for polling, and for signals.
-const DESCRIPTORS: usize = 6;
+/// The file descriptors that a command needs: for the polling and the signals of two runtimes, and for the connections to
+/// one server.
+const DESCRIPTORS: usize = 16;
 
 fn main() -> ExitCode {
     // The shim has a command line of its own, because it is no command for people.
@@ -97,7 +98,8 @@ fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -
     result.map(Into::into)
 }
 
-/// Checks that a runtime can open its descriptors: otherwise it panics.
+/// Checks that this process can open its descriptors. Otherwise a runtime panics, and `run` waits for a server that it
+/// cannot connect to.
 fn has_room_for_descriptors() -> Result<(), Failure> {
     let room: std::io::Result<Vec<_>> =
         (0..DESCRIPTORS).map(|_| std::io::stderr().as_fd().try_clone_to_owned()).collect();
