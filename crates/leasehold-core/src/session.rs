@@ -62,6 +62,7 @@ mod settlements;
 mod stalled_calls;
 mod subscriptions;
 mod timers;
+mod window;
 mod wish;
 
 pub use api::{Action, CallId, ClientStats, Event, FlightId};

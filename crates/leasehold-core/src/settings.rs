@@ -3,8 +3,8 @@
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Maximum number of renewals in flight if a renewal may only contain holds of one slot. It is as large as a shared
-/// renewal, so that a slow network does not delay holds that no command may share.
+/// The number of renewals in flight before a reply if a renewal may only contain holds of one slot. It is as large as a
+/// shared renewal, so that a slow network does not delay holds that no command may share.
 pub const RENEWALS_BY_SLOT: usize = 100;
 
 /// The settings of a client, in the form in which the state machines use them. The runtime checks the values.
@@ -25,7 +25,7 @@ pub struct Settings {
     pub not_after: bool,
     /// The most locks in one renewal.
     pub renew_batch: usize,
-    /// The most renewals in flight.
+    /// The number of renewals in flight before a reply. It grows while replies are quick and more renewals are due.
     pub renewals_in_flight: usize,
     /// Whether all keys of a call must lie in one hash slot.
     pub cluster: bool,
@@ -129,7 +129,7 @@ impl Default for Settings {
             unreachable_after: Duration::from_secs(10),
             not_after: false,
             renew_batch: 100,
-            renewals_in_flight: 1,
+            renewals_in_flight: 4,
             cluster: false,
             publish: Bytes::from_static(b"PUBLISH"),
             fair: FairSettings::default(),

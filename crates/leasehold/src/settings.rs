@@ -111,7 +111,7 @@ impl Settings {
             unreachable_after: self.unreachable_after,
             not_after: self.not_after,
             renew_batch: 100,
-            renewals_in_flight: if server.cluster { leasehold_core::settings::RENEWALS_BY_SLOT } else { 1 },
+            renewals_in_flight: if server.cluster { leasehold_core::settings::RENEWALS_BY_SLOT } else { 4 },
             cluster: server.cluster,
             fair: self.fair,
             jvm_watchdog: self.jvm_watchdog,

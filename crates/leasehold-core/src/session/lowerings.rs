@@ -5,14 +5,14 @@
 
 use crate::owner::HoldNumber;
 use crate::session::ids::LockId;
+use crate::session::window::Window;
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
 use std::time::Duration;
 
 /// How many lowerings the background has under way at most: the least and the greatest window. A server answers so many well within the command
 /// timeout, and a hundred thousand guards that are dropped at once do not drown it. With a round trip of 100 ms the least window lets 640 through
-/// in a second, and the greatest 10 000. The window grows while replies take about as long as the quickest one, which is the round trip: beyond
-/// that, more under way only makes a longer queue in front of the server. TCP Vegas goes by the same sign.
+/// in a second, and the greatest 10 000.
 const WINDOW: RangeInclusive<usize> = 64..=1024;
 
 /// Holds whose lowering waits for room.
@@ -25,10 +25,7 @@ pub(super) struct ToLower {
     /// The others, in the order of their turns.
     served: VecDeque<LockId>,
     turn: Turn,
-    /// How many may be under way. It begins anew where none waits any more, as does `quickest`.
-    window: usize,
-    /// How long the quickest reply took.
-    quickest: Duration,
+    window: Window,
 }
 
 impl Default for ToLower {
@@ -38,8 +35,7 @@ impl Default for ToLower {
             fresh: VecDeque::new(),
             served: VecDeque::new(),
             turn: Turn::default(),
-            window: *WINDOW.start(),
-            quickest: Duration::MAX,
+            window: Window::new(WINDOW),
         }
     }
 }
@@ -69,22 +65,19 @@ impl Turn {
 impl ToLower {
     /// Whether another one may be sent while so many are under way.
     pub(super) const fn has_room(&self, under_way: usize) -> bool {
-        under_way < self.window
+        self.window.has_room(under_way)
     }
 
-    /// A lowering was answered after this time, while others wait.
+    /// A lowering was answered after this time.
     pub(super) fn answered(&mut self, took: Duration) {
-        if self.holds.is_empty() {
-            return;
+        if !self.holds.is_empty() {
+            self.window.answered(took);
         }
-        self.quickest = self.quickest.min(took);
-        self.window = if took <= self.quickest.saturating_mul(2) { self.window + 1 } else { self.window - 1 };
-        self.window = self.window.clamp(*WINDOW.start(), *WINDOW.end());
     }
 
-    /// A lowering was not answered: the server may have more than it can do.
+    /// A lowering was not answered.
     pub(super) const fn not_answered(&mut self) {
-        self.window = *WINDOW.start();
+        self.window.not_answered();
     }
 
     pub(super) fn push(&mut self, lock: LockId, number: HoldNumber) {
@@ -109,8 +102,7 @@ impl ToLower {
         if holds.is_empty() {
             self.holds.remove(&lock);
             if self.holds.is_empty() {
-                self.quickest = Duration::MAX;
-                self.window = *WINDOW.start();
+                self.window.begin_anew();
             }
         } else {
             self.served.push_back(lock);
@@ -136,27 +128,6 @@ mod tests {
     /// How many are taken before this one is.
     fn before(waiting: &mut ToLower, wanted: HoldNumber) -> usize {
         std::iter::from_fn(|| waiting.pop()).position(|taken| taken == wanted).expect("it is taken")
-    }
-
-    #[test]
-    fn window_grows_while_replies_are_quick_and_others_wait() {
-        let round_trip = Duration::from_millis(100);
-        let mut waiting = ToLower::default();
-        (0..2_000).for_each(|_| waiting.answered(round_trip));
-        assert!(waiting.has_room(63) && !waiting.has_room(64), "it grows although none waits");
-        (0..2).for_each(|index| waiting.push(lock(0), number(index)));
-        (0..2_000).for_each(|_| waiting.answered(round_trip));
-        assert!(waiting.has_room(1_023) && !waiting.has_room(1_024), "it has another end");
-        (0..24).for_each(|_| waiting.answered(round_trip * 2 + Duration::from_millis(1)));
-        assert!(waiting.has_room(999) && !waiting.has_room(1_000), "a queue at the server does not make it smaller");
-        waiting.not_answered();
-        assert!(!waiting.has_room(64), "a reply that is missing does not close it");
-        (0..10).for_each(|_| waiting.answered(round_trip));
-        while waiting.pop().is_some() {}
-        (0..2).for_each(|index| waiting.push(lock(0), number(index)));
-        assert!(!waiting.has_room(64), "the next crowd does not begin anew");
-        waiting.answered(round_trip * 3);
-        assert!(waiting.has_room(64), "the next crowd is measured by the last one's round trip");
     }
 
     #[test]

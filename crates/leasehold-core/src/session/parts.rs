@@ -84,6 +84,7 @@ impl Parts {
 
     /// The state of a client that has done nothing yet.
     pub(super) fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
+        let renewals = Renewals::new(settings.renewals_in_flight);
         Self {
             client,
             settings,
@@ -98,7 +99,7 @@ impl Parts {
             requests: Requests::default(),
             owners: Owners::default(),
             timers: Timers::default(),
-            renewals: Renewals::default(),
+            renewals,
             settlements: Settlements::default(),
             stalled: StalledCalls::default(),
             pending: Pending::default(),

@@ -2,15 +2,26 @@
 
 use crate::call::Replicas;
 use crate::owner::HoldNumber;
+use crate::session::window::Window;
 use crate::settings::RENEWALS_BY_SLOT;
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Duration;
+
+/// How many times its first size the window of renewals may have. With a round trip of 400 ms and a first size of four,
+/// the client renews 16 000 locks a second.
+const GROWTH: usize = 16;
 
 /// The renewals that are due.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Renewals {
     /// Due, in the order in which they became so within each group.
     due: BTreeMap<Group, VecDeque<HoldNumber>>,
     sharing: Sharing,
+    /// For renewals that wait for no replicas.
+    window: Window,
+    /// Maximum number in flight of renewals that wait for replicas. The time of their replies is that of the replicas, so it
+    /// does not measure the server.
+    durable: usize,
 }
 
 /// The holds that may share a renewal. A refusal of keys of several hash slots narrows it for the rest of the client's
@@ -27,6 +38,16 @@ pub(super) enum Sharing {
 }
 
 impl Renewals {
+    /// No renewal is due. `in_flight` is the first size of the window.
+    pub(super) fn new(in_flight: usize) -> Self {
+        Self {
+            due: BTreeMap::new(),
+            sharing: Sharing::default(),
+            window: Window::new(in_flight..=in_flight * GROWTH),
+            durable: in_flight,
+        }
+    }
+
     /// Adds a hold whose renewal is due.
     pub(super) fn push(&mut self, group: Group, number: HoldNumber) {
         self.due.entry(group).or_default().push_back(number);
@@ -37,14 +58,26 @@ impl Renewals {
         self.sharing
     }
 
-    /// Maximum number of renewals in flight. If holds may not share a command, there are many short commands.
-    pub(super) fn most_in_flight(&self, shared: usize) -> usize {
-        if self.sharing == Sharing::All { shared } else { shared.max(RENEWALS_BY_SLOT) }
+    /// Whether one more renewal may be sent, with replicas or without.
+    fn has_room(&self, in_flight: usize, durable: bool) -> bool {
+        if durable { in_flight < self.durable } else { self.window.has_room(in_flight) }
+    }
+
+    /// A renewal without replicas has ended: the reply came after `took`, or there was none.
+    pub(super) fn ended(&mut self, took: Option<Duration>) {
+        match took {
+            None => self.window.not_answered(),
+            Some(_) if self.due.is_empty() => self.window.begin_anew(),
+            Some(took) => self.window.answered(took),
+        }
     }
 
     /// Narrows the holds that share a renewal. Due renewals are regrouped by the slots of the holds.
     pub(super) fn narrow(&mut self, sharing: Sharing, slot: impl Fn(HoldNumber) -> u16) {
         self.sharing = self.sharing.max(sharing);
+        // The commands become many and short.
+        self.durable = self.durable.max(RENEWALS_BY_SLOT);
+        self.window = Window::new(self.durable..=self.durable * GROWTH);
         for ((script, _, replicas), numbers) in std::mem::take(&mut self.due) {
             for number in numbers {
                 self.push((script, slot(number), replicas), number);
@@ -52,9 +85,10 @@ impl Renewals {
         }
     }
 
-    /// The first group that has room for one more call.
-    pub(super) fn next_group(&self, has_room: impl Fn(Option<Replicas>) -> bool) -> Option<Group> {
-        self.due.keys().find(|(_, _, replicas)| has_room(*replicas)).copied()
+    /// The first group that has room for one more call. `in_flight` counts the calls with replicas, or without.
+    pub(super) fn next_group(&self, in_flight: impl Fn(bool) -> usize) -> Option<Group> {
+        let has_room = |durable| self.has_room(in_flight(durable), durable);
+        self.due.keys().find(|(_, _, replicas)| has_room(replicas.is_some())).copied()
     }
 
     /// Takes a batch of at most `most` holds out of a group. `permits` says how many permits a hold renews, or `None` where it wants no

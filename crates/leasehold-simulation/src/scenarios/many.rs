@@ -5,7 +5,7 @@ use crate::world::{ms, name, settings};
 use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{Action, CallId, Session, Step, Via};
+use leasehold_core::session::{AcquireRequest, Action, CallId, Granted, Session, Step, Via};
 use leasehold_core::time::Instant;
 use std::collections::VecDeque;
 use std::task::Waker;
@@ -33,28 +33,62 @@ fn guards_dropped_at_once_fill_a_slow_link_and_no_more() {
     assert!((512..=1_024).contains(&most), "{most} were under way");
 }
 
+/// A session that has been granted so many locks.
+fn holding(now: Instant, holds: usize, lease: Duration) -> (Session, Vec<Granted>) {
+    let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings(), 1);
+    let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    let granted = (0..holds).map(|number| {
+        let wish = AcquireRequest { name: name(&number.to_string()), lease, ..wish("a") };
+        let ticket = session.acquire(now, wish);
+        let Step::Send(flight, _) = session.poll_acquire(now, ticket, via, Waker::noop()) else { panic!("a call") };
+        let reply = [1, i64::try_from(lease.as_millis()).expect("a lease"), 0];
+        session.handle_reply(now, ticket, flight, Ok(Reply::Array(reply.map(Reply::Int).to_vec())));
+        match session.poll_acquire(now, ticket, via, Waker::noop()) {
+            Step::Done(Ok(Some(granted))) => granted,
+            step => panic!("a grant: {step:?}"),
+        }
+    });
+    let granted = granted.collect();
+    (session, granted)
+}
+
+/// The reply to a renewal of so many locks.
+fn renewed(locks: usize, lease: Duration) -> Reply {
+    let lease = i64::try_from(lease.as_millis()).expect("a lease");
+    Reply::Array([1, lease].repeat(locks).into_iter().map(Reply::Int).collect())
+}
+
+#[test]
+fn locks_of_many_batches_are_kept_over_a_slow_link() {
+    let (way, lease) = (ms(400), ms(6_000));
+    let begun = Instant::from_nanos(0);
+    let (mut session, granted) = holding(begun, 5_000, lease);
+    let mut now = begun;
+    let mut flying: VecDeque<(CallId, usize, Instant)> = VecDeque::new();
+    while now < begun + lease * 4 {
+        let due = session.poll_timeout().into_iter().chain(flying.front().map(|(_, _, sent_at)| *sent_at + way)).min();
+        now = now.max(due.expect("renewals go on"));
+        session.handle_timeout(now);
+        while let Some((id, locks, _)) = flying.pop_front_if(|(_, _, sent_at)| *sent_at + way <= now) {
+            session.handle_called(now, id, Epoch(1), Ok(renewed(locks, lease)));
+        }
+        flying.extend(std::iter::from_fn(|| session.poll_action()).filter_map(|action| match action {
+            Action::Call { id, call } => Some((id, call.keys().len(), now)),
+            _ => None,
+        }));
+    }
+    let lost = granted.iter().filter(|granted| granted.cell.ended(now).is_some()).count();
+    assert_eq!(lost, 0, "of {}", granted.len());
+}
+
 /// How many releases are under way at most, where thousands of guards are dropped at once: a reply takes this time, and the server a tenth of
 /// a millisecond for each.
 fn most_under_way(way: Duration) -> usize {
     const HOLDS: usize = 4_000;
-    let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings(), 1);
-    let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
     let mut now = Instant::from_nanos(0);
-    let mut holds = Vec::new();
-    for number in 0..HOLDS {
-        let mut wish = wish("a");
-        wish.name = name(&number.to_string());
-        let ticket = session.acquire(now, wish);
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, via, Waker::noop()) else { panic!("a call") };
-        let granted = Reply::Array(vec![Reply::Int(1), Reply::Int(3_000), Reply::Int(0)]);
-        session.handle_reply(now, ticket, flight, Ok(granted));
-        let Step::Done(Ok(Some(granted))) = session.poll_acquire(now, ticket, via, Waker::noop()) else {
-            panic!("a grant")
-        };
-        holds.push(granted.hold);
-    }
-    for hold in holds {
-        session.drop_guard(now, hold, true);
+    let (mut session, granted) = holding(now, HOLDS, ms(3_000));
+    for granted in granted {
+        session.drop_guard(now, granted.hold, true);
     }
     let sent = |session: &mut Session, now: Instant| calls(session).into_iter().map(move |id| (id, now));
     let mut flying: VecDeque<_> = sent(&mut session, now).collect();

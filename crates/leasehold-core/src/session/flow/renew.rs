@@ -83,9 +83,7 @@ impl Parts {
     /// Sends what is due, as far as there is room. A renewal that waits for replicas may take long, and takes no room from the others.
     pub(super) fn send_renewals(&mut self, now: Instant) {
         loop {
-            let most = self.renewals.most_in_flight(self.settings.renewals_in_flight);
-            let has_room = |replicas: Option<Replicas>| self.pending.renewals(replicas.is_some()) < most;
-            let Some(group) = self.renewals.next_group(has_room) else { return };
+            let Some(group) = self.renewals.next_group(|durable| self.pending.renewals(durable)) else { return };
             let permits = |number: HoldNumber| {
                 let hold = self.holds.get(number).filter(|hold| hold.wants_renewal())?;
                 Some(hold.cell().permits())
@@ -224,6 +222,10 @@ impl Parts {
 
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
+        if !batch.is_durable() {
+            let is_answered = matches!(&result, Ok(_) | Err(LinkError::Refused(_)));
+            self.renewals.ended(is_answered.then(|| now.since(batch.sent_at())));
+        }
         let is_parted = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
         if is_parted && self.part_renewals(now, batch.holds()) {
             self.send_renewals(now);
