@@ -1,7 +1,7 @@
 //! The decoder of replies: however bytes are split it decodes alike, and as another decoder does.
 
 use leasehold_core::link::ServerError;
-use leasehold_core::wire::{Decoder, Frame, Received};
+use leasehold_core::wire::{Decoder, Frame, Limits, Received};
 use redis_protocol::resp3::decode::complete::decode;
 use redis_protocol::resp3::types::OwnedFrame;
 
@@ -18,6 +18,7 @@ pub(crate) const CORPUS: &[&[u8]] = &[
     b"%2\r\n+first\r\n:1\r\n+second\r\n~2\r\n+a\r\n+b\r\n",
     b">3\r\n$7\r\nmessage\r\n$1\r\nc\r\n$1\r\n0\r\n",
     b"|1\r\n+ttl\r\n:3600\r\n*1\r\n:1\r\n",
+    b"|0\r\n|0\r\n",
     b"*3\r\n$9\r\nsubscribe\r\n$1\r\nc\r\n:1\r\n",
     b"HTTP/1.1 400 Bad Request\r\n\r\n",
     b"*1000000000\r\n$536870912\r\n",
@@ -30,6 +31,29 @@ pub(crate) fn check(data: &[u8]) {
     let split = data.len() * usize::from(data.first().copied().unwrap_or_default()) / 256;
     assert_eq!(decoded([&data[..split], &data[split..]].into_iter()), whole, "split at {split}");
     compare(&whole.0, data);
+    check_memory(data);
+}
+
+/// Bytes that come again and again are a reply, or too much for one: the decoder does not keep them all.
+fn check_memory(data: &[u8]) {
+    let mut limits = Limits::default();
+    (limits.line, limits.reply) = (256, 4_096);
+    // What is not counted is less than what is: the ends of lines and strings.
+    let most = 2 * limits.reply + limits.line + 2 * data.len();
+    let mut decoder = Decoder::new(limits);
+    let mut kept = 0;
+    for _ in 0..20_000_usize.checked_div(data.len()).unwrap_or_default() {
+        decoder.feed(data);
+        kept += data.len();
+        loop {
+            match decoder.decode() {
+                Ok(Some(_)) => kept = 0,
+                Ok(None) => break,
+                Err(_) => return,
+            }
+        }
+        assert!(kept <= most, "{kept} bytes are kept for a reply");
+    }
 }
 
 /// What was received, and whether the end was an error.

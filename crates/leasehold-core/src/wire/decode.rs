@@ -3,7 +3,7 @@
 use crate::link::ServerError;
 use crate::reply::Reply;
 use bytes::Bytes;
-use std::fmt;
+use std::fmt::{self, Write as _};
 use thiserror::Error;
 
 /// A value from a server. Integers, booleans and strings keep only the type information that a client needs.
@@ -113,9 +113,9 @@ pub enum Received {
 pub struct Limits {
     /// Maximum nesting depth.
     pub depth: usize,
-    /// Maximum bytes of a line: a simple string, an error, a number or a length.
+    /// Maximum bytes of a line: a simple string, an error in either form, a number or a length.
     pub line: usize,
-    /// Maximum memory of one reply: the bytes of its strings and a constant for each element.
+    /// Maximum memory of one reply: the bytes of its lines and strings, and a constant for each element.
     pub reply: usize,
 }
 
@@ -160,7 +160,19 @@ impl Excerpt {
     }
 
     pub(super) fn of_frame(frame: &Frame) -> Self {
-        Self::new(format!("{frame:?}").as_bytes())
+        let mut excerpt = Self(Vec::new());
+        // An error says that the excerpt is full.
+        let _ = write!(excerpt, "{frame:?}");
+        excerpt
+    }
+}
+
+/// Takes text until it is full, so that a long frame is not written as a whole.
+impl fmt::Write for Excerpt {
+    fn write_str(&mut self, text: &str) -> fmt::Result {
+        let room = Self::LEN - self.0.len();
+        self.0.extend_from_slice(&text.as_bytes()[..text.len().min(room)]);
+        if text.len() < room { Ok(()) } else { Err(fmt::Error) }
     }
 }
 
@@ -294,6 +306,9 @@ impl Decoder {
             (b'#', b"f") => Some(Step::Frame(Frame::Int(0))),
             (kind @ (b'$' | b'=' | b'!'), digits) => match length(digits) {
                 Some(len) => {
+                    if kind == b'!' && len > self.limits.line {
+                        return Err(self.long_line());
+                    }
                     self.charge(len)?;
                     self.string = Some((kind, len));
                     Some(Step::Header)
@@ -309,9 +324,7 @@ impl Decoder {
         let Some(step) = step else { return Err(self.not_resp()) };
         self.start += end + 1;
         self.searched = 0;
-        if matches!(step, Step::Frame(_)) {
-            self.charge(end)?;
-        }
+        self.charge(end)?;
         Ok(step)
     }
 
@@ -572,12 +585,32 @@ mod tests {
         ] {
             assert!(matches!(decode(wire), Err(Malformed::TooLarge { .. })), "{}", wire.escape_ascii());
         }
-        let mut endless = Decoder::new(limits);
-        let error = (0..1000).find_map(|_| {
-            endless.feed(b"*1\r\n");
-            endless.decode().err()
-        });
-        assert!(matches!(error, Some(Malformed::TooLarge { .. })));
+        for part in [&b"*1\r\n"[..], b"|0\r\n", b"|1\r\n+a\r\n+b\r\n"] {
+            let mut endless = Decoder::new(limits);
+            let error = (0..1000).find_map(|_| {
+                endless.feed(part);
+                endless.decode().err()
+            });
+            assert!(matches!(error, Some(Malformed::TooLarge { .. })), "{}", part.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn error_that_is_longer_than_a_line_is_refused_in_either_form() {
+        let limits = Limits { depth: 3, line: 10, reply: 1000 };
+        for wire in [&b"-ERR 0123456789\r\n"[..], b"!11\r\n"] {
+            let mut decoder = Decoder::new(limits);
+            decoder.feed(wire);
+            assert!(matches!(decoder.decode(), Err(Malformed::TooLarge { .. })), "{}", wire.escape_ascii());
+        }
+    }
+
+    #[test]
+    fn excerpt_of_a_long_frame_is_its_beginning() {
+        let long = Frame::Array(vec![text("abc"); 100]);
+        let whole = format!("{long:?}");
+        assert_eq!(Excerpt::of_frame(&long), Excerpt::new(whole.as_bytes()));
+        assert_eq!(Excerpt::of_frame(&Frame::Int(7)), Excerpt::new(b"Int(7)"));
     }
 
     #[test]
