@@ -3,7 +3,7 @@
 use crate::source::Source;
 
 #[path = "../../crates/leasehold/src/link/server/address.rs"]
-#[cfg_attr(not(test), expect(dead_code, reason = "the link uses more of it"))]
+#[expect(dead_code, reason = "the link uses more of it")]
 mod address;
 #[path = "../../crates/leasehold/src/error/cause.rs"]
 #[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]

@@ -2,6 +2,9 @@
 
 use std::net::Ipv6Addr;
 
+/// The bytes of the longest name that DNS knows.
+const MOST: usize = 253;
+
 /// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, with brackets or without, or nothing.
 pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
@@ -20,6 +23,11 @@ pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
 /// An address as people read it and URLs have it: an IPv6 address has brackets, because the port could be its last group otherwise.
 pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Whether a text that a server sent can be a host: a name or an address. Errors and logs show it.
+pub(super) fn is_host(text: &str) -> bool {
+    (1..=MOST).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 #[cfg(test)]

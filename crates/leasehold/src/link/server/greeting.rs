@@ -1,5 +1,6 @@
 //! The handshake of a connection: authentication, identification of the server, and the lookup in Sentinel.
 
+use super::address;
 use super::connection::{About, Connection, Router, is_active_replica, is_read_only, word};
 use super::credentials::Credentials;
 use super::error::ConnectError;
@@ -204,15 +205,22 @@ async fn primary(
     if let Some(refusal) = answer.error() {
         return Err(ConnectError::of_refusal(&sentinel.server, refusal));
     }
+    if answer == Frame::Nil {
+        return Err(ConnectError::Address(format!(
+            "the Sentinel at {} knows no primary by the name {service:?}; correct sentinelServiceName",
+            sentinel.server
+        )));
+    }
     let address = match answer.array() {
         Some([host, port]) => host.text().zip(port.text().and_then(|port| port.parse().ok())),
         _ => None,
     };
-    match address {
+    match address.filter(|(host, _)| address::is_host(host)) {
         Some((host, port)) => Ok(Endpoint::Tcp(target.announced(host, port))),
-        None => Err(ConnectError::Address(format!(
-            "the Sentinel at {} knows no primary by the name {service:?}; correct sentinelServiceName",
-            sentinel.server
-        ))),
+        None => Err(ConnectError::Protocol {
+            server: sentinel.server.clone(),
+            reason: "SENTINEL did not answer with an address".to_owned(),
+            source: None,
+        }),
     }
 }

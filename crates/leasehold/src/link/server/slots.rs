@@ -204,26 +204,37 @@ impl Slots {
     /// that answered: it stands for a host that the node does not know of itself.
     fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
         let ranges = answer.array().ok_or("CLUSTER SLOTS did not answer with an array")?;
-        let mut read = Vec::with_capacity(ranges.len());
+        let mut free = vec![true; SLOTS];
+        let mut read = Vec::new();
         for range in ranges {
             let parts = range.array().unwrap_or_default();
-            let ([first, last, primary, ..], limit) = (parts, SLOTS as i64) else {
+            let [first, last, primary, ..] = parts else {
                 return Err("CLUSTER SLOTS answered with a range of fewer than three parts".to_owned());
             };
             let node = primary.array().unwrap_or_default();
             let (Some(first), Some(last), [host, port, ..]) = (first.int(), last.int(), node) else {
                 return Err("CLUSTER SLOTS answered with a range that cannot be read".to_owned());
             };
-            let port = port.int().unwrap_or_default();
-            if first < 0 || last >= limit || port <= 0 {
+            let slots = usize::try_from(first).ok().zip(usize::try_from(last).ok());
+            let port = port.int().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
+            let (Some((first, last)), Some(port)) = (slots.filter(|(first, last)| first <= last), port) else {
                 return Err("CLUSTER SLOTS answered with numbers out of range".to_owned());
+            };
+            let own = free.get_mut(first..=last).ok_or("CLUSTER SLOTS answered with numbers out of range")?;
+            if own.contains(&false) {
+                return Err("CLUSTER SLOTS answered with two owners of one slot".to_owned());
             }
+            own.fill(false);
             let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
-            read.push((first as u16, last as u16, self.node(&format!("{host}:{port}"))));
+            if !address::is_host(host) {
+                return Err("CLUSTER SLOTS answered with a host that cannot be read".to_owned());
+            }
+            read.push((first as u16, last as u16, format!("{host}:{port}")));
         }
         if read.is_empty() {
             return Err("no node owns any slot".to_owned());
         }
+        let read: Vec<_> = read.into_iter().map(|(first, last, address)| (first, last, self.node(&address))).collect();
         let mut map = self.map.write();
         let mut changed = Vec::new();
         for (first, last, node) in read {
@@ -331,7 +342,28 @@ mod tests {
         let slots = Slots::default();
         assert!(slots.learn(&Frame::Int(1), "x").is_err());
         assert!(slots.learn(&Frame::Array(vec![]), "x").is_err());
-        assert!(slots.learn(&Frame::Array(vec![range(0, 16_384, "a", 1)]), "x").is_err());
+        for (first, last, port) in [(0, 16_384, 1), (-1, 5, 1), (7, 6, 1), (0, 5, 0), (0, 5, -1), (0, 5, 65_536)] {
+            let answer = Frame::Array(vec![range(0, 0, "a", 1), range(first, last, "b", port)]);
+            assert!(slots.learn(&answer, "x").is_err(), "{first} to {last} at {port}");
+        }
+        assert_eq!(slots.primaries(), [0; 0]);
+    }
+
+    #[test]
+    fn slot_with_two_owners_is_an_error_and_no_node_is_kept() {
+        let slots = Slots::default();
+        let answer = Frame::Array((1..=300).map(|port| range(0, 16_383, "a", port)).collect());
+        assert!(slots.learn(&answer, "x").is_err());
+        assert_eq!((slots.primaries(), slots.address(0)), (vec![], None));
+    }
+
+    #[test]
+    fn text_that_is_no_host_is_an_error() {
+        static LONG: [u8; 300] = [b'a'; 300];
+        let slots = Slots::default();
+        for host in [std::str::from_utf8(&LONG).expect("letters"), "a b", "a\r\nb", "\u{1b}[2J"] {
+            assert!(slots.learn(&Frame::Array(vec![range(0, 16_383, host, 1)]), "x").is_err(), "{host:?}");
+        }
     }
 
     #[test]

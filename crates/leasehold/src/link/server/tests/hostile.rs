@@ -123,6 +123,21 @@ fn peer_that_hangs_up_at_the_greeting_is_told_with_advice() {
 }
 
 #[test]
+fn sentinel_that_answers_with_no_address_is_told_of() {
+    let target = |addr| ServerTarget::parse(&format!("redis-sentinel://{addr}?sentinelServiceName=main"));
+    let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let long = format!("*2\r\n$300\r\n{}\r\n$4\r\n7000\r\n", "a".repeat(300));
+    for reply in [&b"+OK\r\n"[..], b"*2\r\n+a\r\n+b\r\n", b"*2\r\n$3\r\na\nb\r\n$1\r\n1\r\n", long.as_bytes()] {
+        let sent = reply.to_vec();
+        let target = target(peer(move |stream| answering(stream, |_, stream| stream.write_all(&sent))));
+        let target = target.expect("a target");
+        let server = target.seeds().pop().expect("a server");
+        let error = runtime.block_on(Connection::connect(&target, server, &settings(), 1)).err();
+        assert!(matches!(error, Some(ConnectError::Protocol { .. })), "{}: {error:?}", reply.escape_ascii());
+    }
+}
+
+#[test]
 fn server_that_cannot_save_is_connected_to_and_refuses_each_call() {
     const WORDS: &str =
         "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.";
