@@ -6,6 +6,7 @@ mod calls;
 mod cluster;
 mod connecting;
 mod durable;
+mod handshakes;
 mod hostile;
 pub(super) mod memory;
 mod notices;
