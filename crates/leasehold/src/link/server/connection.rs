@@ -457,13 +457,13 @@ impl Shared {
     }
 
     /// Reads the available bytes with `read`, and delivers replies and messages.
-    fn read(&self, buffer: &mut [u8], read: impl Fn(&Socket, &mut [u8]) -> io::Result<usize>) -> Result<(), String> {
+    fn read(&self, buffer: &mut [u8], read: impl Fn(&Socket, &mut [u8]) -> io::Result<usize>) -> Result<(), End> {
         for _ in 0..READS {
             match read(&self.stream.socket, buffer) {
-                Ok(0) => return Err(CLOSED.to_owned()),
-                Ok(read) => self.received(&buffer[..read])?,
+                Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
+                Ok(read) => self.received(&buffer[..read]).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(lost(&error)),
+                Err(error) => return Err(End::Socket(lost(&error))),
             }
         }
         Ok(())
@@ -564,11 +564,10 @@ async fn drive(shared: EndOnDrop) {
         };
         if let Some(why) = broken {
             // The write failed before tokio could report what the server had sent.
-            break shared
-                .read(&mut buffer, Socket::read)
-                .err()
-                .filter(|_| shared.malformed.get().is_some())
-                .unwrap_or(why);
+            break match shared.read(&mut buffer, Socket::read) {
+                Err(End::Bytes(why)) => why,
+                Ok(()) | Err(End::Socket(_)) => why,
+            };
         }
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
@@ -582,7 +581,7 @@ async fn drive(shared: EndOnDrop) {
         };
         match ready {
             Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
-                if let Err(why) = shared.read(&mut buffer, Socket::try_read) {
+                if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(&mut buffer, Socket::try_read) {
                     break why;
                 }
                 let corked = shared.state.lock().corked;
@@ -612,6 +611,14 @@ async fn back_of_the_queue() {
         Poll::Pending
     })
     .await;
+}
+
+/// Why nothing more is read.
+enum End {
+    /// The bytes of the server: nonsense, or an alert of TLS.
+    Bytes(String),
+    /// The socket.
+    Socket(String),
 }
 
 /// Ends the connection when its driver is dropped: the runtime is gone.
