@@ -21,12 +21,12 @@ impl Window {
         Self { size: *bounds.start(), bounds, quickest: Duration::MAX }
     }
 
-    /// Whether another call may be sent while so many are in flight.
+    /// Whether one more call may be sent beside these in flight.
     pub(super) const fn has_room(&self, in_flight: usize) -> bool {
         in_flight < self.size
     }
 
-    /// A call was answered after this time, while others wait.
+    /// A reply came after `took`, and more calls wait.
     pub(super) fn answered(&mut self, took: Duration) {
         self.quickest = self.quickest.min(took);
         let is_quick = took <= self.quickest.saturating_mul(2);
@@ -34,12 +34,12 @@ impl Window {
             if is_quick { self.size + 1 } else { self.size - 1 }.clamp(*self.bounds.start(), *self.bounds.end());
     }
 
-    /// A call was not answered: the server may have more than it can do.
+    /// No reply came: the server may be overloaded.
     pub(super) const fn not_answered(&mut self) {
         self.size = *self.bounds.start();
     }
 
-    /// No call waits any more. The next ones are measured by their own round trip.
+    /// No call waits. The next calls are measured by their own round trip.
     pub(super) const fn begin_anew(&mut self) {
         self.size = *self.bounds.start();
         self.quickest = Duration::MAX;

@@ -86,7 +86,7 @@ fn check_loss(world: &World, guard: usize, reason: LossReason) {
         assert!(fell_back && !passes_through, "{hold:?} of client {client} was granted by the server");
         return;
     }
-    // At the end of the longest time the leases are short. That time may be the one of a guard that no caller has read.
+    // Near the end of `max_hold` the leases are short. An unread guard may have set it.
     let limited = world.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited)
         || world.may_have_unread(client, hold) && world.waits_with_limit(&world.guards[guard]);
     let fault_free = world.plan.fault_free || world.plan.keeps_data && world.has_been_fault_free(client, LEASE);

@@ -33,7 +33,7 @@ fn guards_dropped_at_once_fill_a_slow_link_and_no_more() {
     assert!((512..=1_024).contains(&most), "{most} were under way");
 }
 
-/// A session that has been granted so many locks.
+/// A session with `holds` locks.
 fn holding(now: Instant, holds: usize, lease: Duration) -> (Session, Vec<Granted>) {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings(), 1);
     let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
@@ -52,7 +52,7 @@ fn holding(now: Instant, holds: usize, lease: Duration) -> (Session, Vec<Granted
     (session, granted)
 }
 
-/// The reply to a renewal of so many locks.
+/// The reply to a renewal of `locks` locks.
 fn renewed(locks: usize, lease: Duration) -> Reply {
     let lease = i64::try_from(lease.as_millis()).expect("a lease");
     Reply::Array([1, lease].repeat(locks).into_iter().map(Reply::Int).collect())

@@ -43,12 +43,12 @@ impl World {
         guard.fell_back && self.open_wishes(guard).next().is_some()
     }
 
-    /// Whether its owner also asks for the lock of a guard with a longest time to be held.
+    /// Whether the owner of a guard also waits for its lock with `max_hold`.
     pub(crate) fn waits_with_limit(&self, guard: &Guard) -> bool {
         self.open_wishes(guard).any(|wish| wish.max_hold.is_some())
     }
 
-    /// What the owner of a guard asks for beside it, without an answer yet.
+    /// The pending acquires of a guard's owner for the same lock.
     fn open_wishes(&self, guard: &Guard) -> impl Iterator<Item = &AcquireRequest> {
         let open = self.clients[guard.client].tasks.iter().filter(|task| task.outcome.is_none());
         open.filter_map(|task| match &task.kind {

@@ -1,4 +1,4 @@
-//! Grants that no future has read: a hold that a request has got without a reply to its future goes on to the next, or back.
+//! Unread grants: a request was granted a hold, and its future has not been polled since. The hold goes to the next request, or back.
 
 use crate::session::flow::restore::RESTORE;
 use crate::session::lock::line::End;
@@ -17,8 +17,8 @@ impl Parts {
         }
     }
 
-    /// The future of a request has not read its grant in time. The request waits anew, and others go first until its future is polled. While
-    /// the server is out of reach, the request would get the same grant again, so it keeps that one.
+    /// A future did not read its grant in time. Its request waits again, behind requests whose futures are polled. While the server is out of
+    /// reach, it keeps the grant, because it would get the same one again.
     pub(super) fn unread_too_long(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if acquire.unread().is_some_and(|granted| granted.cell.is_degraded()) {

@@ -49,11 +49,11 @@ const READ: usize = 16 * 1024;
 /// Reads per poll of the driver before it yields to other tasks.
 const READS: usize = 4;
 
-/// Calls in flight from which a connection is corked: the server has work while the callers run.
+/// The number of calls in flight from which a connection is corked: the server has work while the callers run.
 const BUSY: usize = 4;
 
-/// Bytes that a caller writes although the connection is corked: about five calls. The server works on them while the
-/// next callers run.
+/// The number of queued bytes, about five calls, that a caller writes in spite of a cork. The server works on them while
+/// the next callers run.
 const CORKED: usize = 1024;
 
 /// Writes by a caller before the driver takes over.
@@ -127,7 +127,7 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
-    /// Replies have woken several callers, which may send at once. The driver writes what they send together.
+    /// Replies have woken several callers, and the driver will write what they send.
     corked: bool,
     /// The server has sent something.
     heard: bool,
@@ -439,7 +439,7 @@ impl Shared {
         }
     }
 
-    /// The callers that replies have woken have run: the driver writes what they sent.
+    /// The woken callers have run: the driver writes what they sent.
     fn uncork(&self) {
         let mut state = self.state.lock();
         state.corked = false;

@@ -13,7 +13,7 @@ pub(super) enum Stage {
     Open,
     /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
     TakingBack(Box<TakingBack>),
-    /// It has a hold without a reply to its future, which has until then to be polled.
+    /// It was granted a hold without a reply to its future. The future must be polled before this instant.
     HandedOn(AcquireOutcome, Instant),
     /// Its caller is to be told this.
     Ended(AcquireOutcome),
@@ -117,7 +117,7 @@ impl Acquire {
         self.stage = Stage::Ended(Ok(Some(granted)));
     }
 
-    /// It has a hold without a reply to its future, which has until then to be polled.
+    /// It is granted a hold without a reply to its future. The future must be polled before `until`.
     pub(crate) fn hand_on(&mut self, granted: Granted, until: Instant) {
         self.hold = None;
         self.stage = Stage::HandedOn(Ok(Some(granted)), until);
@@ -131,14 +131,14 @@ impl Acquire {
         }
     }
 
-    /// Its future has until then to read that grant.
+    /// Its future must read that grant before `next`.
     pub(crate) const fn keep_unread(&mut self, next: Instant) {
         if let Stage::HandedOn(_, until) = &mut self.stage {
             *until = next;
         }
     }
 
-    /// Takes that grant away from it: it asks, or waits, as if it had met no failure.
+    /// Takes that grant back. The request asks or waits as if it had met no failure.
     pub(crate) fn take_unread(&mut self) -> Option<Granted> {
         self.unread()?;
         self.is_final_attempt = false;
