@@ -59,7 +59,7 @@ if count == 0 then
   redis.call('PEXPIRE', lock_key, keep)
   redis.call('HSET', lock_key, kept, '1')
   if redis.call('HDEL', lock_key, hold) == 0 then
-    -- The server's clock was set back during this script: the key expired in it, and was made anew.
+    -- The server's clock jumped back and the key expired. HSET created it anew, without a time to live.
     redis.call('PEXPIRE', lock_key, keep)
   end
   return released

@@ -14,7 +14,7 @@ local function raise_hold(key, ask, stored)
     return {2, left}
   end
   if redis.call('HSET', key, ask.hold, ask.count) == 1 then
-    -- The server's clock was set back during this script: the key expired in it, and was made anew.
+    -- The server's clock jumped back and the key expired. HSET created it anew, without a time to live.
     redis.call('PEXPIRE', key, ask.lease)
   end
   return {1, left}

@@ -56,7 +56,7 @@ if stored then
     -- In this order, so that an error in between leaves the count as it was.
     local left = extend_lease(lock_key, lease)
     if redis.call('HSET', lock_key, hold, count) == 1 then
-      -- The server's clock was set back during this script: the key expired in it. Without its mode it is no lock.
+      -- The server's clock jumped back and the key expired. HSET created it anew, without `mode`: that is no lock.
       redis.call('DEL', lock_key)
       return {-2, 0, time}
     end
