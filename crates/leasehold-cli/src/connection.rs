@@ -64,7 +64,7 @@ pub(crate) async fn connect_with(
         let passes = matches!(error, ConnectError::Unreachable { .. } | ConnectError::Loading { .. });
         let failure = Failure::from(error);
         let left = patience.limit.map_or(Duration::MAX, |limit| limit.saturating_sub(begun.elapsed()));
-        // The last attempt begins just before the end.
+        // Leaves time for a last attempt before the limit.
         let pause_left = left.saturating_sub(PAUSES[0]);
         let over = pause_left.is_zero();
         if !passes || !patience.waits || over {

@@ -284,7 +284,7 @@ mod tests {
         }
     }
 
-    /// A managed server answers so, and may have done it or not.
+    /// A managed server sends this error; whether it applied the command is unknown.
     #[test]
     fn answer_that_leaves_the_outcome_open_is_not_called_missing() {
         let message = "ERR max daily request limit exceeded".to_owned();

@@ -42,8 +42,7 @@ use failure::{Exit, Failure};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-/// The file descriptors that a command needs: for the polling and the signals of two runtimes, and for the connections to
-/// one server.
+/// File descriptors that a command needs: polling and signals of two runtimes, and connections to one server.
 const DESCRIPTORS: usize = 16;
 
 fn main() -> ExitCode {
@@ -98,8 +97,8 @@ fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -
     result.map(Into::into)
 }
 
-/// Checks that this process can open its descriptors. Otherwise a runtime panics, and `run` waits for a server that it
-/// cannot connect to.
+/// Checks that this process can open enough descriptors. With too few, a runtime panics, or `run` retries a connection
+/// that cannot succeed.
 fn has_room_for_descriptors() -> Result<(), Failure> {
     let room: std::io::Result<Vec<_>> =
         (0..DESCRIPTORS).map(|_| std::io::stderr().as_fd().try_clone_to_owned()).collect();

@@ -40,16 +40,15 @@ impl<'a> Stops<'a> {
         let is_by = |stop: Signal| signal == stop.as_raw();
         if is_by(Signal::TTIN) || is_by(Signal::TTOU) {
             if !self.terminal.lend(child.group()) && is_a_job() {
-                // Nothing handles this signal: this process and the others of its pipeline stop here. An enclosing `run`
-                // sees that this group wants the terminal.
+                // This process has no handler for SIGTTIN: it stops here, with the rest of its pipeline. An enclosing
+                // `run` sees that this group wants the terminal.
                 let _ = kill_current_process_group(Signal::TTIN);
             }
             if held.is_held() {
                 self.wake(child, true);
             }
         } else if is_by(Signal::TSTP) || is_by(Signal::STOP) && self.terminal.front() == Some(child.group()) {
-            // A command such as a nested `run` handles the stop key, and then stops itself by SIGSTOP. This process and
-            // the others of its pipeline get the signal of the key, and stop.
+            // A nested `run` handles SIGTSTP, and then stops itself by SIGSTOP. Stop the whole pipeline as Ctrl-Z does.
             let _ = kill_current_process_group(Signal::TSTP);
         }
     }

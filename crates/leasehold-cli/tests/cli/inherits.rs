@@ -49,7 +49,7 @@ fn descriptors_and_limits_reach_the_command() {
 fn too_few_descriptors_are_told_and_no_panic() {
     // With fewer the system does not load the program.
     for limit in 5..24 {
-        // Without --wait the command would wait for a server that it cannot reach for want of descriptors.
+        // Without --wait, `run` would retry forever if it lacked descriptors for its connections.
         let done = script(&format!("ulimit -n {limit}; exec $LEASEHOLD run --wait 1s $NAME -- true"));
         let told = done.stderr.contains("Too many open files") && done.stderr.contains("raise the limit");
         assert!(done.code() == 0 || done.code() == 70 && told, "{limit}: {done:?}");

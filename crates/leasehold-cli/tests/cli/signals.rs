@@ -174,7 +174,7 @@ fn time_to_end_by_signals(words: &[&str]) -> Option<Duration> {
     }
     let is_run = words[0] == "run";
     if is_run {
-        // The server grants the lock before the command starts. A signal until then would end the wait for the lock.
+        // An earlier signal would end the wait for the lock.
         running.says("ready");
     }
     server.stop();
