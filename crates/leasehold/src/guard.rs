@@ -37,8 +37,9 @@ use std::time::Duration;
 ///
 /// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the
 /// release. **If a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await
-/// [`Client::shutdown`](crate::Client::shutdown) at the end**: otherwise the lock may stay busy for one lease.
-/// [`Guard::release`] for each guard suffices if no lock [lingers](crate::Lock::linger) and no acquire was cancelled.
+/// [`Client::shutdown`](crate::Client::shutdown) at the end**. Otherwise the lock may stay busy for one lease.
+/// If no lock [lingers](crate::Lock::linger) and no acquire was cancelled, awaiting [`Guard::release`] for each guard
+/// suffices.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant> {
@@ -201,9 +202,9 @@ impl<K: LockKind> Guard<K> {
 
     /// Drops the guard without a release: the client no longer renews the lock for this guard, and the lease expires.
     ///
-    /// The lock stays busy until then, for at most one lease. Other guards of the same hold are not affected. While the
-    /// server is unreachable, a [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this
-    /// client before the lease ends.
+    /// The lock stays busy until then, for at most one lease. Other guards of the same hold stay valid. While the server
+    /// is unreachable, [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this client
+    /// before the lease ends.
     pub fn detach(mut self) {
         self.spent = true;
         let class = self.lock.spec().metrics();

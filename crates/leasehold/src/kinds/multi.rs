@@ -360,6 +360,6 @@ impl IntoFuture for MultiAcquire {
 /// How long a caller waits for a member while it holds others. A deadlock with code that does not know the order lasts as long.
 const HOLDING: Duration = Duration::from_millis(100);
 
-/// A [`MultiLock`] that is held: all its members are. When one is lost, all are as good as lost. The members that are
-/// left stay busy until the guard is dropped or released.
+/// Holds all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy
+/// until the guard is dropped or released.
 pub type MultiGuard = GroupGuard<AllMembers>;

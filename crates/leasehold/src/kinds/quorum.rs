@@ -310,6 +310,6 @@ impl IntoFuture for QuorumAcquire {
     }
 }
 
-/// A [`QuorumLock`] that is held, on a majority of its servers. When fewer are left, it is lost. The servers that are
-/// left keep it until the guard is dropped or released, and others may need them for their majority.
+/// Holds a [`QuorumLock`] on a majority of its servers. The guard is lost when fewer servers remain. The remaining
+/// servers stay locked until the guard is dropped or released, and another client may need them for its majority.
 pub type QuorumGuard = GroupGuard<Majority>;

@@ -13,8 +13,8 @@
 //! bytes that other callers put into the buffer. The *driver*, a task on the runtime of the connection, reads, and
 //! writes the rest when the socket was full.
 //!
-//! Replies that come together wake several callers, which often send again. The driver *corks* the connection while these
-//! callers run, and writes their commands together. A write costs the client more than the encoding of a command.
+//! Replies that arrive together wake several callers, which often send again. The driver *corks* the connection while
+//! these callers run, and then writes their commands together: a write costs more than encoding a command.
 
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
@@ -49,11 +49,10 @@ const READ: usize = 16 * 1024;
 /// Reads per poll of the driver before it yields to other tasks.
 const READS: usize = 4;
 
-/// The number of calls in flight from which a connection is corked: the server has work while the callers run.
+/// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
 const BUSY: usize = 4;
 
-/// The number of queued bytes, about five calls, that a caller writes in spite of a cork. The server works on them while
-/// the next callers run.
+/// Queued bytes at which a caller writes despite a cork: about five calls, which keep the server busy.
 const CORKED: usize = 1024;
 
 /// Writes by a caller before the driver takes over.
@@ -127,11 +126,11 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
-    /// Replies have woken several callers, and the driver will write what they send.
+    /// The driver lets the callers run that it has just woken, and then writes their commands.
     corked: bool,
     /// The server has sent something.
     heard: bool,
-    /// Why nothing can be written any more. What the server said before that is read yet: it may say why.
+    /// The error of a failed write. The driver still reads: the server may have sent the cause.
     broken: Option<String>,
     /// Why the connection ended.
     end: Option<String>,
@@ -439,7 +438,7 @@ impl Shared {
         }
     }
 
-    /// The woken callers have run: the driver writes what they sent.
+    /// Ends a cork. The driver writes the queued commands.
     fn uncork(&self) {
         let mut state = self.state.lock();
         state.corked = false;
@@ -600,7 +599,7 @@ async fn drive(shared: EndOnDrop) {
     shared.end(&why);
 }
 
-/// Lets the tasks run that are ready now. Unlike tokio's `yield_now`, it does not wait for the runtime to look for I/O.
+/// Yields to the tasks that are ready now. Tokio's `yield_now` would also wait until the runtime polls for I/O.
 async fn back_of_the_queue() {
     let mut woken = false;
     poll_fn(|cx| {
@@ -613,11 +612,11 @@ async fn back_of_the_queue() {
     .await;
 }
 
-/// Why nothing more is read.
+/// Why reading ended.
 enum End {
-    /// The bytes of the server: nonsense, or an alert of TLS.
+    /// The server sent malformed bytes or a TLS alert.
     Bytes(String),
-    /// The socket.
+    /// The socket failed or was closed.
     Socket(String),
 }
 
