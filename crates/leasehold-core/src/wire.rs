@@ -25,6 +25,8 @@ pub struct Wire<T> {
     in_flight: VecDeque<InFlight<T>>,
     /// Messages may arrive as arrays: a RESP2 connection that has subscribed.
     messages_as_arrays: bool,
+    /// The server may send messages.
+    subscribed: bool,
 }
 
 #[derive(Debug)]
@@ -118,6 +120,7 @@ impl<T> Wire<T> {
             taken: 0,
             in_flight: VecDeque::new(),
             messages_as_arrays: false,
+            subscribed: false,
         }
     }
 
@@ -152,6 +155,11 @@ impl<T> Wire<T> {
     /// Number of commands without a reply.
     pub fn in_flight(&self) -> usize {
         self.in_flight.len()
+    }
+
+    /// Whether the server owes a reply, or sends messages of a subscription.
+    pub fn is_awaited(&self) -> bool {
+        self.subscribed || !self.in_flight.is_empty()
     }
 
     /// Adds bytes from the server.
@@ -224,6 +232,9 @@ impl<T> Wire<T> {
             return Ok(None);
         };
         let Some(channel) = text() else { return Ok(None) };
+        let is_end = matches!(what, Subscription::Unsubscribe | Subscription::UnsubscribeSharded);
+        // The last part of a confirmation is the number of subscriptions that are left.
+        self.subscribed = !(is_end && parts.next().is_some_and(|left| left.int() == Some(0)));
         let is_asked = |call: &InFlight<T>| matches!(&call.answer, Answer::Confirmation(asked, of) if *asked == what && *of == channel);
         if self.in_flight.front().is_some_and(is_asked)
             && let Some(call) = self.in_flight.pop_front()
@@ -361,6 +372,28 @@ mod tests {
         );
         let error = events(&mut wire, b">3\r\n+subscribe\r\n+c\r\n:1\r\n").expect_err("nothing subscribed");
         assert!(matches!(error, Malformed::Unasked(_)), "{error}");
+    }
+
+    #[test]
+    fn server_is_awaited_until_the_last_reply_and_the_end_of_the_last_subscription() {
+        for (resp3, kind) in [(true, ">"), (false, "*")] {
+            let mut wire = Wire::default();
+            assert!(!wire.is_awaited());
+            for (token, channel) in (0..).zip(["a", "b"]) {
+                wire.subscription(Subscription::Subscribe, Bytes::from_static(channel.as_bytes()), resp3, token);
+            }
+            let mut hears = |parts: &str| {
+                events(&mut wire, format!("{kind}3\r\n{parts}\r\n").as_bytes()).expect("RESP");
+                wire.is_awaited()
+            };
+            assert!(hears("+subscribe\r\n+a\r\n:1") && hears("+subscribe\r\n+b\r\n:2"));
+            assert!(hears("+message\r\n+a\r\n+0") && hears("+unsubscribe\r\n+a\r\n:1"));
+            assert!(!hears("+unsubscribe\r\n+b\r\n:0"));
+            wire.send("PING", &[""; 0], 2);
+            assert!(wire.is_awaited());
+            events(&mut wire, b"+PONG\r\n").expect("RESP");
+            assert!(!wire.is_awaited());
+        }
     }
 
     #[test]

@@ -113,8 +113,9 @@ impl ClientBuilder {
     /// this time. Default: 10 s.
     ///
     /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost
-    /// after one and a half [command timeouts](ClientBuilder::command_timeout), and the reconnect takes at most two
-    /// more. Until then the time starts with the first command that fails.
+    /// one and a half [command timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it, and the
+    /// reconnect takes at most two more. A connection that nothing needs is checked every 5 s. Until the outage is
+    /// known, the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self

@@ -51,6 +51,7 @@ impl Connector {
             met,
             splits: std::sync::atomic::AtomicBool::new(false),
             closed: tokio_util::sync::CancellationToken::new(),
+            began: Instant::now(),
         };
         Ok(Self { pools: Pools::new(Arc::new(shared)) })
     }

@@ -109,6 +109,8 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the driver to write.
     handed: Notify,
+    /// Wakes the watch of an idle connection.
+    used: Notify,
     messages: broadcast::Sender<Message>,
     ended: CancellationToken,
     /// A copy of the token's state for frequent reads: reading the token takes a lock.
@@ -130,6 +132,8 @@ struct State {
     corked: bool,
     /// The server has sent something.
     heard: bool,
+    /// The watch sleeps until the next command.
+    idle: bool,
     /// The error of a failed write. The driver still reads: the server may have sent the cause.
     broken: Option<String>,
     /// Why the connection ended.
@@ -195,10 +199,12 @@ impl Connection {
                 tls_waits: false,
                 corked: false,
                 heard: false,
+                idle: false,
                 broken: None,
                 end: None,
             }),
             handed: Notify::new(),
+            used: Notify::new(),
             messages,
             ended: CancellationToken::new(),
             over: AtomicBool::new(false),
@@ -272,6 +278,20 @@ impl Connection {
     /// Whether the connection is closed or abandoned. No new call uses it.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
+    }
+
+    /// Waits until the server owes this connection a reply or messages.
+    pub(super) async fn used(&self) {
+        // Made before the look: a command that is sent after the look ends the wait.
+        let used = self.shared.used.notified();
+        let is_idle = {
+            let mut state = self.shared.state.lock();
+            state.idle = !state.wire.is_awaited();
+            state.idle
+        };
+        if is_idle {
+            used.await;
+        }
     }
 
     /// Waits for the end of the connection.
@@ -366,12 +386,18 @@ impl Shared {
             return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
         }
         queue(&mut state.wire, answer);
+        let was_idle = std::mem::take(&mut state.idle);
         let is_collected = state.corked && state.wire.unwritten() < CORKED;
         if state.writer == Writer::Nobody && !is_collected {
             state.writer = Writer::Thread;
             let out = state.wire.take_out();
             drop(state);
             self.write(out);
+        } else {
+            drop(state);
+        }
+        if was_idle {
+            self.used.notify_waiters();
         }
         Ok(answered)
     }

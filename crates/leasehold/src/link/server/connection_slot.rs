@@ -282,7 +282,8 @@ impl ConnectionSlot {
         std::future::pending().await
     }
 
-    /// Pings the connection, and returns when it stops answering.
+    /// Pings the connection, and returns when it stops answering: twice per command timeout while the server owes a
+    /// reply or messages, and at each audit otherwise, because each wake-up costs processor time.
     ///
     /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is looked into
     /// when a caller waits for it, by settling.
@@ -292,7 +293,9 @@ impl ConnectionSlot {
         }
         let timeout = self.shared.settings.command_timeout;
         loop {
-            tokio::time::sleep(timeout / 2).await;
+            if tokio::time::timeout_at(self.shared.next_audit(), connection.used()).await.is_ok() {
+                tokio::time::sleep(timeout / 2).await;
+            }
             let ping = connection.send("PING", Vec::new(), None);
             if !matches!(tokio::time::timeout(self.patience(), ping).await, Ok(Ok(_))) {
                 return;

@@ -25,13 +25,12 @@ const REST: Duration = Duration::from_millis(100);
 pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<Notices>) {
     let shared = Arc::clone(&pool.shared);
     let work = async {
-        let mut audited = Instant::now();
+        let mut audit = shared.next_audit();
         let mut search = Search::default();
         loop {
-            let audit = audited + shared.settings.audit_interval;
             let next = search.next.map_or(audit, |search| search.min(audit));
-            let left = next.saturating_duration_since(Instant::now()).max(Duration::from_millis(10));
-            drop(tokio::time::timeout(left, doubted(&shared)).await);
+            let next = next.max(Instant::now() + Duration::from_millis(10));
+            drop(tokio::time::timeout_at(next, doubted(&shared)).await);
             if let Some(slots) = &shared.slots {
                 if refresh(&pools, &pool, slots).await {
                     search = Search::default();
@@ -39,13 +38,13 @@ pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<No
                     search.at_the_seeds(&pools, &pool, slots).await;
                 }
                 notices.check_anchor().await;
+                tokio::time::sleep(REST).await;
             }
             if Instant::now() >= audit {
                 kill_ended(&pools, &pool).await;
                 notices.audit().await;
-                audited = Instant::now();
+                audit = shared.next_audit();
             }
-            tokio::time::sleep(REST).await;
         }
     };
     tokio::select! {

@@ -25,7 +25,8 @@ pub(crate) struct LinkSettings {
     pub(crate) connect_deadline: Duration,
     /// By which command release notices go.
     pub(crate) publish: Publish,
-    /// How often sharded subscriptions are made sure of. A server forgets them in silence when their slot moves away.
+    /// How often sharded subscriptions and idle connections are checked. A server forgets such subscriptions in silence
+    /// when their slot moves away, and proxies forget connections that rest for long.
     pub(crate) audit_interval: Duration,
     /// How calls are sent as one; `None` where all go by themselves.
     pub(crate) batching: Option<Batching>,

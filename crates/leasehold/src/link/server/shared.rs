@@ -12,6 +12,8 @@ use leasehold_core::link::{LinkEvent, Plane};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::time::Duration;
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The purpose of a connection slot.
@@ -62,9 +64,19 @@ pub(super) struct LinkShared {
     /// The server has refused keys of several hash slots, although the URL names no cluster.
     pub(super) splits: AtomicBool,
     pub(super) closed: CancellationToken,
+    /// The audits of a link are a whole number of intervals after this instant.
+    pub(super) began: Instant,
 }
 
 impl LinkShared {
+    /// The time of the next audit. Idle connections are pinged at that time too: the background wakes up once for all.
+    pub(super) fn next_audit(&self) -> Instant {
+        let interval = self.settings.audit_interval;
+        let now = Instant::now();
+        let past = (now - self.began).as_nanos() % interval.as_nanos().max(1);
+        now + interval.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or_default()))
+    }
+
     /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
     pub(super) fn slot_moved(&self, slot: u16) {
         let concerned = self.subscribed.lock().contains_key(&slot);

@@ -12,6 +12,7 @@ pub(super) mod memory;
 mod notices;
 mod scripts;
 mod settling;
+mod silence;
 #[cfg(feature = "tls")]
 mod tls;
 mod worlds;

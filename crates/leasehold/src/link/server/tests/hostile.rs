@@ -43,7 +43,7 @@ fn answering(mut stream: TcpStream, mut answer: impl FnMut(&[Vec<u8>], &mut TcpS
 }
 
 /// What a server answers to all but scripts.
-fn usual(request: &[Vec<u8>]) -> Vec<u8> {
+pub(super) fn usual(request: &[Vec<u8>]) -> Vec<u8> {
     match request.first().map(|word| word.to_ascii_uppercase()).as_deref() {
         Some(b"HELLO") => b"%1\r\n$2\r\nid\r\n:1\r\n".to_vec(),
         Some(b"CLIENT") => b":1\r\n".to_vec(),

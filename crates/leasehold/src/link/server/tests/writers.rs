@@ -11,6 +11,8 @@ use leasehold_test_support::{Resp, take_request};
 use std::sync::Arc;
 use tokio::task::JoinHandle;
 
+const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7_000);
+
 #[test]
 fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
     const THREADS: usize = 4;
@@ -62,19 +64,41 @@ fn callers_that_replies_wake_together_share_a_write() {
     assert!(writes * 2 < CALLERS * COMMANDS, "{writes} writes");
 }
 
+#[test]
+fn command_of_another_thread_ends_the_rest_of_an_idle_connection() {
+    let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
+    for round in 0..400 {
+        let network = Memory::whole();
+        // The server never replies: the first command leaves the connection in use.
+        let _streams = network.listen(ADDRESS.into());
+        let connection = runtime.block_on(open(network));
+        std::thread::scope(|scope| {
+            scope.spawn(|| {
+                (0..round * 16).for_each(|_| std::hint::spin_loop());
+                connection.begin("PING", &[]).expect("it stands")
+            });
+            let ended = runtime.block_on(async { tokio::time::timeout(HUNG, connection.used()).await });
+            ended.expect("the rest ends");
+        });
+    }
+}
+
 /// A connection to a server that echoes. The server returns the arguments that have arrived, and how often its client has
 /// written.
 async fn connect(network: Arc<Memory>) -> (Connection, JoinHandle<(Vec<Bytes>, usize)>) {
-    let mut accepted = network.listen(([127, 0, 0, 1], 7_000).into());
+    let mut accepted = network.listen(ADDRESS.into());
     let arrived = tokio::spawn(async move {
         let end = accepted.recv().await.expect("a client");
         (echo(&end).await, end.writes())
     });
+    (open(network).await, arrived)
+}
+
+async fn open(network: Arc<Memory>) -> Connection {
     let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
     let Some(Server::At(to)) = target.seeds().into_iter().next() else { panic!("an address") };
     let settings = LinkSettings { network: Network::Memory(network), ..patient() };
-    let opened = Connection::open(&target, &to, to.label(), &settings, 1, true).await;
-    (opened.expect("a connection").0, arrived)
+    Connection::open(&target, &to, to.label(), &settings, 1, true).await.expect("a connection").0
 }
 
 /// Answers each command with its argument, in two turns where several commands arrive together, and returns the arguments

@@ -58,9 +58,10 @@ impl State {
                 .into_iter()
                 .partition(|(sharded, channel)| *sharded && leasehold_core::name::slot(channel) == slot);
             peer.channels = kept;
+            let left = i64::try_from(peer.channels.len()).unwrap_or_default();
             for (_, channel) in gone {
                 self.tally.note(Happened::ShardedSubscriptionDropped);
-                let told = Resp::Push(vec![text("sunsubscribe"), Resp::Bulk(channel), Resp::Int(0)]);
+                let told = Resp::Push(vec![text("sunsubscribe"), Resp::Bulk(channel), Resp::Int(left)]);
                 peer.reply(now, told.to_wire());
             }
         }
