@@ -21,7 +21,7 @@ pub(crate) enum Clock {
     Tokio(tokio::time::Instant),
 }
 
-/// The background looks at the clock at least this often: a timer of the operating system stands still during a suspension,
+/// While a timer is set, the background looks at the clock at least this often: a timer of the operating system stands still during a suspension,
 /// and so comes late after one.
 const LOOK: Duration = Duration::from_secs(1);
 
@@ -59,24 +59,16 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `instant`, or for a shorter time; for ever on `None`, as far as the clock allows.
+    /// Sleeps until `instant`, or for a shorter time; for ever on `None`.
     pub(crate) async fn sleep_until(&self, instant: Option<Instant>) {
+        let Some(instant) = instant else { return std::future::pending().await };
         match self {
-            Self::Machine(_) => {
-                let left = instant.map_or(LOOK, |instant| instant.since(boot_time()).min(LOOK));
-                // tokio rounds up to whole milliseconds: what is due a moment later is as good as due.
-                tokio::time::sleep(left).await;
-            }
+            // tokio rounds up to whole milliseconds: what is due a moment later is as good as due.
+            Self::Machine(_) => tokio::time::sleep(instant.since(boot_time()).min(LOOK)).await,
             #[cfg(feature = "embedded")]
-            Self::Manual(clock) => match instant {
-                Some(instant) => clock.sleep_until(instant).await,
-                None => std::future::pending().await,
-            },
+            Self::Manual(clock) => clock.sleep_until(instant).await,
             #[cfg(feature = "embedded")]
-            Self::Tokio(zero) => match instant {
-                Some(instant) => tokio::time::sleep_until(*zero + Duration::from_nanos(instant.as_nanos())).await,
-                None => std::future::pending().await,
-            },
+            Self::Tokio(zero) => tokio::time::sleep_until(*zero + Duration::from_nanos(instant.as_nanos())).await,
         }
     }
 }
@@ -113,5 +105,11 @@ mod tests {
         let before = Clock::of_machine().now();
         let after = Clock::of_machine().now();
         assert!(before <= after && before > Instant::from_nanos(0));
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn sleep_without_an_end_never_ends() {
+        let slept = tokio::time::timeout(LOOK * 3_600, Clock::of_machine().sleep_until(None)).await;
+        assert!(slept.is_err(), "an idle background wakes up");
     }
 }
