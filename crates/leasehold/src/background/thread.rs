@@ -62,8 +62,7 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
 /// Is the background of the client that is handed over.
 async fn drive(client: oneshot::Receiver<Arc<ClientInner>>) {
     if let Ok(inner) = client.await {
-        // A task wakes its own runtime without a system call, unlike the future that the runtime blocks on.
-        drop(tokio::spawn(super::run(inner)).await);
+        super::run(inner).await;
     }
 }
 
