@@ -6,8 +6,8 @@ use crate::source::Source;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::name::LockName;
-use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Patience, Step};
-use std::task::Waker;
+use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Outgoing, Patience};
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 impl World {
@@ -57,30 +57,34 @@ impl World {
         let caller = &mut self.callers[index];
         let Some(Flight { id, sent, call }) = caller.flight.take() else { return };
         let result = answer(source, &call);
-        let current = self.session.is_current(caller.ticket, id, Waker::noop());
-        let told = result.as_ref().ok().filter(|_| current);
+        let told = result.as_ref().ok().filter(|_| self.session.awaits(id));
         caller.promised = told.and_then(|reply| promised(&call, sent, &[caller.wish.kind], reply));
         self.heard = caller.promised;
-        self.session.handle_reply(self.now, caller.ticket, id, result);
-        self.late.push((caller.ticket, id, call));
+        self.session.handle_called(self.now, id, result);
+        self.late.push((id, call));
     }
 
     pub(super) fn poll(&mut self, index: usize) {
         let caller = &mut self.callers[index];
         if let Some(flight) = &caller.flight {
-            if self.session.is_current(caller.ticket, flight.id, Waker::noop()) {
+            if self.session.awaits(flight.id) {
                 return;
             }
             // The session has given the call up.
-            self.late.extend(caller.flight.take().map(|flight| (caller.ticket, flight.id, flight.call)));
+            self.late.extend(caller.flight.take().map(|flight| (flight.id, flight.call)));
         }
-        match self.session.poll_acquire(self.now, caller.ticket, VIA, Waker::noop()) {
-            Step::Send(id, call) => {
-                caller.sent = Some(self.now);
-                caller.flight = Some(Flight { id, sent: self.now, call });
+        match self.session.poll_acquire(self.now, caller.ticket, Waker::noop()) {
+            Poll::Pending => {
+                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call(VIA) {
+                    if of_request {
+                        caller.sent = Some(self.now);
+                        caller.flight = Some(Flight { id, sent: self.now, call });
+                    } else {
+                        self.calls.push((id, self.now, call));
+                    }
+                }
             }
-            Step::Wait => {}
-            Step::Done(result) => {
+            Poll::Ready(result) => {
                 let caller = self.callers.swap_remove(index);
                 if let Ok(Some(granted)) = result {
                     self.grant(&caller, &granted);

@@ -18,19 +18,19 @@ use leasehold_core::hold_cell::HoldCell;
 use leasehold_core::link::{Epoch, LinkEvent, Plane, Settled};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
-use leasehold_core::session::{AcquireRequest, Action, CallId, FlightId, Session, Step, Ticket, Via};
+use leasehold_core::session::{AcquireRequest, Action, CallId, Outgoing, Session, Ticket, Via};
 use leasehold_core::settings::{HandOver, Settings};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
 const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
-/// A call of a caller's future.
+/// A call of a caller.
 struct Flight {
-    id: FlightId,
+    id: CallId,
     sent: Instant,
     call: Call,
 }
@@ -70,12 +70,12 @@ struct World {
     kinds: [Kind; 2],
     callers: Vec<Caller>,
     guards: Vec<Guard>,
-    releases: Vec<(Ticket, Option<(FlightId, Call)>)>,
+    releases: Vec<(Ticket, Option<(CallId, Call)>)>,
     /// Calls that were answered, or given up, and may be answered again.
-    late: Vec<(Ticket, FlightId, Call)>,
+    late: Vec<(CallId, Call)>,
+    /// Calls of the background, and of callers that are gone.
     calls: Vec<(CallId, Instant, Call)>,
     settles: Vec<CallId>,
-    probes: Vec<CallId>,
     channels: Vec<Bytes>,
     /// The promise of the reply that was read in this step.
     heard: Option<Instant>,
@@ -100,7 +100,6 @@ pub(crate) fn check(data: &[u8]) {
         late: Vec::new(),
         calls: Vec::new(),
         settles: Vec::new(),
-        probes: Vec::new(),
         channels: vec![Bytes::from_static(b"nobody listens here")],
         heard: None,
         latest: Instant::default(),
@@ -139,7 +138,7 @@ impl World {
                 let (id, sent, call) = self.calls.swap_remove(source.below(self.calls.len()));
                 let result = answer(source, &call);
                 self.heard = result.as_ref().ok().and_then(|reply| promised(&call, sent, &Kind::ALL, reply));
-                self.session.handle_called(now, id, Epoch(1), result);
+                self.session.handle_called(now, id, result);
             }
             6 => {
                 let channel = self.channels[source.below(self.channels.len())].clone();
@@ -189,30 +188,19 @@ impl World {
             }
             12 if !self.releases.is_empty() => {
                 let index = source.below(self.releases.len());
-                if let (ticket, Some((flight, call))) = &mut self.releases[index] {
-                    let (ticket, flight, result) = (*ticket, *flight, answer(source, call));
-                    self.releases[index].1 = None;
-                    self.session.handle_reply(now, ticket, flight, result);
+                if let Some((id, call)) = self.releases[index].1.take() {
+                    self.session.handle_called(now, id, answer(source, &call));
                 }
                 self.poll_release(index);
             }
             13 if !self.callers.is_empty() && source.below(2) == 0 => {
                 let caller = self.callers.swap_remove(source.below(self.callers.len()));
                 self.session.abandon_acquire(now, caller.ticket);
+                self.calls.extend(caller.flight.map(|flight| (flight.id, flight.sent, flight.call)));
             }
             13 if !self.late.is_empty() => {
-                let (ticket, flight, call) = &self.late[source.below(self.late.len())];
-                self.session.handle_reply(now, *ticket, *flight, answer(source, call));
-            }
-            14 if !self.probes.is_empty() => {
-                let id = self.probes.swap_remove(source.below(self.probes.len()));
-                self.session.handle_probed(self.now, id, outcome(source));
-            }
-            15 if !self.callers.is_empty() => {
-                let caller = &self.callers[source.below(self.callers.len())];
-                if let Some(flight) = &caller.flight {
-                    self.session.may_resend(now, caller.ticket, flight.id);
-                }
+                let (id, call) = &self.late[source.below(self.late.len())];
+                self.session.handle_called(now, *id, answer(source, call));
             }
             _ if !self.settles.is_empty() => {
                 let id = self.settles.swap_remove(source.below(self.settles.len()));
@@ -226,24 +214,32 @@ impl World {
     fn poll_release(&mut self, index: usize) {
         let (ticket, flight) = &mut self.releases[index];
         if let Some((id, _)) = flight {
-            if self.session.is_current(*ticket, *id, Waker::noop()) {
+            if self.session.awaits(*id) {
                 return;
             }
             *flight = None;
         }
-        match self.session.poll_release(self.now, *ticket, VIA, Waker::noop()) {
-            Step::Send(id, call) => *flight = Some((id, call)),
-            Step::Wait => {}
-            Step::Done(_) => _ = self.releases.swap_remove(index),
+        match self.session.poll_release(self.now, *ticket, Waker::noop()) {
+            Poll::Pending => {
+                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call(VIA) {
+                    if of_request {
+                        *flight = Some((id, call));
+                    } else {
+                        self.calls.push((id, self.now, call));
+                    }
+                }
+            }
+            Poll::Ready(_) => _ = self.releases.swap_remove(index),
         }
     }
 
     fn take_actions(&mut self) {
+        while let Some(Outgoing { id, call, .. }) = self.session.poll_call(VIA) {
+            self.calls.push((id, self.now, call));
+        }
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Call { id, call } => self.calls.push((id, self.now, call)),
                 Action::Settle { id, .. } => self.settles.push(id),
-                Action::Probe { id, .. } => self.probes.push(id),
                 Action::Subscribe { channel } | Action::Unsubscribe { channel } => {
                     if !self.channels.contains(&channel) {
                         self.channels.push(channel);

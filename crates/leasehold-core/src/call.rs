@@ -4,6 +4,17 @@ use crate::script::Script;
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Names a call, or another action, so that its answer finds back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct CallId(pub(crate) u64);
+
+impl CallId {
+    /// The id of this number, for those who use a link without a session.
+    pub const fn new(number: u64) -> Self {
+        Self(number)
+    }
+}
+
 /// How many replicas must have what a call wrote before it counts, and how long they may take to say so.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "callers write it as a literal, and there is nothing else to say")]

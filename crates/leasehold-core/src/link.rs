@@ -8,11 +8,12 @@ mod in_script;
 
 pub use crate::plane::Plane;
 
-use crate::call::Call;
+use crate::call::{Call, CallId};
 use crate::reply::Reply;
 use crate::scan::{ScanPage, Scanned, ServerId};
 use bytes::Bytes;
 use std::future::Future;
+use std::sync::Weak;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -315,6 +316,15 @@ pub struct ServerInfo {
     pub sharded_notices: bool,
 }
 
+/// The reply to a call, or why there is none.
+pub type Outcome = Result<Reply, LinkError>;
+
+/// Takes the outcomes of calls that [`Link::start`] has sent.
+pub trait Answers: Send + Sync {
+    /// Takes all out of `answers`, which are in the order in which they came. Any thread may call it.
+    fn answered(&self, answers: &mut Vec<(CallId, Outcome)>);
+}
+
 /// Sends calls to a server and carries its notices. Cheap to clone; the clones share their connections.
 ///
 /// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event, and that the time which
@@ -328,16 +338,18 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// what is sent by its connection is written.
     fn home(&self) -> Plane;
 
-    /// The life that the plane's connections are in. Read it *before* the call that it shall stand for.
+    /// The life that the plane's connections are in. Read it *before* the call that it shall stand for. As [`Link::home`] and
+    /// [`Link::settlings`], it may be called while the session is locked: it gives no answer.
     fn epoch(&self, plane: Plane) -> Epoch;
 
-    /// The settlings so far. Read them *before* the decision to send a call: see [`Link::call_watched`].
+    /// The settlings so far. Read them *before* the decision to send a call: see [`Link::call_decided`].
     fn settlings(&self, plane: Plane) -> Settlings;
 
-    /// Sends `call` once, and never again by itself, and waits for its reply.
+    /// Sends `call` and waits for its reply. The call is sent once; it is sent again only where the server says that it did not apply it,
+    /// because it does not know the script or because another node has the slot.
     ///
     /// It leaves the process when the future is first polled, or a little later together with others. On the foreground plane nothing bounds
-    /// the wait but the connection's end: the driver watches over it, and asks [`Link::settle`] when it takes too long.
+    /// the wait but the connection's end: the session watches over it, and asks [`Link::settle`] when it takes too long.
     ///
     /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script and
     /// `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and how many
@@ -347,30 +359,28 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle its epoch.
     fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.call_watched(plane, self.settlings(plane), call, || true)
+        self.call_decided(plane, self.settlings(plane), call)
     }
 
     /// As [`Link::call`], for a call that was decided on after `decided`. If its plane has been settled since, the call is not sent,
     /// because the settling has proven that it cannot be applied: a thread may stand still between decision and call.
-    ///
-    /// `resend` is asked before a call is sent once more that the server did not apply, because it does not know the
-    /// script or because another node has the slot. If it says no, nothing more is sent.
-    fn call_watched(
+    fn call_decided(
         &self,
         plane: Plane,
         decided: Settlings,
         call: Call,
-        resend: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
-    /// Asks whether the calls for the slot of `key` that were sent on `plane` in `epoch` or before have been answered: a later command on
-    /// the same connection is. It hinders no call. A call that was answered may still be sent once more, see [`Link::call_watched`]. Outside of
-    /// a cluster all keys are of one slot.
+    /// Sends `call` as [`Link::call_decided`] does, and returns at once. The outcome goes to the [`Answers`] of the link, or is returned where
+    /// it is known by now.
     ///
     /// # Errors
     ///
-    /// Some are not answered, or the server could not be reached.
-    fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
+    /// The call cannot be sent at once, and comes back: it has to wait for a connection, or for its turn.
+    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
+
+    /// Where the outcomes of [`Link::start`] go. Called once, before the first call.
+    fn answer_to(&self, answers: Weak<dyn Answers>);
 
     /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.
     ///

@@ -5,7 +5,7 @@
 //! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a
 //!   future calls when it is polled and dropped;
 //! - **`handle_*`** for what happened outside: replies, settlements, subscriptions, notices, resets, the passing of time;
-//! - **`poll_*`** for what the driver must do next: [`Session::poll_action`], [`Session::poll_event`],
+//! - **`poll_*`** for what follows from that: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`],
 //!   [`Session::poll_timeout`], [`Session::take_woken`]. Drain them after every call of another family;
 //! - **getters**.
 //!
@@ -59,18 +59,21 @@ mod replicas;
 mod request;
 mod retry;
 mod settlements;
-mod stalled_calls;
+#[cfg(test)]
+mod steps;
 mod subscriptions;
 mod timers;
+mod unanswered;
 mod window;
 mod wish;
 
-pub use api::{Action, CallId, ClientStats, Event, FlightId};
-pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience, Step, Ticket, Via};
+pub use crate::call::CallId;
+pub use api::{Action, ClientStats, Event, Outgoing};
+pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience, Ticket, Via};
 
 use crate::command::record;
 use crate::error::{AcquireError, ReleaseError};
-use crate::link::{Epoch, LinkError, LinkEvent, Settled};
+use crate::link::{LinkError, LinkEvent, Settled};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::reply::Reply;
@@ -78,7 +81,7 @@ use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
 use parts::Parts;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 /// See the [module](self).
@@ -100,15 +103,14 @@ impl Session {
         self.checked(|parts| parts.acquire(now, wish))
     }
 
-    /// The next step of the future of an acquire. `via` is where a call would go.
+    /// Polls an acquire. Once it is ready, the ticket is void.
     pub fn poll_acquire(
         &mut self,
         now: Instant,
         ticket: Ticket,
-        via: Via,
         waker: &Waker,
-    ) -> Step<Result<Option<Granted>, AcquireError>> {
-        self.checked(|parts| parts.poll_acquire(now, ticket, via, waker))
+    ) -> Poll<Result<Option<Granted>, AcquireError>> {
+        self.checked(|parts| parts.poll_acquire(now, ticket, waker))
     }
 
     /// The future of an acquire was dropped.
@@ -134,15 +136,9 @@ impl Session {
         self.checked(|parts| parts.release(now, number, renewed))
     }
 
-    /// The next step of the future of a release. `via` is where a call would go.
-    pub fn poll_release(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        via: Via,
-        waker: &Waker,
-    ) -> Step<Result<(), ReleaseError>> {
-        self.checked(|parts| parts.poll_release(now, ticket, via, waker))
+    /// Polls a release. Once it is ready, the ticket is void.
+    pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
+        self.checked(|parts| parts.poll_release(now, ticket, waker))
     }
 
     /// The future of a release was dropped: the background goes on.
@@ -201,13 +197,18 @@ impl Session {
     }
 
     /// Removes the client's record, if there is one. A record that cannot be removed goes away by itself.
-    pub fn retract(&mut self) {
-        self.checked(|parts| parts.retract());
+    pub fn retract(&mut self, now: Instant) {
+        self.checked(|parts| parts.retract(now));
     }
 
     /// Stops granting: every waiting caller is told so, and every later acquire is refused. Holds stay as they are.
     pub fn close(&mut self, now: Instant) {
         self.checked(|parts| parts.close(now));
+    }
+
+    /// The driver ends, and nothing is sent any more: closes, loses every hold with a guard, and ends the releases that have no outcome.
+    pub fn end(&mut self, now: Instant) {
+        self.checked(|parts| parts.end(now));
     }
 
     /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold
@@ -216,39 +217,14 @@ impl Session {
         self.checked(|parts| parts.lose_all(now))
     }
 
-    /// Takes the outcome of a call that a request's future sent. A call that has been given up is ignored. The future must
-    /// be polled afterwards: nothing wakes it.
-    pub fn handle_reply(&mut self, now: Instant, ticket: Ticket, flight: FlightId, result: Result<Reply, LinkError>) {
-        self.checked(|parts| parts.handle_own_reply(now, ticket, flight, result));
-    }
-
-    /// Whether the call is still the one that the request waits for. If it is not, its future is to be dropped; if it is, `waker` is woken
-    /// when that changes, even if the request was woken for something else before, or is polled by another task now.
-    pub fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
-        self.checked(|parts| parts.is_current(ticket, flight, waker))
-    }
-
-    /// Asks whether a call may be sent once more, because the server says that it did not apply it: it does not know the script, or another
-    /// node has the slot. The call is on its way from now on, and not answered. A call that may not has been given up.
-    pub fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
-        self.checked(|parts| parts.may_resend(now, ticket, flight))
-    }
-
-    /// Takes the answer to [`Action::Call`].
-    ///
-    /// `epoch` is that of the background plane, read before the call was sent.
-    pub fn handle_called(&mut self, now: Instant, id: CallId, epoch: Epoch, result: Result<Reply, LinkError>) {
-        self.checked(|parts| parts.handle_called(now, id, epoch, result));
+    /// Takes the answer to a call. A call that the session has given up is ignored.
+    pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
+        self.checked(|parts| parts.handle_called(now, id, result));
     }
 
     /// Takes the answer to [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
         self.checked(|parts| parts.handle_settled(now, id, result));
-    }
-
-    /// Takes the answer to [`Action::Probe`]. Every call that was sent before the probe, and not once more since, has been answered.
-    pub fn handle_probed(&mut self, now: Instant, id: CallId, result: Result<(), LinkError>) {
-        self.checked(|parts| parts.handle_probed(now, id, result));
     }
 
     /// Takes the answer to [`Action::Subscribe`].
@@ -276,7 +252,34 @@ impl Session {
         self.checked(|parts| parts.handle_timeout(now));
     }
 
-    /// The next thing to do.
+    /// The next call to be sent. If a request sends it, it goes by `home`. Without an answer within the command timeout the session takes its
+    /// outcome for unknown.
+    pub fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
+        self.parts.poll_call(home)
+    }
+
+    /// How many grants of a hold their futures have not read.
+    pub fn unread_grants(&self, number: HoldNumber) -> usize {
+        let unread = self.parts.requests.acquires().filter_map(|(_, acquire)| acquire.unread());
+        unread.filter(|granted| granted.hold == number).count()
+    }
+
+    /// Whether the answer to any call is awaited.
+    pub fn awaits_any(&self) -> bool {
+        !self.parts.pending.is_empty()
+    }
+
+    /// Whether the answer to a call is still awaited.
+    pub fn awaits(&self, id: CallId) -> bool {
+        self.parts.pending.contains(id)
+    }
+
+    /// Whether there are calls to be sent.
+    pub fn has_calls(&self) -> bool {
+        self.parts.out.has_calls()
+    }
+
+    /// The next action.
     pub fn poll_action(&mut self) -> Option<Action> {
         self.parts.out.poll_action()
     }
@@ -301,7 +304,7 @@ impl Session {
     /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
     pub fn poll_timeout(&self) -> Option<Instant> {
         let parts = &self.parts;
-        let due = [parts.timers.next(), parts.settlements.next_timeout(), parts.stalled.next_timeout()];
+        let due = [parts.timers.next(), parts.settlements.next_timeout(), parts.unanswered.next_timeout()];
         due.into_iter().chain([parts.record.next(parts.is_idle())]).flatten().min()
     }
 

@@ -108,15 +108,6 @@ impl Settings {
     pub fn margin(lease: Duration) -> Duration {
         lease / 100 + Duration::from_millis(2)
     }
-
-    /// How old a call may be before the background asks the server whether it has been answered.
-    pub(crate) const PROBE_AFTER: Duration = Duration::from_millis(20);
-
-    /// The most that the future of an answered call is given on top, where the answer to a probe shows that its executor is busy.
-    pub(crate) const LATE_AT_MOST: Duration = Duration::from_millis(500);
-
-    /// How long after a caller's last command the background keeps looking, so that a busy client need not wake it each time.
-    pub(crate) const LINGER: Duration = Duration::from_secs(1);
 }
 
 impl Default for Settings {

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoder, Excerpt, Frame, Limits, Malformed, Received};
-pub use encode::command;
+pub use encode::{command, script};
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -128,6 +128,14 @@ impl<T> Wire<T> {
     pub fn send(&mut self, name: &str, args: &[impl AsRef<[u8]>], token: T) {
         self.in_flight.push_back(InFlight { begins: self.queued(), answer: Answer::Reply, token });
         command(&mut self.out, name, args);
+    }
+
+    /// Queues the command `name` that runs a script, as [`Wire::send`] does. `words` gives the keys and arguments in the token.
+    pub fn send_script(&mut self, name: &str, text: &str, token: T, words: fn(&T) -> (&[Bytes], &[Bytes])) {
+        let begins = self.queued();
+        let (keys, args) = words(&token);
+        script(&mut self.out, name, text, keys, args);
+        self.in_flight.push_back(InFlight { begins, answer: Answer::Reply, token });
     }
 
     /// Queues a subscription command. [`Event::Answered`] comes when the server has confirmed or refused it.

@@ -1,24 +1,27 @@
 //! The connections of one client to an embedded server.
 
-mod call_future;
+mod reply;
 
 use crate::engine::channels::PubSubMode;
 use crate::server::EmbeddedServer;
 use crate::server::connections::{Connections, LinkId, LinkState};
-use crate::server::delivery::{Begun, Question, out_of_reach};
+use crate::server::delivery::{Begun, out_of_reach};
 use crate::server::fault::{Fault, FaultTarget};
 use crate::server::in_flight::CallResult;
 use crate::server::recorder::Recorder;
 use crate::server::state::State;
 use bytes::Bytes;
-use call_future::ReplyFuture;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
+use leasehold_core::link::{
+    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
+};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+use leasehold_core::session::CallId as SessionCall;
+use reply::{Answering, ReplyFuture};
 use std::fmt;
 use std::future::{Future, poll_fn};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
 /// The connections of one client. Cheap to clone; the clones share their connections, which close with the last of them.
@@ -31,6 +34,7 @@ struct Inner {
     server: EmbeddedServer,
     id: LinkId,
     info: ServerInfo,
+    answers: OnceLock<Weak<dyn Answers>>,
 }
 
 impl EmbeddedLink {
@@ -53,7 +57,7 @@ impl EmbeddedLink {
             state.links.insert(id, connections);
             (id, info)
         });
-        Self { inner: Arc::new(Inner { server: server.clone(), id, info }) }
+        Self { inner: Arc::new(Inner { server: server.clone(), id, info, answers: OnceLock::new() }) }
     }
 
     /// The server at the other end.
@@ -189,30 +193,43 @@ impl Link for EmbeddedLink {
     }
 
     fn epoch(&self, plane: Plane) -> Epoch {
-        self.with(|state| state.links.get(&self.inner.id).map_or(Epoch(0), |connections| connections.epoch(plane)))
+        let epoch = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.epoch(plane));
+        self.inner.server.peek(epoch).unwrap_or(Epoch(0))
     }
 
     fn settlings(&self, plane: Plane) -> Settlings {
-        self.with(|state| state.links.get(&self.inner.id).map(|connections| connections.settlings(plane)))
-            .unwrap_or_default()
+        let settlings = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.settlings(plane));
+        self.inner.server.peek(settlings).unwrap_or_default()
     }
 
-    fn call_watched(
+    fn call_decided(
         &self,
         plane: Plane,
         decided: Settlings,
         call: Call,
-        _resend: impl Fn() -> bool + Send + Sync,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send {
         self.send(move |state, link| state.begin(link, plane, decided, &call))
     }
 
-    async fn probe(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<(), LinkError> {
-        self.send(move |state, link| state.ask(link, plane, epoch, Question::Probe)).await.map(drop)
+    fn start(&self, plane: Plane, decided: Settlings, id: SessionCall, call: Call) -> Result<Option<Outcome>, Call> {
+        if self.is_stepped() {
+            return Err(call);
+        }
+        match self.with(|state| state.begin(self.inner.id, plane, decided, &call)) {
+            Begun::Ended(result) => Ok(Some(result)),
+            Begun::Waits(waiting) => {
+                Answering::begin(&self.inner, waiting, id);
+                Ok(None)
+            }
+        }
+    }
+
+    fn answer_to(&self, answers: Weak<dyn Answers>) {
+        let _ = self.inner.answers.set(answers);
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
-        self.send(move |state, link| state.ask(link, plane, epoch, Question::Settle)).await.map(|_| Settled::Proven)
+        self.send(move |state, link| state.settle(link, plane, epoch)).await.map(|_| Settled::Proven)
     }
 
     fn servers(&self) -> Vec<ServerId> {

@@ -240,6 +240,11 @@ impl EmbeddedServer {
         self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
     }
 
+    /// Looks at the state as it is. It delivers nothing and wakes nobody, so that a caller may hold a lock of its own.
+    pub(crate) fn peek<R>(&self, f: impl FnOnce(&State) -> R) -> R {
+        f(&self.state.lock())
+    }
+
     /// Runs `f` under the lock, and wakes whom it woke when the lock is open again.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let (result, wakers) = self.locked(f);

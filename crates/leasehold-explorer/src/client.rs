@@ -13,7 +13,7 @@ use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{
-    AcquireRequest, Action, CallId, ClientStats, Event, FlightId, Granted, LingerTime, Session, Step, Ticket, Via,
+    AcquireRequest, Action, CallId, ClientStats, Event, Granted, LingerTime, Outgoing, Session, Ticket, Via,
 };
 use leasehold_core::settings::{FairSettings, HandOver, Settings};
 use leasehold_core::time::Instant;
@@ -21,7 +21,7 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::task::{Wake, Waker};
+use std::task::{Poll, Wake, Waker};
 use std::time::Duration;
 use uuid::Uuid;
 
@@ -167,13 +167,6 @@ impl Wake for Flag {
     }
 }
 
-/// The one that waits for a call.
-#[derive(Clone, Copy, Debug)]
-enum Caller {
-    Task,
-    Background(CallId),
-}
-
 /// The work of a task.
 #[derive(Clone, Copy, Debug)]
 enum Work {
@@ -190,8 +183,6 @@ struct Task {
     work: Work,
     /// The waker of the task, and whether it was woken.
     flag: Arc<Flag>,
-    flight: Option<(FlightId, u32)>,
-    reply: Option<Result<Reply, LinkError>>,
 }
 
 /// A guard that the client has.
@@ -218,11 +209,9 @@ pub(crate) struct Client {
     tasks: Vec<Task>,
     /// By the acquires of the script that have begun.
     guards: Vec<Option<Guard>>,
-    /// The one that waits for a call, and the epoch in which that was sent.
-    waiting: BTreeMap<u32, (Wire, Caller, Epoch)>,
+    /// The calls under way, and the wire of each.
+    waiting: BTreeMap<u32, (Wire, CallId)>,
     settling: BTreeMap<u32, (Wire, bool, CallId)>,
-    /// Probes under way, by the wire on which they ask.
-    probing: BTreeMap<u32, (Wire, CallId)>,
     epochs: [u64; 2],
     wrong: Option<String>,
 }
@@ -295,7 +284,6 @@ impl Client {
             guards: Vec::new(),
             waiting: BTreeMap::new(),
             settling: BTreeMap::new(),
-            probing: BTreeMap::new(),
             epochs: [1; 2],
             wrong: None,
         }
@@ -315,13 +303,11 @@ impl Client {
             Input::Begin => self.begin(now, script, &mut sent),
             Input::Answer { key, result } => {
                 let result = Result::clone(result).map_err(LinkError::Refused);
-                self.answer(now, *key, result, &mut sent);
+                self.answer(now, *key, result);
             }
             Input::Settled { key } => {
                 if let Some((_, _, id)) = self.settling.remove(key) {
                     self.session.handle_settled(now, id, Ok(Settled::Proven));
-                } else if let Some((_, id)) = self.probing.remove(key) {
-                    self.session.handle_probed(now, id, Ok(()));
                 }
             }
             Input::Subscribed => self.session.handle_subscribed(now, &self.channel, Ok(())),
@@ -370,9 +356,7 @@ impl Client {
 
     /// The lowest number that no call and no settlement has of which an answer is awaited.
     fn key(&self) -> u32 {
-        let is_free = |key: &u32| {
-            !self.waiting.contains_key(key) && !self.settling.contains_key(key) && !self.probing.contains_key(key)
-        };
+        let is_free = |key: &u32| !self.waiting.contains_key(key) && !self.settling.contains_key(key);
         (0..).find(is_free).expect("few answers are awaited")
     }
 
@@ -400,20 +384,15 @@ impl Client {
                 (self.session.release(now, guard.hold, guard.renewed), Work::Release { held })
             }
         };
-        self.tasks.push(Task { ticket, work, flag: Arc::default(), flight: None, reply: None });
+        self.tasks.push(Task { ticket, work, flag: Arc::default() });
         self.poll(now, self.tasks.len() - 1, sent);
     }
 
     /// Takes what the session wants done, and wakes whom it wakes.
     fn look_after(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
+        self.send_calls(sent);
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Call { id, call } => {
-                    let key = self.key();
-                    let epoch = Epoch(self.epochs[1]);
-                    self.waiting.insert(key, (Wire::Background, Caller::Background(id), epoch));
-                    sent.push((Wire::Background, Request::Call { key, call }));
-                }
                 Action::Settle { id, plane, epoch, key: _ } => {
                     let (wire, key) = (Wire::of(plane), self.key());
                     let by_barrier = epoch.0 >= *self.epoch(wire);
@@ -423,15 +402,6 @@ impl Client {
                     } else {
                         (Wire::Control, Request::Kill { key, wire })
                     });
-                }
-                Action::Probe { id, plane, epoch, key: _ } => {
-                    let (wire, key) = (Wire::of(plane), self.key());
-                    if epoch.0 >= *self.epoch(wire) {
-                        self.probing.insert(key, (wire, id));
-                        sent.push((wire, Request::Barrier { key }));
-                    } else {
-                        self.session.handle_probed(now, id, Ok(()));
-                    }
                 }
                 Action::Subscribe { channel } => {
                     if channel != self.channel {
@@ -455,16 +425,9 @@ impl Client {
         self.wrong.get_or_insert(wrong);
     }
 
-    fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>, sent: &mut Vec<(Wire, Request)>) {
-        let Some((caller, epoch)) = self.waiting.remove(&key).map(|(_, caller, epoch)| (caller, epoch)) else { return };
-        match caller {
-            Caller::Background(id) => self.session.handle_called(now, id, epoch, result),
-            Caller::Task => {
-                let waits = |task: &Task| task.flight.is_some_and(|known| known.1 == key);
-                let Some(at) = self.tasks.iter().position(waits) else { return };
-                self.tasks[at].reply = Some(result);
-                self.poll(now, at, sent);
-            }
+    fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>) {
+        if let Some((_, id)) = self.waiting.remove(&key) {
+            self.session.handle_called(now, id, result);
         }
     }
 
@@ -473,69 +436,45 @@ impl Client {
         let lost: Vec<u32> = self.waiting.iter().filter(|(_, known)| known.0 == wire).map(|(key, _)| *key).collect();
         *self.epoch(wire) += 1;
         for key in lost {
-            self.answer(now, key, Err(LinkError::Unknown("the connection was lost".to_owned())), sent);
+            self.answer(now, key, Err(LinkError::Unknown("the connection was lost".to_owned())));
         }
         for (key, (settled, by_barrier, _)) in &mut self.settling {
             if *settled == wire && std::mem::take(by_barrier) {
                 sent.push((Wire::Control, Request::Kill { key: *key, wire }));
             }
         }
-        // Calls that wait on a lost connection are answered: their outcome is unknown.
-        let probes: Vec<u32> = self.probing.iter().filter(|(_, probe)| probe.0 == wire).map(|(key, _)| *key).collect();
-        for key in probes {
-            if let Some((_, id)) = self.probing.remove(&key) {
-                self.session.handle_probed(now, id, Ok(()));
-            }
-        }
         self.session.handle_event(now, LinkEvent::PlaneReset(wire.plane()));
     }
 
-    /// Polls the future of an operation, once, as the runtime's futures do it.
+    /// Polls the future of an operation, once.
     fn poll(&mut self, now: Instant, at: usize, sent: &mut Vec<(Wire, Request)>) {
         let task = &mut self.tasks[at];
         task.flag.0.store(false, Ordering::Relaxed);
         let (ticket, work) = (task.ticket, task.work);
         let waker = Waker::from(task.flag.clone());
-        if let Some((flight, _)) = task.flight {
-            if !self.session.is_current(ticket, flight, &waker) {
-                task.flight = None;
-                task.reply = None;
-            } else if let Some(result) = task.reply.take() {
-                task.flight = None;
-                self.session.handle_reply(now, ticket, flight, result);
-            } else {
-                return;
-            }
-        }
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
-        let step = match work {
+        match work {
             Work::Acquire { .. } => {
-                let step = self.session.poll_acquire(now, ticket, via, &waker);
-                self.done(at, step, |client, outcome| client.acquired(now, work, outcome))
+                if let Poll::Ready(outcome) = self.session.poll_acquire(now, ticket, &waker) {
+                    self.tasks.remove(at);
+                    self.acquired(now, work, outcome);
+                }
             }
             Work::Release { held } => {
-                let step = self.session.poll_release(now, ticket, via, &waker);
-                self.done(at, step, |client, outcome| client.released(held, outcome))
+                if let Poll::Ready(outcome) = self.session.poll_release(now, ticket, &waker) {
+                    self.tasks.remove(at);
+                    self.released(held, outcome);
+                }
             }
-        };
-        if let Some((flight, call)) = step {
-            let key = self.key();
-            self.waiting.insert(key, (Wire::Foreground, Caller::Task, via.epoch));
-            self.tasks[at].flight = Some((flight, key));
-            sent.push((Wire::Foreground, Request::Call { key, call }));
         }
+        self.send_calls(sent);
     }
 
-    /// The call that a step sends; or the operation is done, with an outcome.
-    fn done<T>(&mut self, at: usize, step: Step<T>, end: impl FnOnce(&mut Self, T)) -> Option<(FlightId, Call)> {
-        match step {
-            Step::Wait => None,
-            Step::Send(flight, call) => Some((flight, call)),
-            Step::Done(outcome) => {
-                self.tasks.remove(at);
-                end(self, outcome);
-                None
-            }
+    fn send_calls(&mut self, sent: &mut Vec<(Wire, Request)>) {
+        let home = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
+        while let Some(Outgoing { id, call, via, .. }) = self.session.poll_call(home) {
+            let (key, wire) = (self.key(), Wire::of(via.plane));
+            self.waiting.insert(key, (wire, id));
+            sent.push((wire, Request::Call { key, call }));
         }
     }
 
@@ -615,7 +554,7 @@ impl Client {
             is_woken: self.is_woken(),
             due: self.session.poll_timeout().map(|due| due.since(now)),
             beliefs: self.guards.iter().flatten().map(belief).collect(),
-            is_idle: self.waiting.is_empty() && self.settling.is_empty() && self.probing.is_empty(),
+            is_idle: self.waiting.is_empty() && self.settling.is_empty(),
             has_clean_up: self.session.has_clean_up(),
             lingers: numbers.into_iter().any(|number| self.session.lingers(number)),
             gives_head_start: self.session.gives_head_start(now, lock().key()),

@@ -4,10 +4,10 @@
 //!
 //! - **Instants** are told from the present: a session compares them with each other and with the present, and adds durations to them. If
 //!   it rounds them, it is to whole milliseconds; the place of the present within its millisecond is part of the text.
-//! - **Tickets, flights, calls and owners** have numbers that only grow. They are compared with each other, so that their order is kept,
+//! - **Tickets, calls and owners** have numbers that only grow. They are compared with each other, so that their order is kept,
 //!   and their values are not.
 //! - **Random numbers** are drawn anew for every step.
-//! - **Calls that are watched although they have been answered** are passed over when the list is looked through.
+//! - **Calls that have been answered** are passed over when their time has come.
 //! - **The server's clock** is only read for limits to first grants, which no kind of a small world has. **When an acquire began**
 //!   matters where it is tried once. **When a hold was acquired** is only told to users. **When something was settled last** matters
 //!   to calls that could not be sent, of which there are none.
@@ -22,7 +22,7 @@ use std::fmt::Write as _;
 use std::time::Duration;
 
 /// Numbers of the session's one counter.
-const NUMBERS: [&str; 4] = ["Ticket(", "FlightId(", "CallId(", "OwnerId("];
+const NUMBERS: [&str; 3] = ["Ticket(", "CallId(", "OwnerId("];
 
 /// Fields that have no bearing on anything here.
 const IDLE: [&str; 7] = ["rng:", "last_id:", "server_clock:", "started:", "acquired_at:", "answered_at:", "resumed:"];
@@ -142,10 +142,10 @@ fn find_field(text: &str, head: &str) -> Option<usize> {
     text.match_indices(head).map(|(at, _)| at).find(is_whole)
 }
 
-/// The text without the calls that are watched and have been answered: no change of a hold names them any more.
+/// The text without the deadlines of calls that have been answered: they have no purpose any more.
 fn without_answered(text: &str) -> String {
-    let Some(at) = find_field(text, "flights:[") else { return text.to_owned() };
-    let from = at + "flights:[".len();
+    let Some(at) = find_field(text, "by_deadline:[") else { return text.to_owned() };
+    let from = at + "by_deadline:[".len();
     let list = &text[from..from + value_end(&text[from - 1..]) - 2];
     let mut kept = String::new();
     let mut rest = list;
@@ -153,9 +153,9 @@ fn without_answered(text: &str) -> String {
         let end = value_end(rest);
         let entry = &rest[..end];
         rest = rest[end..].trim_start_matches(',');
-        let flight = numbers_after(entry, "FlightId(").next();
-        let flies = flight.is_some_and(|flight| text.contains(&format!("flight:FlightId({flight})")));
-        if flies {
+        let id = numbers_after(entry, "CallId(").next();
+        let is_open = id.is_some_and(|id| text.contains(&format!("CallId({id}):")));
+        if is_open {
             kept.push_str(entry);
             kept.push(',');
         }
@@ -218,9 +218,9 @@ mod tests {
     }
 
     #[test]
-    fn watched_calls_count_where_a_change_names_them() {
-        let text = |flights: &str| format!("S{{flights:[{flights}],change:Change{{flight:FlightId(8)}}}}");
-        let entry = |flight| format!("(Instant(2000000000),HoldNumber(1),FlightId({flight})),");
+    fn deadlines_of_calls_count_until_they_are_answered() {
+        let text = |calls: &str| format!("S{{by_deadline:[{calls}],calls:{{CallId(8):Record}}}}");
+        let entry = |id| format!("(Instant(2000000000),CallId({id})),");
         let all = text(&format!("{}{}{}", entry(6), entry(8), entry(7)));
         assert_eq!(sketch(&all, NOW), sketch(&text(&entry(8)), NOW));
         assert_ne!(sketch(&all, NOW), sketch(&text(""), NOW));

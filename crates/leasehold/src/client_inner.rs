@@ -10,11 +10,11 @@ use crate::process::Process;
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Classes;
-use leasehold_core::link::{Link, Plane};
+use leasehold_core::link::{Answers, Link, Outcome, Plane, Settlings};
 use leasehold_core::owner::ClientId;
-use leasehold_core::session::{Session, Via};
+use leasehold_core::session::{CallId, Outgoing, Session, Via};
 use leasehold_core::time::Instant;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -24,6 +24,8 @@ pub(crate) struct ClientInner {
     state: Mutex<State>,
     /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
+    /// Calls that have to wait for a connection or for their turn. The background sends them.
+    deferred: Mutex<Vec<(Outgoing, Settlings)>>,
     client: ClientId,
     pub(crate) link: AnyLink,
     pub(crate) clock: Clock,
@@ -45,38 +47,63 @@ impl ClientInner {
         clock: Clock,
         settings: Settings,
         background: Background,
-    ) -> Self {
-        Self {
+    ) -> Arc<Self> {
+        let inner = Arc::new(Self {
             client: session.client(),
             forked: OnceLock::new(),
+            deferred: Mutex::new(Vec::new()),
             state: Mutex::new(State { session, alarm: Alarm::default() }),
             link,
             clock,
             settings,
             classes: Classes::new(),
             background,
-        }
+        });
+        let answers: Weak<dyn Answers> = Arc::<Self>::downgrade(&inner);
+        inner.link.answer_to(answers);
+        inner
     }
 
-    /// Does something with the session, wakes whom that concerns, and wakes the background where it has something to do.
+    /// Does something with the session, sends the calls that follow, wakes whom that concerns, and wakes the background where it has something
+    /// to do.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
         if self.check_process().is_err() {
             return work(&mut self.forked().lock().session, Instant::FAR_FUTURE);
         }
-        let mut state = self.state.lock();
-        // The clock is read under the lock, so that the session never sees it go back.
-        let result = work(&mut state.session, self.clock.now_in_process());
-        let woken = state.session.take_woken();
-        let due = state.session.poll_timeout();
-        let must_wake = state.alarm.bring_forward(due) || state.session.has_output();
-        drop(state);
-        wake(woken);
+        let (result, must_wake) = self.locked(work, |state, _| {
+            let due = state.session.poll_timeout();
+            state.alarm.bring_forward(due) || state.session.has_output()
+        });
         if must_wake {
             self.background.wake();
         } else {
             self.background.turn();
         }
         result
+    }
+
+    /// Does something with the session, sends the calls that follow, and wakes whom that concerns. `then` looks at the session after all of that.
+    fn locked<T, U>(
+        &self,
+        work: impl FnOnce(&mut Session, Instant) -> T,
+        then: impl FnOnce(&mut State, Instant) -> U,
+    ) -> (T, U) {
+        let mut state = self.state.lock();
+        // The clock is read under the lock, so that the session never sees it go back.
+        let result = work(&mut state.session, self.clock.now_in_process());
+        while let Some(call) = self.next_call(&mut state.session) {
+            drop(state);
+            let known = self.send(call);
+            state = self.state.lock();
+            if let Some((id, outcome)) = known {
+                state.session.handle_called(self.clock.now_in_process(), id, outcome);
+            }
+        }
+        let woken = state.session.take_woken();
+        let then = then(&mut state, self.clock.now_in_process());
+        drop(state);
+        wake(woken);
+        (result, then)
     }
 
     /// # Errors
@@ -89,23 +116,17 @@ impl ClientInner {
     fn forked(&self) -> &Mutex<State> {
         self.forked.get_or_init(|| {
             let mut session = Session::new(self.client, leasehold_core::settings::Settings::default(), 0);
-            session.close(Instant::FAR_FUTURE);
-            session.lose_all(Instant::FAR_FUTURE);
+            session.end(Instant::FAR_FUTURE);
             Box::new(Mutex::new(State { session, alarm: Alarm::default() }))
         })
     }
 
     /// As [`ClientInner::with`], for the background itself, which then sleeps until the instant that is given, or until it is woken.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
-        let mut state = self.state.lock();
-        let now = self.clock.now_in_process();
-        let result = work(&mut state.session, now);
-        let woken = state.session.take_woken();
-        let due = state.session.poll_timeout();
-        let until = state.alarm.set(now, due);
-        drop(state);
-        wake(woken);
-        (result, until)
+        self.locked(work, |state, now| {
+            let due = state.session.poll_timeout();
+            state.alarm.set(now, due)
+        })
     }
 
     /// When a caller who waits for `wait`, or for as long as the client says, does not want to wait any longer.
@@ -114,10 +135,43 @@ impl ClientInner {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// The plane of a caller's call at this moment. A thread's goes by the background always, whatever its client's runtime does.
-    pub(crate) fn via(&self) -> Via {
+    /// The next call, decided on by now. That of a thread goes by the background always, whatever its client's runtime does.
+    fn next_call(&self, session: &mut Session) -> Option<(Outgoing, Settlings)> {
+        if !session.has_calls() {
+            return None;
+        }
         let plane = if caller::is_thread() { Plane::Background } else { self.link.home() };
-        Via { plane, epoch: self.link.epoch(plane) }
+        let outgoing = session.poll_call(Via { plane, epoch: self.link.epoch(plane) })?;
+        let decided = self.link.settlings(outgoing.via.plane);
+        Some((outgoing, decided))
+    }
+
+    /// Sends a call from this thread, or leaves it to the background where it has to wait. Gives the outcome where it is known by now.
+    fn send(&self, (outgoing, decided): (Outgoing, Settlings)) -> Option<(CallId, Outcome)> {
+        let Outgoing { id, call, via, of_request } = outgoing;
+        match self.link.start(via.plane, decided, id, call) {
+            Ok(known) => known.map(|outcome| (id, outcome)),
+            Err(call) => {
+                self.deferred.lock().push((Outgoing { id, call, via, of_request }, decided));
+                self.background.wake();
+                None
+            }
+        }
+    }
+
+    /// The calls that have to wait, for the background.
+    pub(crate) fn take_deferred(&self) -> Vec<(Outgoing, Settlings)> {
+        std::mem::take(&mut *self.deferred.lock())
+    }
+}
+
+impl Answers for ClientInner {
+    fn answered(&self, answers: &mut Vec<(CallId, Outcome)>) {
+        self.with(|session, now| answers.drain(..).for_each(|(id, result)| session.handle_called(now, id, result)));
+        if self.background.is_ending() {
+            // It may have waited for these.
+            self.background.wake();
+        }
     }
 }
 

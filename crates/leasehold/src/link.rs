@@ -5,9 +5,13 @@ pub(crate) mod server;
 use self::server::ServerLink;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
+use leasehold_core::link::{
+    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
+};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+use leasehold_core::session::CallId;
+use std::sync::Weak;
 
 #[cfg(feature = "embedded")]
 use leasehold_embedded::EmbeddedLink;
@@ -50,18 +54,16 @@ impl Link for AnyLink {
         on_each!(self, link => link.settlings(plane))
     }
 
-    async fn call_watched(
-        &self,
-        plane: Plane,
-        decided: Settlings,
-        call: Call,
-        resend: impl Fn() -> bool + Send + Sync,
-    ) -> Result<Reply, LinkError> {
-        on_each!(self, link => link.call_watched(plane, decided, call, resend).await)
+    async fn call_decided(&self, plane: Plane, decided: Settlings, call: Call) -> Result<Reply, LinkError> {
+        on_each!(self, link => link.call_decided(plane, decided, call).await)
     }
 
-    async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {
-        on_each!(self, link => link.probe(plane, epoch, key).await)
+    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
+        on_each!(self, link => link.start(plane, decided, id, call))
+    }
+
+    fn answer_to(&self, answers: Weak<dyn Answers>) {
+        on_each!(self, link => link.answer_to(answers));
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {

@@ -3,6 +3,7 @@
 use futures_util::task::AtomicWaker;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
 /// A future that is polled with a waker of ours, which hands on to that of its task.
@@ -19,7 +20,7 @@ pub(crate) struct Relayed<F> {
 
 impl<F> Relayed<F> {
     pub(crate) fn new(work: F) -> Self {
-        let task = Arc::new(Task(AtomicWaker::new()));
+        let task = Arc::new(Task { waker: AtomicWaker::new(), stage: AtomicU8::new(IDLE) });
         let waker = Waker::from(task.clone());
         Self { work, task, waker }
     }
@@ -30,19 +31,39 @@ impl<F: Future + Unpin> Future for Relayed<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        this.task.0.register(cx.waker());
-        Pin::new(&mut this.work).poll(&mut Context::from_waker(&this.waker))
+        this.task.waker.register(cx.waker());
+        loop {
+            this.task.stage.store(POLLED, Ordering::Release);
+            let polled = Pin::new(&mut this.work).poll(&mut Context::from_waker(&this.waker));
+            // The reply of the embedded engine may come within the poll that sends the call.
+            let woken = this.task.stage.swap(IDLE, Ordering::AcqRel) == WOKEN;
+            if polled.is_ready() || !woken {
+                return polled;
+            }
+        }
     }
 }
 
-struct Task(AtomicWaker);
+/// The task and its future. A wake-up within a poll is another poll, and the task need not hear of it.
+struct Task {
+    waker: AtomicWaker,
+    stage: AtomicU8,
+}
+
+/// The stages of a task.
+const IDLE: u8 = 0;
+const POLLED: u8 = 1;
+const WOKEN: u8 = 2;
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        self.0.wake();
+        self.wake_by_ref();
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
-        self.0.wake();
+        let stage = self.stage.compare_exchange(POLLED, WOKEN, Ordering::AcqRel, Ordering::Acquire);
+        if stage == Err(IDLE) {
+            self.waker.wake();
+        }
     }
 }

@@ -109,19 +109,10 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// How long the future of an answered call may stay unpolled before the background goes on in its
-    /// place. Callers cannot set it.
-    const UNPOLLED: Duration = Duration::from_millis(40);
-
-    /// How long a contender may leave its future unpolled when its turn has come. In a queue on the server that costs it its place,
+    /// How long a contender may leave its future unpolled when its turn has come, or when it is granted the lock. In a queue on the server that costs it its place,
     /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
     pub(crate) fn turn(self, settings: &Settings) -> Duration {
         if self == Self::ServerQueue { settings.turn.max(settings.fair.offer_timeout / 2) } else { settings.turn }
-    }
-
-    /// How long the future of an answered call may stay unpolled: in a queue, as long as that of a contender.
-    pub(crate) fn unpolled(self, settings: &Settings) -> Duration {
-        if self == Self::ServerQueue { self.turn(settings) } else { Self::UNPOLLED }
     }
 }
 

@@ -1,25 +1,33 @@
 //! What a session tells its driver: actions, events, and the names by which their answers find back.
 
-use crate::call::Call;
+use crate::call::{Call, CallId};
 use crate::error::LossReason;
 use crate::link::{Epoch, Plane};
 use crate::name::LockName;
+use crate::session::Via;
 use bytes::Bytes;
 use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
+/// A call that is to be sent. The answer is [`Session::handle_called`](super::Session::handle_called).
+#[derive(Debug)]
+#[expect(clippy::exhaustive_structs, reason = "a driver must know everything about a call")]
+pub struct Outgoing {
+    /// The name that the answer is to carry.
+    pub id: CallId,
+    /// The call.
+    pub call: Call,
+    /// The connection that carries it.
+    pub via: Via,
+    /// Whether a request sends it, and not the background.
+    pub of_request: bool,
+}
+
 /// An action that a driver must take. Every action is answered by the `handle_*` method that it names.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every action")]
 pub enum Action {
-    /// Send the call on the background plane, and answer with [`Session::handle_called`](super::Session::handle_called).
-    Call {
-        /// The name that the answer is to carry.
-        id: CallId,
-        /// The call that is to be sent.
-        call: Call,
-    },
     /// Settle, and answer with [`Session::handle_settled`](super::Session::handle_settled).
     Settle {
         /// The name that the answer is to carry.
@@ -27,17 +35,6 @@ pub enum Action {
         /// The plane on which the unsettled call was begun.
         plane: Plane,
         /// The epoch in which it was begun.
-        epoch: Epoch,
-        /// A key of the slot.
-        key: Bytes,
-    },
-    /// Ask whether calls have been answered, and answer with [`Session::handle_probed`](super::Session::handle_probed).
-    Probe {
-        /// The name that the answer is to carry.
-        id: CallId,
-        /// The plane on which the calls were begun.
-        plane: Plane,
-        /// The epoch in which they were begun.
         epoch: Epoch,
         /// A key of the slot.
         key: Bytes,
@@ -118,7 +115,7 @@ pub enum Event {
         /// For how long the server was out of reach, if it was.
         out_for: Option<Duration>,
     },
-    /// A future was not polled in time: its turn passed on, or the background has taken its answered call over.
+    /// A future was not polled in time: its turn, or its grant, went to another request.
     UnpolledTurn {
         /// The lock.
         name: LockName,
@@ -197,14 +194,6 @@ pub enum Event {
         place: &'static Location<'static>,
     },
 }
-
-/// Names an action, so that its answer finds back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct CallId(pub(super) u64);
-
-/// Names a call that a caller's future sends, so that a late reply to a call that was given up is recognised.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct FlightId(pub(super) u64);
 
 /// The open things of a client, for tests, metrics and shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

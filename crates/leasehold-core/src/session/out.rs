@@ -1,19 +1,27 @@
-//! What a session hands out: actions for the driver, events to be counted or logged, and wakers to be woken.
+//! What a session hands out: calls, other actions, events to be counted or logged, and wakers to be woken.
 
-use crate::session::{Action, Event};
+use crate::call::Call;
+use crate::session::{Action, CallId, Event};
 use std::collections::VecDeque;
 use std::task::Waker;
 
 /// See the [module](self). It is drained after every public call.
 #[derive(Debug, Default)]
 pub(super) struct Out {
+    /// And whether a request sends it.
+    calls: VecDeque<(CallId, Call, bool)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
     woken: Vec<Waker>,
 }
 
 impl Out {
-    /// Has the driver do something.
+    /// Has a call sent, for a request or for the background.
+    pub(super) fn call(&mut self, id: CallId, call: Call, of_request: bool) {
+        self.calls.push_back((id, call, of_request));
+    }
+
+    /// Has the driver do something else.
     pub(super) fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
@@ -31,6 +39,22 @@ impl Out {
     /// The wakers that are to be woken.
     pub(super) const fn woken(&mut self) -> &mut Vec<Waker> {
         &mut self.woken
+    }
+
+    pub(super) fn poll_call(&mut self) -> Option<(CallId, Call, bool)> {
+        self.calls.pop_front()
+    }
+
+    /// The next call of a request, or of the background.
+    #[cfg(test)]
+    pub(super) fn poll_call_of(&mut self, request: bool) -> Option<(CallId, Call)> {
+        let at = self.calls.iter().position(|(_, _, of_request)| *of_request == request)?;
+        self.calls.remove(at).map(|(id, call, _)| (id, call))
+    }
+
+    /// Whether there are calls to be sent.
+    pub(super) fn has_calls(&self) -> bool {
+        !self.calls.is_empty()
     }
 
     pub(super) fn poll_action(&mut self) -> Option<Action> {

@@ -17,9 +17,9 @@ use crate::session::pending::Pending;
 use crate::session::renewals::Renewals;
 use crate::session::request::Requests;
 use crate::session::settlements::Settlements;
-use crate::session::stalled_calls::StalledCalls;
 use crate::session::subscriptions::Subscriptions;
 use crate::session::timers::Timers;
+use crate::session::unanswered::Unanswered;
 use crate::session::{ClientStats, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -45,9 +45,10 @@ pub(super) struct Parts {
     pub(super) timers: Timers,
     pub(super) renewals: Renewals,
     pub(super) settlements: Settlements,
-    pub(super) stalled: StalledCalls,
-    /// The calls that the background has under way.
+    /// The purposes of the calls under way.
     pub(super) pending: Pending,
+    /// The calls under way, by the time at which each is given up.
+    pub(super) unanswered: Unanswered,
     /// The servers that are out of reach.
     pub(super) outages: Outages,
     /// Holds whose lowering waits for room.
@@ -101,8 +102,8 @@ impl Parts {
             timers: Timers::default(),
             renewals,
             settlements: Settlements::default(),
-            stalled: StalledCalls::default(),
             pending: Pending::default(),
+            unanswered: Unanswered::default(),
             outages: Outages::default(),
             to_lower: ToLower::default(),
             server_clock: None,

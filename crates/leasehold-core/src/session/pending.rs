@@ -1,4 +1,4 @@
-//! The calls that the background has under way, and what each of them is for.
+//! The calls under way, and what each of them is for.
 
 use crate::call::Replicas;
 use crate::command::Renewed;
@@ -9,12 +9,14 @@ use crate::session::{CallId, replicas};
 use crate::time::Instant;
 use std::collections::BTreeMap;
 
-/// The purpose of a call by the background.
+/// The purpose of a call.
 #[derive(Debug)]
 pub(super) enum Purpose {
+    /// A request changes the count of this hold.
+    Request(HoldNumber),
     /// It renews holds.
     Renewal(Batch),
-    /// It lowers the count of a hold.
+    /// The background lowers the count of a hold.
     Lowering(HoldNumber),
     /// It asks the server for a hold that was granted without it.
     Restoration(HoldNumber),
@@ -22,6 +24,8 @@ pub(super) enum Purpose {
     Heartbeat(LockId),
     /// It writes the client's record.
     Record,
+    /// Its answer means nothing.
+    Nothing,
 }
 
 /// One renewal on the way.
@@ -70,7 +74,7 @@ impl Batch {
     }
 }
 
-/// The calls under way whose answers mean something, by their ids.
+/// The calls under way, by their ids.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     calls: BTreeMap<CallId, Purpose>,
@@ -88,13 +92,31 @@ impl Pending {
         self.calls.insert(id, purpose);
     }
 
-    /// Takes out what an answered call was for; `None` where its answer means nothing.
+    /// Takes out what an answered call was for; `None` where it was answered before, or given up.
     pub(super) fn take(&mut self, id: CallId) -> Option<Purpose> {
         let purpose = self.calls.remove(&id)?;
         if let Some(count) = self.count(&purpose) {
             *count -= 1;
         }
         Some(purpose)
+    }
+
+    /// Whether all calls are answered.
+    pub(super) fn is_empty(&self) -> bool {
+        self.calls.is_empty()
+    }
+
+    /// Whether a call is not answered.
+    pub(super) fn contains(&self, id: CallId) -> bool {
+        self.calls.contains_key(&id)
+    }
+
+    /// The hold whose count a request changes by this call.
+    pub(super) fn changed_by(&self, id: CallId) -> Option<HoldNumber> {
+        match self.calls.get(&id)? {
+            Purpose::Request(number) => Some(*number),
+            _ => None,
+        }
     }
 
     /// How many lowerings are under way.
@@ -113,7 +135,11 @@ impl Pending {
             Purpose::Renewal(batch) if batch.is_durable() => Some(&mut self.durable_renewals),
             Purpose::Renewal(_) => Some(&mut self.renewals),
             Purpose::Lowering(_) => Some(&mut self.lowerings),
-            Purpose::Restoration(_) | Purpose::Heartbeat(_) | Purpose::Record => None,
+            Purpose::Request(_)
+            | Purpose::Restoration(_)
+            | Purpose::Heartbeat(_)
+            | Purpose::Record
+            | Purpose::Nothing => None,
         }
     }
 }

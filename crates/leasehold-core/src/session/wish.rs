@@ -1,4 +1,4 @@
-//! The wishes of callers, and the steps and grants that answer them.
+//! The wishes of callers, and the grants that answer them.
 
 use crate::backoff::Backoff;
 use crate::call::{Call, Replicas};
@@ -7,7 +7,6 @@ use crate::hold_cell::HoldCell;
 use crate::link::{Epoch, Plane};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
-use crate::session::FlightId;
 use crate::time::Instant;
 use bytes::Bytes;
 use std::num::{NonZeroU32, NonZeroU64};
@@ -152,7 +151,7 @@ impl AcquireRequest {
     }
 }
 
-/// The plane of a call that a caller's future is about to send. Read the epoch before.
+/// The connection that carries a call. Read the epoch before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct Via {
@@ -163,6 +162,9 @@ pub struct Via {
 }
 
 impl Via {
+    /// The background's connection. Settling covers every epoch up to the present one.
+    pub(super) const BACKGROUND: Self = Self { plane: Plane::Background, epoch: Epoch(u64::MAX) };
+
     /// The way that a call takes, where those without replicas go this one. The plane of durable calls has several connections, so no
     /// one epoch stands for it: settling covers every one up to the present.
     pub(super) const fn for_call(self, call: &Call) -> Self {
@@ -171,18 +173,6 @@ impl Via {
             _ => self,
         }
     }
-}
-
-/// The next step of a request's future.
-#[derive(Debug)]
-#[expect(clippy::exhaustive_enums, reason = "a future must handle every step")]
-pub enum Step<T> {
-    /// Send the call, and hand in its outcome under this name.
-    Send(FlightId, Call),
-    /// Wait until woken.
-    Wait,
-    /// It is done; the ticket is void.
-    Done(T),
 }
 
 /// A lock was acquired: one guard's worth of a hold.

@@ -9,6 +9,21 @@ pub fn command(out: &mut Vec<u8>, name: &str, args: &[impl AsRef<[u8]>]) {
     }
 }
 
+/// Appends a command that runs a script, by its text or by its hash.
+pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &[impl AsRef<[u8]>]) {
+    header(out, b'*', 3 + keys.len() + args.len());
+    bulk(out, name.as_bytes());
+    bulk(out, script.as_bytes());
+    let mut digits = [0; DIGITS];
+    bulk(out, decimal(&mut digits, keys.len()));
+    for word in keys {
+        bulk(out, word.as_ref());
+    }
+    for word in args {
+        bulk(out, word.as_ref());
+    }
+}
+
 fn bulk(out: &mut Vec<u8>, word: &[u8]) {
     header(out, b'$', word.len());
     out.extend_from_slice(word);
@@ -16,10 +31,17 @@ fn bulk(out: &mut Vec<u8>, word: &[u8]) {
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
-    const DIGITS: usize = usize::MAX.ilog10() as usize + 1;
     let mut digits = [0; DIGITS];
+    out.push(kind);
+    out.extend_from_slice(decimal(&mut digits, len));
+    out.extend_from_slice(b"\r\n");
+}
+
+const DIGITS: usize = usize::MAX.ilog10() as usize + 1;
+
+fn decimal(digits: &mut [u8; DIGITS], number: usize) -> &[u8] {
     let mut first = DIGITS;
-    let mut rest = len;
+    let mut rest = number;
     loop {
         first -= 1;
         digits[first] = b'0' + u8::try_from(rest % 10).unwrap_or_default();
@@ -28,9 +50,7 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
             break;
         }
     }
-    out.push(kind);
-    out.extend_from_slice(&digits[first..]);
-    out.extend_from_slice(b"\r\n");
+    &digits[first..]
 }
 
 #[cfg(test)]
@@ -42,6 +62,17 @@ mod tests {
         let mut out = Vec::new();
         command(&mut out, "SET", &["a\r\nb", "", "0123456789"]);
         assert_eq!(out, b"*4\r\n$3\r\nSET\r\n$4\r\na\r\nb\r\n$0\r\n\r\n$10\r\n0123456789\r\n");
+    }
+
+    #[test]
+    fn script_has_its_number_of_keys_in_front() {
+        let mut out = Vec::new();
+        let keys: Vec<String> = (0..12).map(|number| number.to_string()).collect();
+        script(&mut out, "EVALSHA", "9f", &keys, &["arg"]);
+        let mut same = Vec::new();
+        let words = [&["9f".to_owned(), "12".to_owned()], &keys[..], &["arg".to_owned()]].concat();
+        command(&mut same, "EVALSHA", &words);
+        assert_eq!(out, same);
     }
 
     #[test]

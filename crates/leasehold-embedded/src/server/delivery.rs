@@ -21,15 +21,6 @@ pub(crate) enum Begun {
     Waits(CallId),
 }
 
-/// The questions of a client about the calls that it has sent by a plane's connection.
-#[derive(Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Question {
-    /// Whether they have been answered.
-    Probe,
-    /// Whether none of them can be applied any more. Those that still wait on the connection of today are ended by killing it.
-    Settle,
-}
-
 /// A result that has not come yet.
 pub(crate) struct NotYet;
 
@@ -180,13 +171,11 @@ impl State {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Asks about the calls that were sent on the plane up to `epoch`.
-    pub(crate) fn ask(&mut self, link: LinkId, plane: Plane, epoch: Epoch, question: Question) -> Begun {
+    /// Settles the calls that were sent on the plane up to `epoch`. Those that still wait on the connection of today are ended by killing it.
+    pub(crate) fn settle(&mut self, link: LinkId, plane: Plane, epoch: Epoch) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => {
-                if question == Question::Settle {
-                    connections.note_settling(plane);
-                }
+                connections.note_settling(plane);
                 Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) }
             }
             Err(error) => return Begun::Ended(Err(error)),
@@ -196,18 +185,10 @@ impl State {
         self.carry(route, move |state| {
             state.carry(route, move |state| {
                 let is_stuck = state.is_stuck(link, plane, epoch, id);
-                match question {
-                    Question::Probe if is_stuck => {
-                        state.reply(id, Err(LinkError::Unknown("an earlier call is not answered".to_owned())));
-                    }
-                    Question::Probe => state.reply(id, Ok(Reply::Nil)),
-                    Question::Settle => {
-                        state.reply(id, Ok(Reply::Nil));
-                        state.held.retain(|held| held.id > id || !held.route.is_of(link, plane, epoch));
-                        if is_stuck {
-                            state.reset(link, plane);
-                        }
-                    }
+                state.reply(id, Ok(Reply::Nil));
+                state.held.retain(|held| held.id > id || !held.route.is_of(link, plane, epoch));
+                if is_stuck {
+                    state.reset(link, plane);
                 }
             });
         });

@@ -333,7 +333,7 @@ fn call_that_was_decided_on_before_a_settling_is_not_applied_after_it() {
     let link = server.link();
     let decided = link.settlings(FOREGROUND);
     assert_eq!(now(link.settle(FOREGROUND, link.epoch(FOREGROUND), "k".into())), Ok(Settled::Proven));
-    let late = now(link.call_watched(FOREGROUND, decided, acquire(), || true));
+    let late = now(link.call_decided(FOREGROUND, decided, acquire()));
     assert!(matches!(late, Err(LinkError::NotSent(_))), "{late:?}");
     assert_eq!(count(&server), "nil");
 }

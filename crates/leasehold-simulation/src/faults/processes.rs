@@ -32,7 +32,7 @@ impl World {
         state.paused_until = None;
         for task in &mut state.tasks {
             task.outcome.get_or_insert(Outcome::Dropped);
-            task.flight = None;
+            task.call = None;
         }
         for guard in self.guards.iter_mut().filter(|guard| guard.client == client) {
             guard.alive = false;
@@ -108,6 +108,7 @@ impl World {
             self.stats.fault(FaultKind::ClockRate);
         } else {
             state.clock.set_rate(now, ppm);
+            state.clock_left_margin = true;
             // A clock that is too fast gives up early.
             state.clock_is_wrong |= ppm < 0;
             self.stats.fault(FaultKind::ClockOutside);

@@ -11,12 +11,15 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     by_lock: FxHashMap<Bytes, (Instant, Bytes)>,
+    /// How often all of them were forgotten.
+    pub(crate) forgotten: u32,
 }
 
 impl Kept {
     /// No lock is to stay busy any more.
     pub(crate) fn forget(&mut self) {
         self.by_lock.clear();
+        self.forgotten += 1;
     }
 }
 
@@ -29,8 +32,9 @@ impl World {
             return;
         };
         let (guard, state) = (&self.guards[guard], &self.clients[client]);
-        if state.clock_is_wrong || state.clock_jumped.is_some() {
-            // The time is that of the client's clock.
+        // The time is that of the client's clock. A future may read its outcome after the server has lost what it was told.
+        let was_forgotten = state.tasks[task].kept_forgotten != self.invariants.kept.forgotten;
+        if state.clock_left_margin || state.clock_jumped.is_some() || was_forgotten {
             return;
         }
         let of_hold = self.guards.iter().filter(|other| (other.client, other.hold) == (client, guard.hold));

@@ -88,7 +88,7 @@ fn check_loss(world: &World, guard: usize, reason: LossReason) {
     }
     // Near the end of `max_hold` the leases are short. An unread guard may have set it.
     let limited = world.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited)
-        || world.may_have_unread(client, hold) && world.waits_with_limit(&world.guards[guard]);
+        || world.clients[client].session.unread_grants(hold) > 0 && world.waits_with_limit(&world.guards[guard]);
     let fault_free = world.plan.fault_free || world.plan.keeps_data && world.has_been_fault_free(client, LEASE);
     assert!(!fault_free || limited || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
 }

@@ -43,7 +43,9 @@ impl NothingAcquired {
             return Vec::new();
         }
         // An entry leaves the hold as it was, which others compare.
-        let is_entry = |id: &&Bytes| world.guards.iter().any(|guard| guard.wire_id == **id);
+        let tasks = || world.clients[client].tasks.iter().enumerate();
+        let is_of_another = |id: &Bytes| tasks().any(|(other, state)| other != task && state.all_asked.contains(id));
+        let is_entry = |id: &&Bytes| world.guards.iter().any(|guard| guard.wire_id == **id) || is_of_another(id);
         let ids: Vec<_> = state.all_asked.iter().filter(|id| !is_entry(id)).cloned().collect();
         for id in &ids {
             assert!(

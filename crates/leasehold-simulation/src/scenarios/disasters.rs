@@ -257,7 +257,7 @@ fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
     world.fault(0, "lock/release", CallFault::Refuse("LOADING Redis is loading"));
     let task = world.release(guard);
     world.run(ms(119));
-    assert!(world.task(0, task).reply.is_none() && world.task(0, task).outcome.is_none());
+    assert!(world.task(0, task).call.is_some() && world.task(0, task).outcome.is_none());
     world.outcome(0, task);
     nothing_left(&mut world);
 }

@@ -7,9 +7,9 @@ use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
-use leasehold_core::link::Epoch;
+use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Action, Event, Fallback, Patience};
+use leasehold_core::session::{AcquireRequest, Event, Fallback, Outgoing, Patience, Via};
 
 fn local(lock: &str) -> AcquireRequest {
     AcquireRequest { fallback: Fallback::Local, ..wish(lock) }
@@ -326,10 +326,11 @@ fn restoration_read_after_the_deadline_restores_nothing() {
     // The process stands still while the server is asked: when it goes on, it reads the reply before it looks at its timers.
     let session = &mut world.clients[0].session;
     session.handle_timeout(due);
-    let Some(Action::Call { id, call }) = session.poll_action() else { panic!("the server is asked again") };
+    let home = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    let Outgoing { id, call, .. } = session.poll_call(home).expect("the server is asked again");
     assert_eq!(call.script().name(), "lock/acquire");
     let reply = Reply::Array([1, 1_000, 0].map(Reply::Int).to_vec());
-    session.handle_called(cell.deadline(), id, Epoch(1), Ok(reply));
+    session.handle_called(cell.deadline(), id, Ok(reply));
     world.look_after(0);
     assert_eq!(world.events(0, |event| matches!(event, Event::Restored { .. })), 0);
     assert!(cell.is_degraded(), "the holder never had it on the server");

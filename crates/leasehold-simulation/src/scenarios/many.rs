@@ -5,20 +5,18 @@ use crate::world::{ms, name, settings};
 use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Action, CallId, Granted, Session, Step, Via};
+use leasehold_core::session::{AcquireRequest, CallId, Granted, Session, Via};
+use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::collections::VecDeque;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
+
+const HOME: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
 /// The calls that the session wants sent now.
 fn calls(session: &mut Session) -> Vec<CallId> {
-    std::iter::from_fn(|| session.poll_action())
-        .filter_map(|action| match action {
-            Action::Call { id, .. } => Some(id),
-            _ => None,
-        })
-        .collect()
+    std::iter::from_fn(|| session.poll_call(HOME)).map(|outgoing| outgoing.id).collect()
 }
 
 #[test]
@@ -35,16 +33,17 @@ fn guards_dropped_at_once_fill_a_slow_link_and_no_more() {
 
 /// A session with `holds` locks.
 fn holding(now: Instant, holds: usize, lease: Duration) -> (Session, Vec<Granted>) {
-    let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings(), 1);
-    let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+    let mut session =
+        Session::new(ClientId::new(uuid::Uuid::nil()), Settings { command_timeout: ms(1_000), ..settings() }, 1);
     let granted = (0..holds).map(|number| {
         let wish = AcquireRequest { name: name(&number.to_string()), lease, ..wish("a") };
         let ticket = session.acquire(now, wish);
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, via, Waker::noop()) else { panic!("a call") };
+        assert!(session.poll_acquire(now, ticket, Waker::noop()).is_pending());
+        let id = session.poll_call(HOME).expect("a call").id;
         let reply = [1, i64::try_from(lease.as_millis()).expect("a lease"), 0];
-        session.handle_reply(now, ticket, flight, Ok(Reply::Array(reply.map(Reply::Int).to_vec())));
-        match session.poll_acquire(now, ticket, via, Waker::noop()) {
-            Step::Done(Ok(Some(granted))) => granted,
+        session.handle_called(now, id, Ok(Reply::Array(reply.map(Reply::Int).to_vec())));
+        match session.poll_acquire(now, ticket, Waker::noop()) {
+            Poll::Ready(Ok(Some(granted))) => granted,
             step => panic!("a grant: {step:?}"),
         }
     });
@@ -70,12 +69,10 @@ fn locks_of_many_batches_are_kept_over_a_slow_link() {
         now = now.max(due.expect("renewals go on"));
         session.handle_timeout(now);
         while let Some((id, locks, _)) = flying.pop_front_if(|(_, _, sent_at)| *sent_at + way <= now) {
-            session.handle_called(now, id, Epoch(1), Ok(renewed(locks, lease)));
+            session.handle_called(now, id, Ok(renewed(locks, lease)));
         }
-        flying.extend(std::iter::from_fn(|| session.poll_action()).filter_map(|action| match action {
-            Action::Call { id, call } => Some((id, call.keys().len(), now)),
-            _ => None,
-        }));
+        let sent = std::iter::from_fn(|| session.poll_call(HOME));
+        flying.extend(sent.map(|outgoing| (outgoing.id, outgoing.call.keys().len(), now)));
     }
     let lost = granted.iter().filter(|granted| granted.cell.ended(now).is_some()).count();
     assert_eq!(lost, 0, "of {}", granted.len());
@@ -96,7 +93,7 @@ fn most_under_way(way: Duration) -> usize {
     let mut answered = 0;
     while let Some((id, sent_at)) = flying.pop_front() {
         now = (now + Duration::from_micros(100)).max(sent_at + way);
-        session.handle_called(now, id, Epoch(1), Ok(Reply::Int(1)));
+        session.handle_called(now, id, Ok(Reply::Int(1)));
         session.handle_timeout(now);
         answered += 1;
         flying.extend(sent(&mut session, now));

@@ -180,7 +180,7 @@ fn notices_in_quick_succession_do_not_make_as_many_beats() {
     let channel = Kind::Fair.protocol().keys(&name("a"), &client).channel.expect("a fair lock has notices");
     for _ in 0..12 {
         world.server.command(&[b"PUBLISH", &channel, b"0"]).expect("a notice");
-        world.clients[2].session.handle_event(world.now, LinkEvent::Notice { channel: channel.clone() });
+        world.event(2, LinkEvent::Notice { channel: channel.clone() });
         world.run(ms(20));
     }
     world.run(ms(100));

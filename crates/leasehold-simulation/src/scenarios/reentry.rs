@@ -111,6 +111,8 @@ fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
         for guard in guards {
             world.give_back(guard);
         }
+        // What the entry was granted goes back after its time.
+        world.run(ms(60));
         let field = world.clients[0].session.client().field(world.guards[0].hold);
         assert_eq!(world.count_of(&wish("a").name, &field), 0);
         world.abandon(0, entry);
@@ -247,7 +249,7 @@ fn entry_withdrawing_an_ended_promise_is_not_granted() {
     let entry = world.acquire(0, fixed(owner, 10));
     world.clients[0].tasks[entry].polls = PollPolicy::Never;
     world.run(ms(35));
-    assert!(world.now < promised && world.task(0, entry).reply.is_some());
+    assert!(world.now < promised && world.task(0, entry).call.is_none());
     finds_it_lost(world, guard, entry);
 }
 
@@ -452,7 +454,7 @@ fn entered_shortly_before_the_deadline() -> (World, usize, usize) {
     let entry = world.acquire(0, fixed);
     world.clients[0].tasks[entry].polls = PollPolicy::Never;
     world.run(ms(20));
-    assert!(world.task(0, entry).reply.is_some(), "the server has prolonged the lease, and has said so");
+    assert!(world.task(0, entry).call.is_none(), "the server has prolonged the lease, and has said so");
     (world, guard, entry)
 }
 

@@ -177,7 +177,7 @@ fn a_grant_that_is_older_than_its_lease_is_not_handed_out() {
     // Polled in time, the next attempt succeeds.
     world.clients[0].tasks[task].polls = crate::world::client::PollPolicy::AtOnce;
     let guard = world.granted(0, task);
-    assert_eq!(world.task(0, task).sent, 2);
+    assert_eq!(world.task(0, task).sent, 3);
     nothing_left_after(&mut world, guard);
 }
 
@@ -232,10 +232,12 @@ fn first_grant_after_its_time_is_refused_where_asked() {
 #[test]
 fn call_held_up_by_a_settlement_goes_again_until_sent() {
     let mut world = world(1);
-    world.fault(0, "lock/acquire", CallFault::Delay(ms(100)));
-    let dropped = world.acquire(0, wish("x"));
-    world.run(ms(1));
-    world.abandon(0, dropped);
+    world.fault(0, "lock/acquire", CallFault::Delay(ms(280)));
+    let late = world.acquire(0, AcquireRequest { patience: Patience::Try, ..wish("x") });
+    while world.net.settling.is_empty() {
+        world.run(ms(1));
+    }
+    world.abandon(0, late);
     for _ in 0..8 {
         world.fault(0, "lock/acquire", CallFault::NotSent);
     }

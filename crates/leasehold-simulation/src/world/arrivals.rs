@@ -3,6 +3,7 @@
 use crate::faults::event::FaultEvent;
 use crate::report::stats::{Coverage, FaultKind};
 use crate::workload::family::hold_of;
+use crate::world::client::PollPolicy;
 use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::network::{Caller, Waiting};
 use crate::world::replica::{acknowledged, of_script};
@@ -115,13 +116,9 @@ impl World {
     /// The link learns that the server does not know the script of a call, and sends its text, unless the call was settled meanwhile.
     pub(crate) fn no_script(&mut self, key: CallKey, client: usize, plane: Plane, call: Call, reply: ReplyFate) {
         let Some(waiting) = self.net.waiting.get(&key) else { return };
-        let (epoch, fence, who) = (waiting.epoch, waiting.fence, waiting.who);
-        let gone = match who {
-            Caller::Task(task) => self.clients[client].tasks[task].flight.is_none_or(|(_, known)| known != key),
-            Caller::Background(_) => false,
-        };
+        let (epoch, fence) = (waiting.epoch, waiting.fence);
         let connection = self.net.connection(client, plane);
-        if gone || !connection.up || connection.epoch != epoch {
+        if !connection.up || connection.epoch != epoch {
             self.net.unknown_script.remove(&key);
             return;
         }
@@ -134,16 +131,6 @@ impl World {
             let refusal = ServerError::new("NOSCRIPT No matching script, and it was settled meanwhile");
             let result = Err(LinkError::Refused(refusal));
             return self.at(self.now, Message::Answer { key, result });
-        }
-        if let Caller::Task(task) = who {
-            let now = self.local(client);
-            let ticket = self.clients[client].tasks[task].ticket;
-            let flight = self.clients[client].tasks[task].flight.map(|(flight, _)| flight);
-            let may = flight.is_some_and(|flight| self.clients[client].session.may_resend(now, ticket, flight));
-            if !may {
-                self.net.unknown_script.remove(&key);
-                return;
-            }
         }
         self.stats.reach(Coverage::NoScript);
         let delay = self.delay(client);
@@ -222,28 +209,35 @@ impl World {
     }
 
     pub(crate) fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
-        let Some(Waiting { client, who, epoch, hold, .. }) = self.net.waiting.remove(&key) else { return };
+        let Some(Waiting { client, who, hold, .. }) = self.net.waiting.remove(&key) else { return };
         self.stats.digest.record((self.now, client, key, result.as_ref().ok()));
         if matches!(result, Err(LinkError::Unknown(_))) {
             self.doubts.doubtful.extend(hold);
         }
-        match who {
-            Caller::Task(task) => {
-                let state = &mut self.clients[client].tasks[task];
-                if state.flight.is_some_and(|(_, known)| known == key) && state.outcome.is_none() {
-                    trace!(self, "call {key} is answered: {result:?}");
-                    let state = &mut self.clients[client].tasks[task];
-                    state.reply = Some(result);
-                    std::task::Wake::wake(state.flag.clone());
-                    self.plan_polls(client);
-                }
+        trace!(self, "call {key} is answered: {result:?}");
+        let now = self.local(client);
+        let id = match who {
+            Caller::Background(id) => id,
+            Caller::Task(task, id) => {
+                self.clients[client].tasks[task].call.take_if(|(known, _)| *known == id);
+                id
             }
-            Caller::Background(id) => {
-                trace!(self, "call {key} is answered: {result:?}");
-                let now = self.local(client);
-                self.clients[client].session.handle_called(now, id, epoch, result);
-                self.look_after(client);
-            }
+        };
+        let ahead = self.clients[client].session.granted_ahead();
+        self.clients[client].session.handle_called(now, id, result);
+        let asked_ahead = self.clients[client].session.granted_ahead() > ahead;
+        self.stats.reach_all(asked_ahead.then_some(Coverage::AskedAhead));
+        let Caller::Task(task, _) = who else { return self.look_after(client) };
+        let state = &mut self.clients[client].tasks[task];
+        state.kept_forgotten = self.invariants.kept.forgotten;
+        if state.polls == PollPolicy::AtOnce && !state.drop_at_reply {
+            state.is_answered_now = true;
+            self.poll(client, task);
+            self.clients[client].tasks[task].is_answered_now = false;
+        }
+        self.look_after(client);
+        if self.clients[client].tasks[task].drop_at_reply {
+            self.abandon(client, task);
         }
     }
 }

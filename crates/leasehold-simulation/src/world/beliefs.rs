@@ -37,12 +37,6 @@ impl World {
         self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
     }
 
-    /// Whether a hold that was granted without the server may have a guard that no future has read yet: the session counts it, and the world
-    /// does not know it.
-    pub(crate) fn may_have_unread_without_server(&self, guard: &Guard) -> bool {
-        guard.fell_back && self.open_wishes(guard).next().is_some()
-    }
-
     /// Whether the owner of a guard also waits for its lock with `max_hold`.
     pub(crate) fn waits_with_limit(&self, guard: &Guard) -> bool {
         self.open_wishes(guard).any(|wish| wish.max_hold.is_some())
@@ -59,11 +53,6 @@ impl World {
             let same = wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner;
             same && guard.owner.is_some()
         })
-    }
-
-    /// Whether a hold may have a guard that no caller has read, and that its owner has entered since.
-    pub(crate) fn may_have_unread(&self, client: usize, hold: HoldNumber) -> bool {
-        !self.guards.iter().any(|guard| (guard.client, guard.hold, guard.is_first) == (client, hold, true))
     }
 
     /// How many guards of a hold were detached.

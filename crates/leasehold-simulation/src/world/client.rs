@@ -9,11 +9,9 @@ use bytes::Bytes;
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
-use leasehold_core::link::LinkError;
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{HoldNumber, OwnerId};
-use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Action, Event, FlightId, Session, Ticket};
+use leasehold_core::session::{AcquireRequest, Action, CallId, Event, Session, Ticket};
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
 use rustc_hash::FxHashSet;
@@ -95,9 +93,11 @@ pub(crate) struct Task {
     pub(crate) flag: Arc<Flag>,
     pub(crate) poll_planned: bool,
     /// Its call under way.
-    pub(crate) flight: Option<(FlightId, CallKey)>,
-    /// The reply to that, when it has come.
-    pub(crate) reply: Option<Result<Reply, LinkError>>,
+    pub(crate) call: Option<(CallId, CallKey)>,
+    /// Its call has been answered in this step.
+    pub(crate) is_answered_now: bool,
+    /// How often locks that were to stay busy had been forgotten when its call was answered.
+    pub(crate) kept_forgotten: u32,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) started: Instant,
     pub(crate) done: Instant,
@@ -136,8 +136,6 @@ pub(crate) struct Guard {
     pub(crate) field: Bytes,
     /// The id that tells its hold from all others in the calls of its kind.
     pub(crate) wire_id: Bytes,
-    /// It was the first of its hold.
-    pub(crate) is_first: bool,
     /// It has been neither released nor dropped nor detached.
     pub(crate) alive: bool,
     pub(crate) detached: bool,
@@ -169,6 +167,8 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     /// Beyond what any promise allows for.
     pub(crate) clock_is_wrong: bool,
+    /// Its clock was once faster or slower than promises allow for.
+    pub(crate) clock_left_margin: bool,
     /// When its clock last jumped ahead.
     pub(crate) clock_jumped: Option<Instant>,
     /// Its process has ended.
@@ -192,6 +192,7 @@ impl Client {
             events: Vec::new(),
             clock: Clock::default(),
             clock_is_wrong: false,
+            clock_left_margin: false,
             clock_jumped: None,
             dead: false,
             paused_until: None,
@@ -214,8 +215,9 @@ impl Client {
             polls,
             flag: Arc::default(),
             poll_planned: false,
-            flight: None,
-            reply: None,
+            call: None,
+            is_answered_now: false,
+            kept_forgotten: 0,
             outcome: None,
             started: now,
             done: now,
@@ -232,11 +234,10 @@ impl World {
     /// Takes what the session wants done, and has woken futures polled.
     pub(crate) fn look_after(&mut self, client: usize) {
         let outer = self.draw_for(("background", client));
+        self.send_calls(client, None);
         while let Some(action) = self.clients[client].session.poll_action() {
             match action {
-                Action::Call { id, call } => self.send_by_background(client, id, call),
                 Action::Settle { id, plane, epoch, key: _ } => self.settle(client, id, plane, epoch),
-                Action::Probe { id, plane, epoch, key: _ } => self.probe(client, id, plane, epoch),
                 Action::Subscribe { channel } => self.change_subscription(client, channel, true),
                 Action::Unsubscribe { channel } => self.change_subscription(client, channel, false),
             }
@@ -257,7 +258,19 @@ impl World {
         let now = self.local(client);
         if self.clients[client].session.poll_timeout().is_some_and(|due| due <= now) {
             self.clients[client].session.handle_timeout(now);
+            self.note_given_up(client);
             self.look_after(client);
+        }
+    }
+
+    /// The session has given up calls without a reply: nobody knows what they did.
+    fn note_given_up(&mut self, client: usize) {
+        let Client { session, tasks, .. } = &mut self.clients[client];
+        for task in tasks {
+            if let Some((_, key)) = task.call.take_if(|(id, _)| !session.awaits(*id)) {
+                let hold = self.net.waiting.get(&key).and_then(|waiting| waiting.hold.clone());
+                self.doubts.doubtful.extend(hold);
+            }
         }
     }
 

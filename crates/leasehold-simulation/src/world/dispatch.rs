@@ -24,11 +24,10 @@ impl World {
             }
             return;
         }
-        // A clock that stood still goes on before the client looks at it.
-        let wakes = what.within(self).filter(|client| {
-            let client = &self.clients[*client];
-            client.stands_since.is_some() && client.paused_until.is_some_and(|until| until <= self.now)
-        });
+        // A client goes on before anything else happens to it.
+        let wakes = what
+            .within(self)
+            .filter(|client| self.clients[*client].paused_until.is_some_and(|until| until <= self.now));
         if let Some(client) = wakes {
             self.resume(client);
         }
@@ -58,9 +57,8 @@ impl World {
             Message::Copy { key, call } => self.arrive_again(key, call),
             Message::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
             Message::Answer { key, result } => self.answer(key, result),
-            Message::Barrier { of, until, ask } => self.barrier_arrives(of, until, ask),
-            Message::Settled { of, ask } => self.barrier_answered(of, ask),
-            Message::Probed { client, id, answered } => self.probed(client, id, answered),
+            Message::Barrier { of, until } => self.barrier_arrives(of, until),
+            Message::Settled { of } => self.barrier_answered(of),
             Message::Kill { of } => self.kill_arrives(of),
             Message::Killed { of, proven } => self.kill_answered(of, proven),
             Message::SettleFailed { client, id } => {

@@ -128,7 +128,7 @@ impl World {
             return 0;
         }
         let part = match who {
-            Caller::Task(task) => self.part_of_task("call", client, task),
+            Caller::Task(task, _) => self.part_of_task("call", client, task),
             Caller::Background(_) => hash(("background", client, call.script().name(), call.keys().first())),
         };
         self.net.parts.insert(key, part);

@@ -12,15 +12,6 @@ use leasehold_embedded::{Inside, Snapshot};
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
-/// The purpose of a barrier.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Ask {
-    /// Nothing that was sent before may be applied later.
-    Settle,
-    /// Has what was sent before been answered? It hinders nothing.
-    Probe,
-}
-
 /// A client makes sure that nothing can be applied any more that it sent by a plane up to an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settlement {
@@ -57,18 +48,10 @@ pub(crate) enum Message {
     Barrier {
         of: Settlement,
         until: Instant,
-        ask: Ask,
     },
     /// A barrier on a connection was answered, or a control command was.
     Settled {
         of: Settlement,
-        ask: Ask,
-    },
-    /// A probe was answered, or was not in time.
-    Probed {
-        client: usize,
-        id: CallId,
-        answered: bool,
     },
     /// The barrier is not awaited any longer: the connections are killed.
     Kill {
@@ -133,8 +116,7 @@ impl Message {
         match self {
             Self::Answer { key, .. } => world.net.waiting.get(key).map(|waiting| waiting.client),
             Self::Settled { of, .. } | Self::Kill { of } | Self::Killed { of, .. } => Some(of.client),
-            Self::Probed { client, .. }
-            | Self::SettleFailed { client, .. }
+            Self::SettleFailed { client, .. }
             | Self::SubscriptionAnswer { client, .. }
             | Self::Notice { client, .. }
             | Self::Event { client, .. }

@@ -9,7 +9,7 @@ use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Epoch, LinkError, Plane};
-use leasehold_core::session::{CallId, FlightId, Via};
+use leasehold_core::session::{CallId, Via};
 use leasehold_core::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
@@ -70,7 +70,7 @@ pub(crate) struct Waiting {
 
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Caller {
-    Task(usize),
+    Task(usize, CallId),
     Background(CallId),
 }
 
@@ -170,11 +170,10 @@ impl World {
         Via { plane: Plane::Foreground, epoch: self.net.connection(client, Plane::Foreground).epoch }
     }
 
-    pub(crate) fn send_by_task(&mut self, client: usize, task: usize, flight: FlightId, via: Via, call: Call) {
+    pub(crate) fn send_by_task(&mut self, client: usize, task: usize, id: CallId, via: Via, call: Call) {
         let key = self.events.number();
         let state = &mut self.clients[client].tasks[task];
-        state.flight = Some((flight, key));
-        state.reply = None;
+        state.call = Some((id, key));
         state.sent += 1;
         let asked = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = asked.as_ref().filter(|id| !state.all_asked.contains(id)) {
@@ -183,7 +182,7 @@ impl World {
         state.asked = asked;
         let ticket = state.ticket;
         trace!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, Plane::for_call(&call, via.plane), Caller::Task(task), call);
+        self.send(key, client, Plane::for_call(&call, via.plane), Caller::Task(task, id), call);
     }
 
     pub(crate) fn send_by_background(&mut self, client: usize, id: CallId, call: Call) {
@@ -225,6 +224,7 @@ impl World {
             _ => Duration::ZERO,
         };
         let delay = self.delay(client) + more;
+        // The session gives up a call of a task by itself.
         if let Caller::Background(_) = self.net.waiting[&key].who {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);

@@ -7,11 +7,11 @@ use crate::world::{World, trace};
 use leasehold_core::command::{HoldKey, Kind};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::EndWatch;
-use leasehold_core::session::{AcquireRequest, Fallback, Granted, Step};
+use leasehold_core::session::{AcquireRequest, Fallback, Granted, Outgoing};
 use leasehold_core::time::Instant;
 use std::mem::discriminant;
 use std::sync::Arc;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 impl World {
@@ -43,8 +43,8 @@ impl World {
         let held = cell.ended(now).is_none();
         let deadline = cell.deadline();
         self.guards[guard].alive = false;
-        let unread = self.may_have_unread(client, hold) || self.may_have_unread_without_server(&self.guards[guard]);
-        let last = self.guards_of(client, hold) == 0 && !unread;
+        let unread = self.clients[client].session.unread_grants(hold);
+        let last = self.guards_of(client, hold) + unread == 0;
         let before = self.clients[client].session.hand_overs();
         let ticket = self.clients[client].session.release(now, hold, renewed);
         let lingers = self.clients[client].session.lingers(hold);
@@ -86,7 +86,6 @@ impl World {
             return;
         }
         state.outcome = Some(Outcome::Dropped);
-        state.flight = None;
         let ticket = state.ticket;
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
         trace!(self, "client {client} drops the future of {ticket:?}");
@@ -118,66 +117,38 @@ impl World {
         }
     }
 
-    /// Polls the future of a task, once, as the runtime's futures do it.
+    /// Polls the future of a task, once.
     pub(crate) fn poll(&mut self, client: usize, task: usize) {
         let state = &mut self.clients[client].tasks[task];
         state.poll_planned = false;
         if state.outcome.is_some() {
             return;
         }
-        let ticket = state.ticket;
-        if let Some((flight, _)) = state.flight {
-            let waker = Waker::from(state.flag.clone());
-            if !self.clients[client].session.is_current(ticket, flight, &waker) {
-                trace!(self, "client {client} {ticket:?} drops its call");
-                let state = &mut self.clients[client].tasks[task];
-                if let TaskKind::Release { guard, .. } = state.kind {
-                    self.doubts.doubtful.insert(self.guards[guard].wire_id.clone());
-                }
-                state.flight = None;
-                state.reply = None;
-            } else if let Some(result) = self.clients[client].tasks[task].reply.take() {
-                self.clients[client].tasks[task].flight = None;
-                let now = self.local(client);
-                let ahead = self.clients[client].session.granted_ahead();
-                self.clients[client].session.handle_reply(now, ticket, flight, result);
-                let asked_ahead = self.clients[client].session.granted_ahead() > ahead;
-                self.stats.reach_all(asked_ahead.then_some(Coverage::AskedAhead));
-                if self.clients[client].tasks[task].drop_at_reply {
-                    self.abandon(client, task);
-                    return;
-                }
-            }
-        }
-        if self.clients[client].tasks[task].flight.is_none() {
-            self.ask(client, task);
-        }
+        self.ask(client, task);
         self.look_after(client);
     }
 
-    /// Asks the session what a future does next.
+    /// Asks the session for the outcome of a future.
     fn ask(&mut self, client: usize, task: usize) {
-        let (via, now) = (self.via(client), self.local(client));
+        let now = self.local(client);
         let state = &mut self.clients[client].tasks[task];
         let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
         let acquires = matches!(state.kind, TaskKind::Acquire(_));
         let session = &mut self.clients[client].session;
         let before = session.resumed();
         let outcome = if acquires {
-            match session.poll_acquire(now, ticket, via, &waker) {
-                Step::Wait => return,
-                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
-                Step::Done(Ok(Some(_))) if self.is_latch(client, task) => Outcome::Opened,
-                Step::Done(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
-                Step::Done(Ok(None)) => Outcome::Nothing,
-                Step::Done(Err(error)) => Outcome::NotAcquired(error),
+            match session.poll_acquire(now, ticket, &waker) {
+                Poll::Pending => return self.send_calls(client, Some(task)),
+                Poll::Ready(Ok(Some(_))) if self.is_latch(client, task) => Outcome::Opened,
+                Poll::Ready(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
+                Poll::Ready(Ok(None)) => Outcome::Nothing,
+                Poll::Ready(Err(error)) => Outcome::NotAcquired(error),
             }
         } else {
-            match session.poll_release(now, ticket, via, &waker) {
-                Step::Wait => return,
-                Step::Send(flight, call) => return self.send_by_task(client, task, flight, via, call),
-                Step::Done(Ok(())) => Outcome::Released,
-                Step::Done(Err(error)) => Outcome::NotReleased(error),
+            match session.poll_release(now, ticket, &waker) {
+                Poll::Pending => return self.send_calls(client, Some(task)),
+                Poll::Ready(Ok(())) => Outcome::Released,
+                Poll::Ready(Err(error)) => Outcome::NotReleased(error),
             }
         };
         let resumed = self.clients[client].session.resumed() > before;
@@ -190,6 +161,17 @@ impl World {
         state.outcome = Some(outcome);
         state.done = now;
         self.finished.push((client, task));
+    }
+
+    /// Sends the calls of the session: of the task whose future is polled, or of the background.
+    pub(crate) fn send_calls(&mut self, client: usize, task: Option<usize>) {
+        let home = self.via(client);
+        while let Some(Outgoing { id, call, of_request, .. }) = self.clients[client].session.poll_call(home) {
+            match task.filter(|_| of_request) {
+                Some(task) => self.send_by_task(client, task, id, home, call),
+                None => self.send_by_background(client, id, call),
+            }
+        }
     }
 
     fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
@@ -214,15 +196,17 @@ impl World {
         let hold = HoldKey { field: field.clone(), permits: wish.permits };
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
         let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
-        let others = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
         let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));
-        // An entry to a hold that the server had not heard of may be read before the grant that it enters, and after the hold was restored.
-        let fell_back = known.is_some_and(|guard| guard.fell_back);
-        let may_be_late = granted.cell.is_degraded() || fell_back || refused || granted.handed_on;
-        // So may an entry to a hold that was handed on.
-        let unread = usize::from(granted.count > 1 && self.may_have_unread(client, granted.hold));
-        let in_order = (others..=others + unread).contains(&(granted.count as usize)) || may_be_late;
-        assert!(in_order, "the hold count of a grant is {}, and not {others}", granted.count);
+        if self.clients[client].tasks[task].is_answered_now {
+            // Other guards may be gone, and other grants may have come, before a grant is read later.
+            let guards = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
+            let count = guards + self.clients[client].session.unread_grants(granted.hold);
+            assert!(
+                granted.count as usize == count || granted.cell.is_degraded() || granted.handed_on,
+                "the hold count of a grant is {}, and not {count}",
+                granted.count
+            );
+        }
         let fell_back = known.map_or_else(|| granted.cell.is_degraded(), |guard| guard.fell_back);
         let passes_through =
             known.map_or(fell_back && wish.fallback == Fallback::PassThrough, |guard| guard.passes_through);
@@ -240,7 +224,6 @@ impl World {
             limited: wish.max_hold.is_some(),
             field,
             wire_id,
-            is_first: granted.count == 1,
             alive: true,
             detached: false,
             ended,

@@ -1,7 +1,7 @@
-//! Barriers, probes and kills: how a client makes sure that nothing of what it sent is applied any more.
+//! Barriers and kills: how a client makes sure that nothing of what it sent is applied any more.
 
 use crate::report::stats::FaultKind;
-use crate::world::message::{Ask, Message, Settlement};
+use crate::world::message::{Message, Settlement};
 use crate::world::{World, ms, trace};
 use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
 use leasehold_core::session::CallId;
@@ -26,8 +26,7 @@ impl World {
             let at = connection.arrival(now + delay);
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self
-                    .at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until, ask: Ask::Settle });
+                return self.at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until });
             }
             return self.at(until, Message::Kill { of: Settlement { client, plane, epoch, id } });
         }
@@ -37,58 +36,31 @@ impl World {
         self.at(now, Message::Kill { of: Settlement { client, plane, epoch, id } });
     }
 
-    /// Asks whether what was sent has been answered. On a connection that is lost it has: its outcome is unknown.
-    pub(crate) fn probe(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        trace!(self, "client {client} probes {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "probe", plane == Plane::Background, epoch.0));
-        self.net.settling.insert((client, id));
-        let delay = self.delay(client);
-        let now = self.now;
-        let connection = self.net.connection(client, plane);
-        if !connection.up || epoch < connection.epoch {
-            return self.at(now, Message::Probed { client, id, answered: true });
-        }
-        let epoch = connection.epoch;
-        let at = connection.arrival(now + delay);
-        let until = now + self.clients[client].session.settings().command_timeout;
-        if at <= until {
-            return self
-                .at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until, ask: Ask::Probe });
-        }
-        self.at(until, Message::Probed { client, id, answered: false });
-    }
-
     /// A barrier comes to the server.
-    pub(crate) fn barrier_arrives(&mut self, of: Settlement, until: Instant, ask: Ask) {
-        let Settlement { client, plane, epoch, id } = of;
+    pub(crate) fn barrier_arrives(&mut self, of: Settlement, until: Instant) {
+        let Settlement { client, plane, epoch, .. } = of;
         // Its reply comes behind those to what was sent before.
         let back = self.now + self.delay(client);
         let connection = self.net.connection(client, plane);
         let back = back.max(connection.last_reply);
         if connection.epoch != epoch || !connection.up || back > until {
-            let missed = match ask {
-                Ask::Settle => Message::Kill { of },
-                Ask::Probe => Message::Probed { client, id, answered: false },
-            };
-            return self.at(until, missed);
+            return self.at(until, Message::Kill { of });
         }
         connection.last_reply = back;
-        self.at(back, Message::Settled { of, ask });
+        self.at(back, Message::Settled { of });
     }
 
     /// The reply to a barrier comes to its client.
-    pub(crate) fn barrier_answered(&mut self, of: Settlement, ask: Ask) {
+    pub(crate) fn barrier_answered(&mut self, of: Settlement) {
         let Settlement { client, plane, epoch, id } = of;
         let now = self.now;
         let connection = self.net.connection(client, plane);
         let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
-        match ask {
-            Ask::Probe => self.probed(client, id, answered),
-            Ask::Settle if answered => {
-                self.net.kill(client, plane, Epoch(epoch.0 - 1));
-                self.settled(client, id, Ok(Settled::Proven));
-            }
-            Ask::Settle => self.at(self.now, Message::Kill { of }),
+        if answered {
+            self.net.kill(client, plane, Epoch(epoch.0 - 1));
+            self.settled(client, id, Ok(Settled::Proven));
+        } else {
+            self.at(self.now, Message::Kill { of });
         }
     }
 
@@ -128,17 +100,6 @@ impl World {
         trace!(self, "client {client} {id:?} settled: {result:?}");
         let now = self.local(client);
         self.clients[client].session.handle_settled(now, id, result);
-        self.look_after(client);
-    }
-
-    pub(crate) fn probed(&mut self, client: usize, id: CallId, answered: bool) {
-        if !self.net.settling.remove(&(client, id)) {
-            return;
-        }
-        trace!(self, "client {client} {id:?} probed: {answered}");
-        let now = self.local(client);
-        let result = if answered { Ok(()) } else { Err(LinkError::Unknown("not answered".to_owned())) };
-        self.clients[client].session.handle_probed(now, id, result);
         self.look_after(client);
     }
 }

@@ -7,9 +7,9 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, Settled};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{Action, CallId, Event, Session};
+use leasehold_core::session::{Action, CallId, Event, Outgoing, Session};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,9 +22,8 @@ const EVENTS_A_TURN: usize = 256;
 
 /// The result of an action.
 enum Outcome {
-    Called(CallId, Epoch, Result<Reply, LinkError>),
+    Called(CallId, Result<Reply, LinkError>),
     Settled(CallId, Result<Settled, LinkError>),
-    Probed(CallId, Result<(), LinkError>),
     Subscribed(Bytes, Result<(), LinkError>),
     Unsubscribed(Bytes, Result<(), LinkError>),
 }
@@ -34,15 +33,14 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let _last = Last(&inner);
     let mut end = End::default();
-    // Calls that are on their way. A shutdown waits for these and not for subscriptions, which end with their connection.
-    let mut calls = 0_usize;
     loop {
         let ((actions, events, wait, released), due) = inner.drive(|session, now| {
             session.handle_timeout(now);
             let wait = end.advance(&inner, session, now);
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            (actions, events, wait, session.holds_nothing())
+            // A shutdown does not wait for subscriptions, which end with their connection.
+            (actions, events, wait, session.holds_nothing() && !session.awaits_any())
         });
         for event in events {
             foreign::call(Foreign::Telemetry, || inner.classes.report(event));
@@ -51,13 +49,16 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             inner.background.report(unreleased);
         }
         for action in actions {
-            calls += usize::from(matches!(action, Action::Call { .. }));
             flying.push(perform(&inner, action).boxed());
+        }
+        for (Outgoing { id, call, via, .. }, decided) in inner.take_deferred() {
+            let link = inner.link.clone();
+            flying.push(async move { Outcome::Called(id, link.call_decided(via.plane, decided, call).await) }.boxed());
         }
         let mut until = due;
         match wait {
             Wait::Running => {}
-            Wait::Until(_) if released && calls == 0 => break,
+            Wait::Until(_) if released => break,
             Wait::Until(end) => until = Some(until.map_or(end, |due| due.min(end))),
             Wait::Over => break,
         }
@@ -68,9 +69,9 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
                 None => break,
             },
             Some(outcome) = flying.next(), if !flying.is_empty() => {
-                calls -= take_outcome(&inner, outcome);
+                take_outcome(&inner, outcome);
                 while let Some(Some(outcome)) = flying.next().now_or_never() {
-                    calls -= take_outcome(&inner, outcome);
+                    take_outcome(&inner, outcome);
                 }
             }
             () = inner.background.wakeup.notified() => {}
@@ -108,7 +109,7 @@ impl End {
         if !inner.background.is_ending() {
             return Wait::Running;
         }
-        session.retract();
+        session.retract(now);
         session.stop_lingering(now);
         let patience = inner.settings.lease.max(LAST_EFFORT);
         let deadline = inner.background.deadline();
@@ -147,8 +148,7 @@ impl Drop for Last<'_> {
         let (unreleased, _) = self.0.drive(|session, now| {
             let unreleased = names(session);
             // Renewals and the watch over deadlines have ended: also if this thread panics, guards and waiters are told.
-            session.close(now);
-            session.lose_all(now);
+            session.end(now);
             unreleased
         });
         self.0.classes.end_connections();
@@ -169,30 +169,21 @@ async fn take_events(inner: &ClientInner, first: LinkEvent) {
     }
 }
 
-/// Hands in an outcome, and says how many calls it ends.
-fn take_outcome(inner: &ClientInner, outcome: Outcome) -> usize {
-    let ended = usize::from(matches!(outcome, Outcome::Called(..)));
+/// Hands in an outcome.
+fn take_outcome(inner: &ClientInner, outcome: Outcome) {
     inner.drive(|session: &mut Session, now| match outcome {
-        Outcome::Called(id, epoch, result) => session.handle_called(now, id, epoch, result),
+        Outcome::Called(id, result) => session.handle_called(now, id, result),
         Outcome::Settled(id, result) => session.handle_settled(now, id, result),
-        Outcome::Probed(id, result) => session.handle_probed(now, id, result),
         Outcome::Subscribed(channel, result) => session.handle_subscribed(now, &channel, result),
         Outcome::Unsubscribed(channel, result) => session.handle_unsubscribed(now, &channel, result),
     });
-    ended
 }
 
 fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
     let link = inner.link.clone();
     async move {
         match action {
-            Action::Call { id, call } => {
-                let plane = Plane::for_call(&call, Plane::Background);
-                let epoch = link.epoch(plane);
-                Outcome::Called(id, epoch, link.call(plane, call).await)
-            }
             Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
-            Action::Probe { id, plane, epoch, key } => Outcome::Probed(id, link.probe(plane, epoch, key).await),
             Action::Subscribe { channel } => {
                 let result = link.subscribe(channel.clone()).await;
                 Outcome::Subscribed(channel, result)

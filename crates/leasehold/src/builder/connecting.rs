@@ -369,7 +369,7 @@ impl ClientBuilder {
         if let Some(application) = self.settings.announce.clone() {
             session.announce(clock.now(), record::own(application, &self.settings.within), record::LIFETIME);
         }
-        Ok(Arc::new(ClientInner::new(session, link, clock, self.settings, background)))
+        Ok(ClientInner::new(session, link, clock, self.settings, background))
     }
 }
 

@@ -4,7 +4,7 @@
 //!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`probe`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
+//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: what the link is for; [`route`]: the way there; [`batches`] and [`driver`]: several calls as one; [`events`]: what it tells unasked.
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
@@ -38,7 +38,6 @@ mod no_tls_session;
 mod notices;
 mod pool;
 mod pools;
-mod probe;
 #[cfg(feature = "unstable-raw")]
 pub(crate) mod raw;
 mod route;
@@ -69,9 +68,12 @@ pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 use crate::error::Cause;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, ServerInfo, Settled, Settlings};
+use leasehold_core::link::{
+    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
+};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+use leasehold_core::session::CallId;
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
 #[cfg(not(feature = "tls"))]
@@ -79,8 +81,8 @@ use no_tls_session as tls_session;
 use pool::Pool;
 use std::fmt;
 use std::pin::pin;
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 
 /// A link to a server, Sentinels, or a cluster.
@@ -178,13 +180,7 @@ impl Link for ServerLink {
         }
     }
 
-    async fn call_watched(
-        &self,
-        plane: Plane,
-        decided: Settlings,
-        call: Call,
-        resend: impl Fn() -> bool + Send + Sync,
-    ) -> Result<Reply, LinkError> {
+    async fn call_decided(&self, plane: Plane, decided: Settlings, call: Call) -> Result<Reply, LinkError> {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
@@ -193,8 +189,7 @@ impl Link for ServerLink {
         let pool = self.pool(plane);
         // On the foreground it needs no timer, so it may be polled from any thread as it is.
         let timers = (pool.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
-        // Pinned once, for both planes: this future is a large part of what a caller's own future becomes.
-        let mut sent = pin!(call::call(pool, decided.plane, call, &resend));
+        let mut sent = pin!(call::call(pool, decided.plane, call));
         std::future::poll_fn(|cx| {
             let _context = timers.map(Handle::enter);
             sent.as_mut().poll(cx)
@@ -202,15 +197,15 @@ impl Link for ServerLink {
         .await
     }
 
-    async fn probe(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<(), LinkError> {
-        self.shared().met.check()?;
-        let asked = async {
-            match plane {
-                Plane::Durable => self.parts.background.durable.probe(epoch, &key).await,
-                _ => probe::probe(&[self.pool(plane)], epoch, &key).await,
-            }
-        };
-        within(self.runtime(), asked).await
+    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
+        if call.replicas().is_some() || self.shared().met.check().is_err() {
+            return Err(call);
+        }
+        call::start(self.pool(plane), decided.plane, id, call)
+    }
+
+    fn answer_to(&self, answers: Weak<dyn Answers>) {
+        self.shared().answers.set(answers);
     }
 
     async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {

@@ -8,9 +8,9 @@ use crate::session::lock::line::End;
 use crate::session::parts::Parts;
 use crate::session::request::Request;
 use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
-use crate::session::{AcquireRequest, Fallback, Patience, Step, Ticket, Via, replicas};
+use crate::session::{AcquireRequest, Fallback, Patience, Ticket, replicas};
 use crate::time::Instant;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 impl Parts {
     /// See [`Session::acquire`](crate::session::Session::acquire).
@@ -99,62 +99,59 @@ impl Parts {
     }
 
     /// See [`Session::poll_acquire`](crate::session::Session::poll_acquire).
-    pub(crate) fn poll_acquire(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        via: Via,
-        waker: &Waker,
-    ) -> Step<AcquireOutcome> {
+    pub(crate) fn poll_acquire(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<AcquireOutcome> {
         self.check_unread(now, ticket);
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else {
-            return Step::Done(Err(AcquireError::Closed));
+            return Poll::Ready(Err(AcquireError::Closed));
         };
         if let Some(outcome) = acquire.take_outcome() {
             self.remove_request(ticket);
-            return Step::Done(outcome);
+            return Poll::Ready(outcome);
         }
         let missed = acquire.note_polled(waker);
-        if acquire.rests() {
-            return Step::Wait;
+        if acquire.rests() || self.is_under_way(ticket) {
+            return Poll::Pending;
         }
+        let Some(acquire) = self.requests.known_acquire(ticket) else {
+            return Poll::Ready(Err(AcquireError::Closed));
+        };
         if let LocalPlace::Entering(number) = acquire.place() {
             self.check_entry(now, ticket, number);
             let Some(acquire) = self.requests.known_acquire(ticket) else {
-                return Step::Done(Err(AcquireError::Closed));
+                return Poll::Ready(Err(AcquireError::Closed));
             };
             if acquire.has_ended() || acquire.rests() {
                 // The hold that it was about to enter has ended, and perhaps its patience with it.
                 return self.poll_acquire_at_gate(ticket);
             }
         }
-        let step = self.next_step(now, ticket, missed, via);
+        let step = self.next_step(now, ticket, missed);
         step.unwrap_or_else(|| {
             self.begin_to_wait(now, ticket);
-            Step::Wait
+            Poll::Pending
         })
     }
 
-    /// The next step of a request that is not done; `None` where it waits.
-    fn next_step(&mut self, now: Instant, ticket: Ticket, missed: bool, via: Via) -> Option<Step<AcquireOutcome>> {
+    /// The next step of a request that is not done; `None` where it waits and has sent nothing.
+    fn next_step(&mut self, now: Instant, ticket: Ticket, missed: bool) -> Option<Poll<AcquireOutcome>> {
         let acquire = self.requests.acquire(ticket)?;
         let may_retry = acquire.may_try(now);
         match acquire.place() {
             LocalPlace::Line => {
                 let lock = acquire.lock();
-                self.poll_in_line(now, ticket, lock, missed, may_retry, via)
+                self.poll_in_line(now, ticket, lock, missed, may_retry)
             }
             LocalPlace::Aside if may_retry && acquire.beside().is_none() && self.is_gated(acquire.lock()) => {
                 self.stand_at_gate(now, ticket);
                 Some(self.poll_acquire_at_gate(ticket))
             }
-            LocalPlace::Aside if may_retry => self.send_first(now, ticket, via),
+            LocalPlace::Aside if may_retry => self.send_first(now, ticket),
             LocalPlace::Aside => None,
             LocalPlace::Entering(number) if self.holds.get(number).is_some_and(|hold| hold.is_counted_by_client()) => {
                 self.enter_by_itself(now, ticket, number);
                 Some(self.poll_acquire_at_gate(ticket))
             }
-            LocalPlace::Entering(number) => self.send_entry(now, ticket, number, via),
+            LocalPlace::Entering(number) => self.send_entry(now, ticket, number).then_some(Poll::Pending),
         }
     }
 
@@ -166,14 +163,13 @@ impl Parts {
         lock: LockId,
         missed: bool,
         may_retry: bool,
-        via: Via,
-    ) -> Option<Step<AcquireOutcome>> {
+    ) -> Option<Poll<AcquireOutcome>> {
         if !self.locks[lock].line().is_turn_of(ticket) {
             self.take_turn(ticket, lock, missed);
         }
         if !self.locks[lock].line().is_turn_of(ticket) {
             let may_ask = (self.may_take_place(ticket) || self.may_ask_beside(ticket)) && may_retry;
-            return if may_ask { self.send_first(now, ticket, via) } else { None };
+            return if may_ask { self.send_first(now, ticket) } else { None };
         }
         if self.is_gated(lock) {
             self.stand_at_gate(now, ticket);
@@ -181,11 +177,11 @@ impl Parts {
         }
         self.locks[lock].line_mut().begin_attempt();
         self.set_lock_timer(lock);
-        self.send_first(now, ticket, via)
+        self.send_first(now, ticket)
     }
 
     /// Sends a first acquire, unless one is still being settled, or a hold of this client lingers that the request can have.
-    fn send_first(&mut self, now: Instant, ticket: Ticket, via: Via) -> Option<Step<AcquireOutcome>> {
+    fn send_first(&mut self, now: Instant, ticket: Ticket) -> Option<Poll<AcquireOutcome>> {
         if self.resume(now, ticket) {
             return Some(self.poll_acquire_at_gate(ticket));
         }
@@ -213,18 +209,19 @@ impl Parts {
             Some(self.not_after(now).max(1))
         };
         let call = self.ask(number, ticket, 1, lease, limit)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), CountChange::RaiseTo(1), via, &call), call))
+        self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
+        Some(Poll::Pending)
     }
 
     /// The outcome of a request that came to the gate.
-    fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
+    fn poll_acquire_at_gate(&mut self, ticket: Ticket) -> Poll<AcquireOutcome> {
         let outcome = self.requests.acquire_mut(ticket).and_then(|acquire| acquire.take_outcome());
         match outcome {
             Some(outcome) => {
                 self.remove_request(ticket);
-                Step::Done(outcome)
+                Poll::Ready(outcome)
             }
-            None => Step::Wait,
+            None => Poll::Pending,
         }
     }
 
@@ -246,8 +243,8 @@ impl Parts {
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).
     ///
-    /// A grant that no future has taken is dropped like a guard. The turn passes on. A call that is on its way is settled, and what it may
-    /// have done is taken back.
+    /// A grant that no future has taken is dropped like a guard. The turn passes on. What a call that is on its way does is taken back
+    /// after its reply.
     pub(crate) fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, hold, entering) = (acquire.lock(), acquire.hold(), acquire.entering());

@@ -16,10 +16,12 @@ impl Parts {
         let Some(hold) = self.holds.known_mut(number) else { return };
         let renewed = acquire.wish().renewed;
         hold.add_guard(now, renewed, acquire.wish().lease);
-        acquire.end(Ok(Some(hold.granted(number, renewed))));
+        let until = acquire.read_until(now, self.locks[hold.lock()].wait_policy().turn(&self.settings));
+        acquire.grant(hold.granted(number, renewed), until);
         if hold.renew_at().is_none() {
             self.schedule_renewal(now, number);
         }
+        self.set_request_timer(now, ticket);
     }
 
     /// Takes a request out of the line, because its owner holds the lock already.

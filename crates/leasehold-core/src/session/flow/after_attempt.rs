@@ -172,11 +172,11 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Session, Step, Via};
+    use crate::session::steps::Step;
+    use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::sync::Arc;
     use std::task::Waker;
@@ -186,7 +186,6 @@ mod tests {
         let mut now = Instant::from_nanos(1_000_000_000);
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         let pause = Duration::from_millis(10);
         let backoff = Some(Arc::new(Backoff::custom(move |_| Some(pause))));
         let wish = AcquireRequest { backoff, ..AcquireRequest::new(name, Kind::Spin, Duration::from_secs(30)) };
@@ -194,11 +193,9 @@ mod tests {
         let mut asked = Vec::new();
         for _ in 0..3 {
             assert_eq!(session.poll_backoff(ticket), None, "no failure has come");
-            let Step::Send(flight, _) = session.poll_acquire(now, ticket, via, Waker::noop()) else {
-                panic!("it asks")
-            };
+            let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it asks") };
             assert_eq!(session.poll_backoff(ticket), None, "it is under way");
-            session.handle_reply(now, ticket, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+            session.handle_called(now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
             asked.push(session.poll_backoff(ticket));
             session.handle_backoff(now, ticket, Some(pause));
             now = now + pause;

@@ -53,11 +53,12 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, LinkError, Plane, Settled};
+    use crate::link::{LinkError, Settled};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Action, FlightId, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
     use std::task::Waker;
@@ -65,9 +66,8 @@ mod tests {
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-    fn sent(session: &mut Session, ticket: Ticket) -> Option<FlightId> {
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-        match session.poll_acquire(NOW, ticket, via, Waker::noop()) {
+    fn sent(session: &mut Session, ticket: Ticket) -> Option<CallId> {
+        match session.step_acquire(NOW, ticket, Waker::noop()) {
             Step::Send(flight, _) => Some(flight),
             _ => None,
         }
@@ -85,15 +85,15 @@ mod tests {
             let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Semaphore, Duration::from_secs(4)));
             (ticket, sent(&mut session, ticket))
         };
-        let [(first, contends), (second, _), (third, _)] = [(); 3].map(|()| acquire());
-        session.handle_reply(NOW, first, contends.expect("it is sent"), reply(1));
+        let [(_first, contends), (second, _), (third, _)] = [(); 3].map(|()| acquire());
+        session.handle_called(NOW, contends.expect("it is sent"), reply(1));
         let contends = sent(&mut session, second).expect("it is the contender");
         let invited = sent(&mut session, third).expect("it is invited");
-        session.handle_reply(NOW, second, contends, reply(0));
-        session.handle_reply(NOW, third, invited, Err(LinkError::Unknown("the connection was lost".to_owned())));
-        let id = std::iter::from_fn(|| session.poll_action())
+        session.handle_called(NOW, contends, reply(0));
+        session.handle_called(NOW, invited, Err(LinkError::Unknown("the connection was lost".to_owned())));
+        let id = std::iter::from_fn(|| session.poll_deed())
             .find_map(|action| match action {
-                Action::Settle { id, .. } => Some(id),
+                Deed::Settle { id, .. } => Some(id),
                 _ => None,
             })
             .expect("it is settled");
@@ -110,13 +110,13 @@ mod tests {
         // The contender asks, and each grant invites twice as many.
         let first = sent(&mut session, tickets[0]).expect("the first asks");
         assert!(tickets[1..].iter().all(|ticket| sent(&mut session, *ticket).is_none()), "the others wait");
-        session.handle_reply(NOW, tickets[0], first, reply(1));
+        session.handle_called(NOW, first, reply(1));
         let second = sent(&mut session, tickets[1]).expect("the next asks");
-        session.handle_reply(NOW, tickets[1], second, reply(1));
+        session.handle_called(NOW, second, reply(1));
         let third = sent(&mut session, tickets[2]).expect("the contender asks");
         let beside = sent(&mut session, tickets[3]).expect("who was invited asks beside it");
-        session.handle_reply(NOW, tickets[3], beside, reply(0));
-        session.handle_reply(NOW, tickets[2], third, reply(0));
+        session.handle_called(NOW, beside, reply(0));
+        session.handle_called(NOW, third, reply(0));
         assert_eq!(sent(&mut session, tickets[3]), None, "it waits behind the contender again");
     }
 }

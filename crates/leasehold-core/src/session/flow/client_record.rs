@@ -44,9 +44,9 @@ impl Parts {
     }
 
     /// See [`Session::retract`](crate::session::Session::retract).
-    pub(crate) fn retract(&mut self) {
+    pub(crate) fn retract(&mut self, now: Instant) {
         if self.record.give_up() {
-            self.call_by_background(record::remove(&self.client));
+            self.send_by_background(now, record::remove(&self.client), Purpose::Nothing);
         }
     }
 
@@ -62,8 +62,7 @@ impl Parts {
         }
         let uses = self.lock_uses(now);
         if let Some(call) = self.record.write(now, &self.client, uses) {
-            let id = self.call_by_background(call);
-            self.pending.insert(id, Purpose::Record);
+            self.send_by_background(now, call, Purpose::Record);
         }
     }
 

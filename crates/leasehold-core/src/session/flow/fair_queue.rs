@@ -140,13 +140,12 @@ impl Parts {
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
         let state = &self.locks[lock];
         let call = fair::heartbeat(state.name(), state.keys(), &self.client, front.as_ref(), &self.settings);
-        let id = self.call_by_background(call);
         self.locks[lock].add_ref();
-        self.pending.insert(id, Purpose::Heartbeat(lock));
+        self.send_by_background(now, call, Purpose::Heartbeat(lock));
     }
 
     /// Gives up the place of an entry that no hold stands for.
-    fn release_orphaned_entry(&mut self, lock: LockId, entry: &Bytes) {
+    fn release_orphaned_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let state = &self.locks[lock];
         let call = state.protocol().release(&ReleaseArgs {
             name: state.name(),
@@ -158,7 +157,7 @@ impl Parts {
             settings: &self.settings,
         });
         // The answer is not waited for: the next heartbeat tells whether it has to be repeated.
-        self.call_by_background(call);
+        self.send_by_background(now, call, Purpose::Nothing);
     }
 
     /// The next heartbeat, a little sooner or later than those of other clients.
@@ -211,7 +210,7 @@ impl Parts {
         let known = self.client.number_in(entry).filter(|number| self.holds.contains(*number));
         let Some(number) = known else {
             // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
-            self.release_orphaned_entry(lock, entry);
+            self.release_orphaned_entry(now, lock, entry);
             return;
         };
         let Some(ticket) = self.holds.get(number).and_then(|hold| hold.raising()) else { return };

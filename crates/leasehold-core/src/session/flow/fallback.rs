@@ -45,8 +45,8 @@ impl Parts {
         hold.grant_locally(now, renewed, restore_at);
         let granted = hold.granted(number, renewed);
         match restore_at {
-            Some(until) => acquire.hand_on(granted, until),
-            None => acquire.grant(granted),
+            Some(until) => acquire.grant(granted, until),
+            None => drop(acquire.end(Ok(Some(granted)))),
         }
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
         self.locks[lock].add_held(permits);
@@ -105,16 +105,16 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, LinkError, Plane};
+    use crate::link::LinkError;
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Action, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::task::Waker;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
     const LEASE: Duration = Duration::from_secs(4);
 
     fn granted() -> Result<Reply, LinkError> {
@@ -128,18 +128,16 @@ mod tests {
         let name = || LockName::new("", "stock").expect("a name");
         let asks = |session: &mut Session, wish: AcquireRequest| {
             let ticket = session.acquire(NOW, wish);
-            let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else {
-                panic!("it asks")
-            };
+            let Step::Send(flight, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
             (ticket, flight)
         };
         // Each of them asks for a place of its own. The server grants this one, and what it granted ends there before the reply comes.
-        let (other, granting) = asks(&mut session, AcquireRequest::new(name(), Kind::Fair, LEASE));
+        let (_other, granting) = asks(&mut session, AcquireRequest::new(name(), Kind::Fair, LEASE));
         let local = AcquireRequest { fallback: Fallback::Local, ..AcquireRequest::new(name(), Kind::Fair, LEASE) };
         let (ticket, mut flight) = asks(&mut session, local);
         let guard = loop {
-            session.handle_reply(NOW, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
-            match session.poll_acquire(NOW, ticket, VIA, Waker::noop()) {
+            session.handle_called(NOW, flight, Err(LinkError::NotSent("not connected".to_owned())));
+            match session.step_acquire(NOW, ticket, Waker::noop()) {
                 Step::Send(again, _) => flight = again,
                 Step::Done(Ok(Some(guard))) => break guard,
                 step => panic!("it falls back: {step:?}"),
@@ -147,13 +145,13 @@ mod tests {
         };
         let later = NOW + RESTORE;
         session.handle_timeout(later);
-        let call = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-            Action::Call { id, call } if call.script().name() == "fair/acquire" => Some(id),
+        let call = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, call } if call.script().name() == "fair/acquire" => Some(id),
             _ => None,
         });
-        session.handle_called(later, call.expect("the server is asked again"), Epoch(1), granted());
+        session.handle_called(later, call.expect("the server is asked again"), granted());
         assert!(!guard.cell.is_degraded());
-        session.handle_reply(later, other, granting, granted());
+        session.handle_called(later, granting, granted());
         assert_eq!(guard.cell.ended(later), None, "the server granted it after the other one");
     }
 }

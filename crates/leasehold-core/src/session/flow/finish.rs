@@ -131,11 +131,11 @@ impl Parts {
         self.locks[hold.lock()].note_given_up(number, hold.is_given_up());
     }
 
-    /// A caller has waited long enough for the outcome of its release.
-    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber) {
+    /// A caller does not wait any longer for the outcome of its release.
+    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
         // Another copy may be on its way at this moment.
         let unsure = self.holds.get(number).is_some_and(|hold| hold.is_perhaps_lowered() || hold.has_change());
-        let why = "no reply came in time; the release is repeated in the background".to_owned();
+        let why = why.to_owned();
         let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
         if let Some(hold) = self.holds.get_mut(number) {

@@ -57,13 +57,17 @@ impl Parts {
         }
         let renewed = acquire.wish().renewed;
         hold.grant(renewed);
-        acquire.grant(hold.granted(number, renewed));
+        let granted = hold.granted(number, renewed);
         let (lock, owner, place, permits) = (hold.lock(), hold.owner(), acquire.place(), hold.permits());
         let would_linger = acquire.wish().may_linger() && self.locks[lock].protocol().is_asked_for();
-        if self.locks[lock].wait_policy() == WaitPolicy::Broadcast {
+        let policy = self.locks[lock].wait_policy();
+        if policy == WaitPolicy::Broadcast {
+            acquire.end(Ok(Some(granted)));
             self.gate_opens(now, ticket, number, lock);
             return;
         }
+        let until = acquire.read_until(now, policy.turn(&self.settings));
+        acquire.grant(granted, until);
         self.locks[lock].add_held(permits);
         self.locks[lock].note_granted(number);
         if would_linger {
@@ -88,6 +92,7 @@ impl Parts {
             self.locks[lock].forget_failures();
             self.contender_granted(now, ticket, lock, left);
         }
+        self.set_request_timer(now, ticket);
     }
 
     /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.

@@ -43,7 +43,9 @@ impl Parts {
             }
             Acquired::TooLate { .. } => {
                 self.forget_begun(now, ticket, number);
-                if self.may_resend_now(ticket, change.sent_at()) {
+                // The last attempt has taken its time.
+                let was_last = self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt());
+                if !was_last && self.may_resend_now(ticket, change.sent_at()) {
                     self.resend_now(now, ticket);
                     return;
                 }
@@ -125,16 +127,15 @@ mod tests {
     use super::*;
     use crate::call::Replicas;
     use crate::command::Kind;
-    use crate::link::{Epoch, LinkError, Plane, ServerError};
+    use crate::link::{LinkError, Plane, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::session::replicas::split;
-    use crate::session::{AcquireRequest, Action, Fallback, Patience, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, Fallback, Patience, Session};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
-
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
     /// A grant with so many milliseconds of lease, and how many replicas acknowledged it.
     fn granted_for(millis: i64, acknowledged: i64) -> Reply {
@@ -154,15 +155,15 @@ mod tests {
         let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
         wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
         let ticket = session.acquire(begun, wish);
-        let Step::Send(flight, call) = session.poll_acquire(begun, ticket, VIA, Waker::noop()) else {
+        let Step::Send(flight, call) = session.step_acquire(begun, ticket, Waker::noop()) else {
             panic!("it is sent at once");
         };
-        assert_eq!(Plane::for_call(&call, VIA.plane), Plane::Durable);
-        session.handle_reply(begun + later, ticket, flight, Ok(granted(1)));
-        let step = session.poll_acquire(begun + later, ticket, VIA, Waker::noop());
-        let actions = std::iter::from_fn(|| session.poll_action());
+        assert_eq!(Plane::for_call(&call, Plane::Foreground), Plane::Durable);
+        session.handle_called(begun + later, flight, Ok(granted(1)));
+        let step = session.step_acquire(begun + later, ticket, Waker::noop());
+        let actions = std::iter::from_fn(|| session.poll_deed());
         let calls = actions.filter_map(|action| match action {
-            Action::Call { call, .. } => Some(call.script().name()),
+            Deed::Call { call, .. } => Some(call.script().name()),
             _ => None,
         });
         (matches!(step, Step::Done(Ok(Some(_)))), calls.collect())
@@ -182,23 +183,21 @@ mod tests {
         let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_millis(100));
         wish.patience = Patience::Until(begun + Duration::from_millis(120));
         let ticket = session.acquire(begun, wish);
-        let Step::Send(flight, _) = session.poll_acquire(begun, ticket, VIA, Waker::noop()) else {
-            panic!("it is sent")
-        };
+        let Step::Send(flight, _) = session.step_acquire(begun, ticket, Waker::noop()) else { panic!("it is sent") };
         let late = begun + Duration::from_millis(150);
         session.handle_timeout(late);
         let script = [1, 100, 0].map(Reply::Int).to_vec();
-        session.handle_reply(late, ticket, flight, Ok(Reply::Array(script)));
-        let step = session.poll_acquire(late, ticket, VIA, Waker::noop());
+        session.handle_called(late, flight, Ok(Reply::Array(script)));
+        let step = session.step_acquire(late, ticket, Waker::noop());
         assert!(matches!(step, Step::Wait), "the server still has it: {step:?}");
-        let id = std::iter::from_fn(|| session.poll_action())
+        let id = std::iter::from_fn(|| session.poll_deed())
             .find_map(|action| match action {
-                Action::Call { id, call, .. } if call.script().name() == "lock/release" => Some(id),
+                Deed::Call { id, call, .. } if call.script().name() == "lock/release" => Some(id),
                 _ => None,
             })
             .expect("it is released");
-        session.handle_called(late, id, Epoch(1), Ok(Reply::Int(1)));
-        let step = session.poll_acquire(late, ticket, VIA, Waker::noop());
+        session.handle_called(late, id, Ok(Reply::Int(1)));
+        let step = session.step_acquire(late, ticket, Waker::noop());
         assert!(matches!(step, Step::Done(Err(AcquireError::Unreachable(_)))), "{step:?}");
     }
 
@@ -217,24 +216,24 @@ mod tests {
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);
         let ticket = session.acquire(now, wish_of(owner));
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
-        session.handle_reply(now, ticket, flight, Ok(granted(1)));
-        let Step::Done(Ok(Some(_))) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("granted") };
+        let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it is sent") };
+        session.handle_called(now, flight, Ok(granted(1)));
+        let Step::Done(Ok(Some(_))) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("granted") };
         let ticket = session.acquire(now, wish_of(owner));
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
+        let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it is sent") };
         let loading = ServerError::new("LOADING the data");
-        session.handle_reply(now, ticket, flight, Err(LinkError::Refused(loading)));
+        session.handle_called(now, flight, Err(LinkError::Refused(loading)));
         // It is polled when it may try again, before the session is told that the time has come.
         let later = now + Duration::from_millis(20);
-        let step = session.poll_acquire(later, ticket, VIA, Waker::noop());
+        let step = session.step_acquire(later, ticket, Waker::noop());
         let Step::Send(flight, _) = step else { panic!("it is sent again") };
-        session.handle_reply(later, ticket, flight, Ok(granted(0)));
+        session.handle_called(later, flight, Ok(granted(0)));
         let end = later + session.settings().command_timeout;
         // A timer in the past would be set again for as long as time does not pass.
         assert_eq!(session.parts.requests.acquire(ticket).and_then(|acquire| acquire.timer()), Some(end));
         session.handle_timeout(later);
         session.handle_timeout(end);
-        let step = session.poll_acquire(end, ticket, VIA, Waker::noop());
+        let step = session.step_acquire(end, ticket, Waker::noop());
         assert!(
             matches!(step, Step::Done(Err(AcquireError::NotReplicated { acknowledged: 0, wanted: 1 }))),
             "{step:?}"
@@ -248,17 +247,17 @@ mod tests {
         let now = Instant::from_nanos(1_000_000_000);
         let wish = AcquireRequest { replicas: None, fallback: Fallback::Local, ..wish_of(owner) };
         let ticket = session.acquire(now, wish.clone());
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else { panic!("it is sent") };
+        let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it is sent") };
         let loading = ServerError::new("LOADING the data");
-        session.handle_reply(now, ticket, flight, Err(LinkError::Refused(loading)));
+        session.handle_called(now, flight, Err(LinkError::Refused(loading)));
         let later = now + session.settings().unreachable_after;
         session.handle_timeout(later);
-        let Step::Done(Ok(Some(first))) = session.poll_acquire(later, ticket, VIA, Waker::noop()) else {
+        let Step::Done(Ok(Some(first))) = session.step_acquire(later, ticket, Waker::noop()) else {
             panic!("it does without the server");
         };
         let mut enter = |wish| {
             let ticket = session.acquire(later, wish);
-            session.poll_acquire(later, ticket, VIA, Waker::noop())
+            session.step_acquire(later, ticket, Waker::noop())
         };
         let step = enter(wish_of(owner));
         assert!(
@@ -278,11 +277,11 @@ mod tests {
         let owner = session.new_owner();
         let mut acquire = |now, reply: Reply| {
             let ticket = session.acquire(now, wish_of(owner));
-            let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
+            let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else {
                 panic!("it is sent at once");
             };
-            session.handle_reply(now, ticket, flight, Ok(reply));
-            session.poll_acquire(now, ticket, VIA, Waker::noop())
+            session.handle_called(now, flight, Ok(reply));
+            session.step_acquire(now, ticket, Waker::noop())
         };
         let now = Instant::from_nanos(1_000_000_000);
         let Step::Done(Ok(Some(guard))) = acquire(now, granted(1)) else { panic!("it is granted") };
@@ -300,11 +299,11 @@ mod tests {
         let now = Instant::from_nanos(1_000_000_000);
         let mut acquire = |wish, reply: Reply| {
             let ticket = session.acquire(now, wish);
-            let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
+            let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else {
                 panic!("it is sent at once");
             };
-            session.handle_reply(now, ticket, flight, Ok(reply));
-            let step = session.poll_acquire(now, ticket, VIA, Waker::noop());
+            session.handle_called(now, flight, Ok(reply));
+            let step = session.step_acquire(now, ticket, Waker::noop());
             let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted") };
             session.parts.replicas_of(granted.hold)
         };

@@ -12,17 +12,13 @@ use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// The count that the request was raising is not wanted any more. Its calls are settled and taken back.
+    /// The count that the request was raising is not wanted any more. What a call that is on its way does is taken back after its reply.
     pub(super) fn abandon_hold(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
         if hold.stop_raising(ticket) {
             hold.leave_to_background();
-        }
-        let sent_by_it = hold.has_change_by(ticket);
-        if sent_by_it {
-            self.begin_settling(number);
         }
         self.reconcile(now, number);
     }
@@ -146,17 +142,16 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Action, CallId, FlightId, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
     /// A place behind a holder.
     const PLACED: [i64; 6] = [4, 4_000, 0, 1, 1, 0];
     const GRANTED: [i64; 3] = [1, 4_000, 0];
@@ -166,23 +161,23 @@ mod tests {
         Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
     }
 
-    fn asks(session: &mut Session, patience: Patience) -> (Ticket, FlightId) {
+    fn asks(session: &mut Session, patience: Patience) -> (Ticket, CallId) {
         let name = LockName::new("", "stock").expect("a name");
         let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
         let ticket = session.acquire(NOW, wish);
-        let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("it asks") };
+        let Step::Send(flight, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
         (ticket, flight)
     }
 
-    fn replied(session: &mut Session, now: Instant, (ticket, flight): (Ticket, FlightId), parts: &[i64]) {
+    fn replied(session: &mut Session, now: Instant, (_ticket, flight): (Ticket, CallId), parts: &[i64]) {
         let reply = Reply::Array(parts.iter().copied().map(Reply::Int).collect());
-        session.handle_reply(now, ticket, flight, Ok(reply));
+        session.handle_called(now, flight, Ok(reply));
     }
 
     /// The withdrawal that the background sends.
     fn withdrawal(session: &mut Session) -> Option<CallId> {
-        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-            Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),
+        std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, call } if call.script().name() == "fair/release" => Some(id),
             _ => None,
         })
     }
@@ -194,16 +189,16 @@ mod tests {
             let end = NOW + Duration::from_millis(20);
             let waiter = asks(&mut session, Patience::Until(end));
             replied(&mut session, end, waiter, &PLACED);
-            assert!(matches!(session.poll_acquire(end, waiter.0, VIA, Waker::noop()), Step::Wait));
+            assert!(matches!(session.step_acquire(end, waiter.0, Waker::noop()), Step::Wait));
             let id = withdrawal(&mut session).expect("a withdrawal");
             let mut now = end;
             if answered {
-                session.handle_called(end, id, Epoch(1), Ok(Reply::Int(-1)));
+                session.handle_called(end, id, Ok(Reply::Int(-1)));
             } else {
                 now = end + session.settings().command_timeout;
                 session.handle_timeout(now);
             }
-            let step = session.poll_acquire(now, waiter.0, VIA, Waker::noop());
+            let step = session.step_acquire(now, waiter.0, Waker::noop());
             assert!(matches!(step, Step::Done(Err(AcquireError::WaitElapsed))), "{answered}: {step:?}");
         }
     }
@@ -218,12 +213,12 @@ mod tests {
             let id = withdrawal(&mut session).expect("a withdrawal");
             let (ticket, flight) = asks(&mut session, Patience::Try);
             replied(&mut session, NOW, (ticket, flight), &BUSY);
-            assert!(matches!(session.poll_acquire(NOW, ticket, VIA, Waker::noop()), Step::Wait));
-            session.handle_called(NOW, id, Epoch(1), Ok(Reply::Int(0)));
-            let step = session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+            assert!(matches!(session.step_acquire(NOW, ticket, Waker::noop()), Step::Wait));
+            session.handle_called(NOW, id, Ok(Reply::Int(0)));
+            let step = session.step_acquire(NOW, ticket, Waker::noop());
             let Step::Send(flight, _) = step else { panic!("it asks once more: {step:?}") };
             replied(&mut session, NOW, (ticket, flight), second);
-            let Step::Done(outcome) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("no end") };
+            let Step::Done(outcome) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("no end") };
             assert_eq!(outcome.expect("an answer").is_some(), granted);
         }
     }
@@ -238,7 +233,7 @@ mod tests {
         replied(&mut session, NOW, (ticket, flight), &BUSY);
         let later = NOW + session.settings().command_timeout;
         session.handle_timeout(later);
-        let step = session.poll_acquire(later, ticket, VIA, Waker::noop());
+        let step = session.step_acquire(later, ticket, Waker::noop());
         assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
     }
 
@@ -247,7 +242,7 @@ mod tests {
         let mut session = session();
         let (ticket, flight) = asks(&mut session, Patience::Try);
         replied(&mut session, NOW, (ticket, flight), &BUSY);
-        let step = session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+        let step = session.step_acquire(NOW, ticket, Waker::noop());
         assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
     }
 }

@@ -75,8 +75,8 @@ impl Parts {
         let Some(granted) = self.renumber(now, number, ticket) else { return };
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, next, left) = (acquire.lock(), granted.hold, granted.cell.deadline().since(now));
-        let until = now + self.locks[lock].wait_policy().turn(&self.settings);
-        acquire.hand_on(granted, until);
+        let until = acquire.read_until(now, self.locks[lock].wait_policy().turn(&self.settings));
+        acquire.grant(granted, until);
         self.hand_overs += 1;
         self.admit_others(now, lock, next);
         self.contender_granted(now, ticket, lock, left);

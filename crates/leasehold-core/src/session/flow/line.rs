@@ -140,12 +140,13 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, LinkError, Plane, ServerError};
+    use crate::link::{LinkError, ServerError};
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
     use crate::session::request::Request;
-    use crate::session::{AcquireRequest, Action, FlightId, Patience, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Patience, Session};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
@@ -153,12 +154,11 @@ mod tests {
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
     /// Asks for a fair lock, and gives the call that takes a place in its queue.
-    fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, FlightId) {
+    fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, CallId) {
         let name = LockName::new("", "stock").expect("a name");
         let wish = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
         let ticket = session.acquire(NOW, wish);
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        let step = session.step_acquire(NOW, ticket, Waker::noop());
         let Step::Send(flight, _) = step else { panic!("everybody takes a place at once: {step:?}") };
         (ticket, flight)
     }
@@ -181,13 +181,13 @@ mod tests {
         let owner = session.new_owner();
         let [placed, held] = [&[4, 4_000, 0, 1, 1, 0][..], &[1, 4_000, 0]];
         let (contender, flight) = asks(&mut session, Some(owner));
-        session.handle_reply(NOW, contender, flight, reply(placed));
+        session.handle_called(NOW, flight, reply(placed));
         let (granted, flight) = asks(&mut session, Some(owner));
         asks(&mut session, None);
         let (other, of_other) = asks(&mut session, Some(owner));
-        session.handle_reply(NOW, other, of_other, reply(placed));
+        session.handle_called(NOW, of_other, reply(placed));
         asks(&mut session, None);
-        session.handle_reply(NOW, granted, flight, reply(held));
+        session.handle_called(NOW, flight, reply(held));
         the_queue_has_waiters_only(&session);
         // Those who were to re-enter wait again.
         let Some(Request::Acquire(acquire)) = session.parts.requests.get(&granted) else { panic!("it is there") };
@@ -195,8 +195,7 @@ mod tests {
         session.drop_guard(NOW, guard.hold, guard.renewed);
         the_queue_has_waiters_only(&session);
         for ticket in [contender, other] {
-            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-            let _ = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            let _ = session.step_acquire(NOW, ticket, Waker::noop());
             the_queue_has_waiters_only(&session);
         }
     }
@@ -220,9 +219,9 @@ mod tests {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let [_, waits] = [(); 2].map(|()| asks(&mut session, None).0);
-        let (granted, flight) = asks(&mut session, Some(owner));
+        let (_granted, flight) = asks(&mut session, Some(owner));
         let (entering, _) = asks(&mut session, Some(owner));
-        session.handle_reply(NOW, granted, flight, reply(&[1, 4_000, 0]));
+        session.handle_called(NOW, flight, reply(&[1, 4_000, 0]));
         let lock = session.parts.requests.acquire(entering).map(|acquire| acquire.lock()).expect("it is there");
         assert!(session.parts.requests.acquire(entering).is_some_and(|acquire| acquire.entering().is_some()));
         session.parts.fail_line(NOW, lock, &AcquireError::Refused(ServerError::new("no")));
@@ -234,7 +233,7 @@ mod tests {
     fn call_under_way_when_the_line_fails_is_outcome_unknown() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let (contender, flight) = asks(&mut session, None);
-        session.handle_reply(NOW, contender, flight, reply(&[4, 4_000, 0, 1, 1, 0]));
+        session.handle_called(NOW, flight, reply(&[4, 4_000, 0, 1, 1, 0]));
         let (waits, _) = asks(&mut session, None);
         let lock = session.parts.requests.acquire(waits).map(|acquire| acquire.lock()).expect("it is there");
         session.parts.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
@@ -247,28 +246,27 @@ mod tests {
     #[test]
     fn a_place_that_was_not_asked_for_is_none_in_the_line() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
-        let (contender, flight) = asks(&mut session, None);
+        let (_contender, flight) = asks(&mut session, None);
         let loading = ServerError::new("LOADING the data");
-        session.handle_reply(NOW, contender, flight, Err(LinkError::Refused(loading)));
+        session.handle_called(NOW, flight, Err(LinkError::Refused(loading)));
         let name = LockName::new("", "stock").expect("a name");
         let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
         let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-        let mut step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        let mut step = session.step_acquire(NOW, ticket, Waker::noop());
         // It is done after the first. Were it not, the second would be a new one, behind all others.
         for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {
             let Step::Send(flight, _) = step else { break };
-            session.handle_reply(NOW, ticket, flight, reply(&placed));
+            session.handle_called(NOW, flight, reply(&placed));
             the_queue_has_waiters_only(&session);
-            step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+            step = session.step_acquire(NOW, ticket, Waker::noop());
         }
         // It is told so when the server has given up the place.
-        let gives_back = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-            Action::Call { id, call } if call.script().name() == "fair/release" => Some(id),
+        let gives_back = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, call } if call.script().name() == "fair/release" => Some(id),
             _ => None,
         });
-        session.handle_called(NOW, gives_back.expect("a withdrawal"), Epoch(1), Ok(Reply::Int(-1)));
-        let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
+        session.handle_called(NOW, gives_back.expect("a withdrawal"), Ok(Reply::Int(-1)));
+        let step = session.step_acquire(NOW, ticket, Waker::noop());
         assert!(matches!(step, Step::Done(Ok(None))), "{step:?}");
     }
 }

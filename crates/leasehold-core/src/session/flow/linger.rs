@@ -75,7 +75,8 @@ impl Parts {
         let left = granted.cell.deadline().since(now);
         let (next, permits) = (granted.hold, u64::from(granted.cell.key().permits));
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        acquire.grant(granted);
+        acquire.forget_hold();
+        acquire.end(Ok(Some(granted)));
         let place = acquire.place();
         self.locks[lock].add_held(permits);
         self.resumed += 1;

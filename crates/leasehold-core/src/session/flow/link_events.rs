@@ -173,18 +173,18 @@ mod tests {
     use super::*;
     use crate::command::Kind;
     use crate::hold_cell::HoldCell;
-    use crate::link::{Epoch, LinkEvent, Plane};
+    use crate::link::LinkEvent;
     use crate::name;
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Session, Step, Via};
+    use crate::session::steps::Step;
+    use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::sync::Arc;
     use std::task::Waker;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
     fn session() -> Session {
         Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
@@ -194,9 +194,9 @@ mod tests {
     fn holds(session: &mut Session, name: &str, left: i64) -> Arc<HoldCell> {
         let name = LockName::new("", name).expect("a name");
         let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, Duration::from_secs(30)));
-        let Step::Send(flight, _) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else { panic!("it asks") };
-        session.handle_reply(NOW, ticket, flight, Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
-        let Step::Done(Ok(Some(granted))) = session.poll_acquire(NOW, ticket, VIA, Waker::noop()) else {
+        let Step::Send(flight, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
+        session.handle_called(NOW, flight, Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(granted))) = session.step_acquire(NOW, ticket, Waker::noop()) else {
             panic!("it is granted")
         };
         granted.cell

@@ -92,11 +92,11 @@ impl Parts {
 mod tests {
     use crate::command::Kind;
     use crate::error::LossReason;
-    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Event, Session, Step, Via};
+    use crate::session::steps::Step;
+    use crate::session::{AcquireRequest, Event, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
     use std::task::Waker;
@@ -107,12 +107,11 @@ mod tests {
         let (now, lease) = (Instant::from_nanos(1_000_000_000), Duration::from_secs(3));
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         let ticket = session.acquire(now, AcquireRequest::new(name, Kind::Lock, lease));
-        let Step::Send(flight, _) = session.poll_acquire(now, ticket, via, Waker::noop()) else { panic!("it asks") };
+        let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it asks") };
         let reply = Reply::Array([1, 3_000, 0].map(Reply::Int).to_vec());
-        session.handle_reply(now, ticket, flight, Ok(reply));
-        let Step::Done(Ok(Some(granted))) = session.poll_acquire(now, ticket, via, Waker::noop()) else {
+        session.handle_called(now, flight, Ok(reply));
+        let Step::Done(Ok(Some(granted))) = session.step_acquire(now, ticket, Waker::noop()) else {
             panic!("it is granted")
         };
         let deadline = granted.cell.deadline();

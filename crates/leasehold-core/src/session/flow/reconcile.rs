@@ -8,7 +8,6 @@ use crate::session::hold::change::CountChange;
 use crate::session::hold::clean_up::NextStep;
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
-use crate::session::pending::Purpose;
 use crate::session::timers::Timer;
 use crate::time::Instant;
 
@@ -110,9 +109,7 @@ impl Parts {
         hold.note_repeat(now);
         let target = hold.wanted();
         let call = give(now, &self.locks[hold.lock()], hold, &self.settings);
-        self.begin_change(now, number, None, CountChange::LowerTo(target), Self::by_background(), &call);
-        let id = self.call_by_background(call);
-        self.pending.insert(id, Purpose::Lowering(number));
+        self.send_change(now, number, None, CountChange::LowerTo(target), call);
     }
 
     pub(super) fn clean_up_by_background(&mut self, now: Instant, number: HoldNumber) {

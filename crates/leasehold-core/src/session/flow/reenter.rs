@@ -5,10 +5,10 @@ use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
+use crate::session::Ticket;
 use crate::session::hold::change::{Change, CountChange};
 use crate::session::parts::Parts;
 use crate::session::request::Request;
-use crate::session::{Step, Ticket, Via};
 use crate::time::Instant;
 
 impl Parts {
@@ -29,27 +29,21 @@ impl Parts {
         }
     }
 
-    /// Sends the entry, where no other change of the hold is on the way.
-    pub(super) fn send_entry<T>(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        number: HoldNumber,
-        via: Via,
-    ) -> Option<Step<T>> {
-        let acquire = self.requests.acquire(ticket)?;
+    /// Sends the entry, where no other change of the hold is on the way. Says whether it did.
+    pub(super) fn send_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) -> bool {
+        let Some(acquire) = self.requests.acquire(ticket) else { return false };
         let lease = acquire.wish().lease;
         if !acquire.may_try(now) {
-            return None;
+            return false;
         }
-        let hold = self.holds.get_mut(number)?;
+        let Some(hold) = self.holds.get_mut(number) else { return false };
         if hold.is_in_the_way_of(ticket) {
             hold.wait_once(ticket);
             // It is not the server that it waits for: if that is out of reach, the hold is lost in the end.
             if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
                 acquire.failures_mut().forget_since();
             }
-            return None;
+            return false;
         }
         let target = hold.begin_entry(ticket);
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
@@ -57,8 +51,9 @@ impl Parts {
             acquire.failures_mut().set_outcome_unknown(false);
         }
         let lease = hold.limit_lease(now, lease);
-        let call = self.ask(number, ticket, target, lease, None)?;
-        Some(Step::Send(self.begin_change(now, number, Some(ticket), CountChange::RaiseTo(target), via, &call), call))
+        let Some(call) = self.ask(number, ticket, target, lease, None) else { return false };
+        self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
+        true
     }
 
     /// Takes the outcome of an entry.

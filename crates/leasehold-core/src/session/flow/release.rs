@@ -2,13 +2,13 @@
 
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::owner::HoldNumber;
+use crate::session::Ticket;
 use crate::session::flow::send::give;
 use crate::session::hold::change::CountChange;
 use crate::session::parts::Parts;
 use crate::session::request::{Release, Request};
-use crate::session::{Step, Ticket, Via};
 use crate::time::Instant;
-use std::task::Waker;
+use std::task::{Poll, Waker};
 
 impl Parts {
     /// See [`Session::keep_busy`](crate::session::Session::keep_busy).
@@ -63,39 +63,41 @@ impl Parts {
         &mut self,
         now: Instant,
         ticket: Ticket,
-        via: Via,
         waker: &Waker,
-    ) -> Step<Result<(), ReleaseError>> {
-        let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Step::Done(Ok(())) };
+    ) -> Poll<Result<(), ReleaseError>> {
+        let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
         let number = release.hold();
         let Some(hold) = self.holds.get_mut(number).filter(|_| !release.has_ended()) else {
             // A hold that is gone without a word to this request was released by another one of it.
             let outcome = release.take_outcome().unwrap_or(Ok(()));
             self.remove_request(ticket);
-            return Step::Done(outcome);
+            return Poll::Ready(outcome);
         };
         if hold.is_settled() {
             self.remove_request(ticket);
             self.reconcile(now, number);
-            return Step::Done(Ok(()));
+            return Poll::Ready(Ok(()));
         }
         if hold.is_for_caller() {
             let (lock, target) = (hold.lock(), hold.wanted());
             let call = give(now, &self.locks[lock], hold, &self.settings);
             release.note_polled(waker);
-            let flight = self.begin_change(now, number, Some(ticket), CountChange::LowerTo(target), via, &call);
+            self.send_change(now, number, Some(ticket), CountChange::LowerTo(target), call);
             if target == 0 {
                 self.ask_ahead(lock);
             }
-            return Step::Send(flight, call);
+            return Poll::Pending;
         }
         release.note_polled(waker);
+        if hold.is_flying_by(ticket) {
+            return Poll::Pending;
+        }
         hold.wait_once(ticket);
         // A release that has to wait leaves the rest to the background, which does not depend on being polled.
         hold.leave_to_background();
         self.limit_wait(now, ticket, number);
         self.reconcile(now, number);
-        Step::Wait
+        Poll::Pending
     }
 
     /// See [`Session::abandon_release`](crate::session::Session::abandon_release).
@@ -105,9 +107,6 @@ impl Parts {
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(number) {
             hold.stop_waiting(ticket);
-            if hold.has_change_by(ticket) {
-                self.begin_settling(number);
-            }
         }
         self.clean_up_by_background(now, number);
     }

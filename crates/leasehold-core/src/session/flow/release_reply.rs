@@ -136,11 +136,12 @@ impl Parts {
 mod tests {
     use crate::call::Call;
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane, Settled};
+    use crate::link::{LinkError, Settled};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Action, CallId, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
     use std::task::Waker;
@@ -149,8 +150,8 @@ mod tests {
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
     fn release(session: &mut Session) -> Option<(CallId, Call)> {
-        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-            Action::Call { id, call } => Some((id, call)),
+        std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, call } => Some((id, call)),
             _ => None,
         })
     }
@@ -162,12 +163,12 @@ mod tests {
             let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
             let name = LockName::new("", "stock").expect("a name");
             let ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, lease));
-            let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-            let step = session.poll_acquire(NOW, ticket, via, Waker::noop());
-            assert!(matches!(step, Step::Send(..)), "{step:?}");
+            let step = session.step_acquire(NOW, ticket, Waker::noop());
+            let Step::Send(id, _) = step else { panic!("{step:?}") };
             session.abandon_acquire(NOW, ticket);
-            let settles = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-                Action::Settle { id, .. } => Some(id),
+            session.handle_called(NOW, id, Err(LinkError::Unknown("the connection was lost".to_owned())));
+            let settles = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+                Deed::Settle { id, .. } => Some(id),
                 _ => None,
             });
             session.handle_settled(NOW, settles.expect("a settlement"), Ok(Settled::Unproven));
@@ -176,7 +177,7 @@ mod tests {
                 while let Some((id, call)) = release(&mut session) {
                     assert_eq!(call.script().name(), "lock/release");
                     // The server has nothing of it yet.
-                    session.handle_called(now, id, Epoch(1), Ok(Reply::Int(-1)));
+                    session.handle_called(now, id, Ok(Reply::Int(-1)));
                     last = Some(now);
                 }
                 let Some(next) = session.poll_timeout() else { break };

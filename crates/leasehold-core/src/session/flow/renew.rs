@@ -113,8 +113,8 @@ impl Parts {
             protocol.renew(&mut renewal, lock.name(), lock.keys(), &hold.key(), lease);
         }
         let Some(script) = script else { return };
-        let id = self.call_by_background(Call::new(script, renewal.keys, renewal.args).with_replicas(replicas));
-        self.pending.insert(id, Purpose::Renewal(Batch::new(now, batch, replicas)));
+        let call = Call::new(script, renewal.keys, renewal.args).with_replicas(replicas);
+        self.send_by_background(now, call, Purpose::Renewal(Batch::new(now, batch, replicas)));
     }
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.

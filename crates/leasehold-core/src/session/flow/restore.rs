@@ -10,7 +10,6 @@ use crate::session::hold::Hold;
 use crate::session::hold::change::{Change, CountChange};
 use crate::session::ids::LockId;
 use crate::session::parts::Parts;
-use crate::session::pending::Purpose;
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -47,9 +46,7 @@ impl Parts {
             settings: &self.settings,
         });
         let call = call.with_replicas(hold.replicas());
-        self.begin_change(now, number, None, CountChange::RaiseTo(1), Self::by_background(), &call);
-        let id = self.call_by_background(call);
-        self.pending.insert(id, Purpose::Restoration(number));
+        self.send_change(now, number, None, CountChange::RaiseTo(1), call);
     }
 
     /// Whether the server may still have a hold of this client that is being rolled back: its release has no reply yet,
@@ -112,7 +109,7 @@ impl Parts {
             // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.extend_clean_up(now),
             // An earlier attempt may have been carried out, although its reply did not come.
-            Err(_) => hold.undo_restoration(&change),
+            Err(_) => hold.undo_change(&change),
         }
         self.reconcile(now, number);
     }
@@ -124,10 +121,10 @@ mod tests {
     use crate::call::Replicas;
     use crate::command::Kind;
     use crate::error::HoldEnd;
-    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
-    use crate::session::{AcquireRequest, Action, CallId, Fallback, Granted, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Fallback, Granted, Session};
     use crate::settings::Settings;
     use std::task::Waker;
 
@@ -147,11 +144,10 @@ mod tests {
     /// Acquires without the server.
     fn granted(session: &mut Session, wish: AcquireRequest) -> Granted {
         let ticket = session.acquire(NOW, wish);
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         loop {
-            match session.poll_acquire(NOW, ticket, via, Waker::noop()) {
+            match session.step_acquire(NOW, ticket, Waker::noop()) {
                 Step::Send(flight, _) => {
-                    session.handle_reply(NOW, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
+                    session.handle_called(NOW, flight, Err(LinkError::NotSent("not connected".to_owned())));
                 }
                 Step::Done(Ok(Some(guard))) => return guard,
                 _ => panic!("it falls back"),
@@ -161,8 +157,8 @@ mod tests {
 
     /// The call by which the server is asked for a hold.
     fn asked(session: &mut Session) -> Option<CallId> {
-        std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-            Action::Call { id, .. } => Some(id),
+        std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, .. } => Some(id),
             _ => None,
         })
     }
@@ -177,7 +173,7 @@ mod tests {
         // What is left of the lease is over, but for the margin that a deadline keeps from the server's.
         let answered = guard.cell.deadline() - Duration::from_nanos(1);
         let left = i64::try_from(guard.cell.deadline().since(later).as_millis()).expect("a lease");
-        session.handle_called(answered, call, Epoch(1), Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
+        session.handle_called(answered, call, Ok(Reply::Array([1, left, 0].map(Reply::Int).to_vec())));
         assert!(matches!(guard.cell.ended(answered), Some(HoldEnd::Lost(_))));
         let told: Vec<_> = std::iter::from_fn(|| session.poll_event()).collect();
         assert!(told.iter().any(|event| matches!(event, Event::Lost { .. })), "{told:?}");
@@ -190,14 +186,14 @@ mod tests {
         let guard = granted(&mut session, AcquireRequest { replicas, ..wish(true) });
         for (acknowledged, later) in [(0, NOW + RESTORE), (1, NOW + RESTORE * 3)] {
             session.handle_timeout(later);
-            let asked = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-                Action::Call { id, call } => Some((id, call.replicas())),
+            let asked = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+                Deed::Call { id, call } => Some((id, call.replicas())),
                 _ => None,
             });
             let (call, asked) = asked.expect("the server is asked, and asked again");
             assert_eq!(asked, replicas);
             let script = Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec());
-            session.handle_called(later, call, Epoch(1), Ok(Reply::Array(vec![script, Reply::Int(acknowledged)])));
+            session.handle_called(later, call, Ok(Reply::Array(vec![script, Reply::Int(acknowledged)])));
             assert_eq!(guard.cell.is_degraded(), acknowledged == 0);
         }
         assert_eq!(guard.cell.acknowledged(), Some(1));
@@ -217,13 +213,13 @@ mod tests {
             let call = asked(&mut session).expect("the server is asked");
             let not_sent = || Err(LinkError::NotSent("not connected".to_owned()));
             if is_answered {
-                session.handle_called(later, call, Epoch(1), not_sent());
+                session.handle_called(later, call, not_sent());
             }
             // A session checks after every call that something watches each deadline.
             session.release(later, renewing.hold, renewing.renewed);
             assert_eq!(fixed.cell.deadline(), later + LEASE, "what is left of a lease that was renewed until now");
             if !is_answered {
-                session.handle_called(later, call, Epoch(1), not_sent());
+                session.handle_called(later, call, not_sent());
             }
             session.handle_timeout(later + RESTORE);
             assert!(asked(&mut session).is_some(), "the server is still asked");

@@ -2,19 +2,20 @@
 
 use crate::call::{Call, Replicas};
 use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, WaitPolicy};
-use crate::link::Plane;
 use crate::owner::{HoldName, HoldNumber};
 use crate::reply::{DecodeError, Reply};
 use crate::session::hold::Hold;
 use crate::session::hold::change::{Change, CountChange};
 use crate::session::lock::Lock;
 use crate::session::parts::Parts;
-use crate::session::request::Request;
-use crate::session::{CallId, FlightId, Ticket, Via, replicas};
+use crate::session::pending::Purpose;
+use crate::session::{CallId, Outgoing, Ticket, Via, replicas};
 use crate::settings::Settings;
 use crate::time::Instant;
-use std::task::Waker;
 use std::time::Duration;
+
+/// How much longer than the command timeout a call may take: the link has its own reason by then, which may prove that nothing was sent.
+const LATE: Duration = Duration::from_millis(20);
 
 /// The call that lowers a hold's count to the number of its guards.
 pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
@@ -64,49 +65,58 @@ impl Parts {
         Some(call.with_replicas(replicas::both(hold.replicas(), acquire.wish().replicas)))
     }
 
-    /// Notes that a change of `number` is sent, and how it will be known.
-    pub(super) fn begin_change(
+    /// Sends a call that changes the count of `number`, for a request or for the background.
+    pub(super) fn send_change(
         &mut self,
         now: Instant,
         number: HoldNumber,
         by: Option<Ticket>,
         aim: CountChange,
-        via: Via,
-        call: &Call,
-    ) -> FlightId {
-        let (via, replicas) = (via.for_call(call), call.replicas());
-        let flight = FlightId(self.next_id());
+        call: Call,
+    ) {
+        let replicas = call.replicas();
+        let id = CallId(self.next_id());
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
         if let Some(hold) = self.holds.known_mut(number) {
-            hold.begin_change(Change::new(now, flight, by, aim, via).with_lease(lease).with_replicas(replicas));
+            hold.begin_change(Change::new(now, id, by, aim).with_lease(lease).with_replicas(replicas));
         }
-        if by.is_some() {
-            let pause = replicas.map_or(Duration::ZERO, |replicas| replicas.within);
-            // Until it has waited for its replicas, the call is neither late nor asked about.
-            let holds = &self.holds;
-            let flies = |number: HoldNumber, flight| holds.get(number).is_some_and(|hold| hold.is_flying(flight));
-            self.stalled.note_sent(now, now + pause, (number, flight), flies);
+        let purpose = match (by, aim) {
+            (Some(_), _) => Purpose::Request(number),
+            (None, CountChange::LowerTo(_)) => Purpose::Lowering(number),
+            (None, CountChange::RaiseTo(_)) => Purpose::Restoration(number),
+        };
+        self.send(now, id, call, purpose, by.is_some());
+    }
+
+    /// See [`Session::poll_call`](crate::session::Session::poll_call).
+    pub(crate) fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
+        // A thread may stand still for so long that the session gives a call up before it has left.
+        let (id, call, of_request) =
+            std::iter::from_fn(|| self.out.poll_call()).find(|(id, ..)| self.pending.contains(*id))?;
+        let via = if of_request { home } else { Via::BACKGROUND }.for_call(&call);
+        if let Some(hold) = self.pending.changed_by(id).and_then(|number| self.holds.get_mut(number)) {
+            hold.note_via(id, via);
         }
-        flight
+        Some(Outgoing { id, call, via, of_request })
+    }
+
+    /// Sends a call of the background that changes the count of no hold.
+    pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
+        let id = CallId(self.next_id());
+        self.send(now, id, call, purpose, false);
+    }
+
+    fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
+        let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
+        self.pending.insert(id, purpose);
+        self.out.call(id, call, of_request);
+        self.unanswered.push(now + self.settings.command_timeout + within + LATE, id, |id| self.pending.contains(id));
     }
 
     /// Takes the change whose outcome has come.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
         self.holds.get_mut(number)?.end_change()
-    }
-
-    /// A route by the background. Its epoch is not known here: the driver sends at once, and settling covers every epoch
-    /// up to the present one.
-    pub(super) const fn by_background() -> Via {
-        Via { plane: Plane::Background, epoch: crate::link::Epoch(u64::MAX) }
-    }
-
-    /// Sends a call on the background.
-    pub(super) fn call_by_background(&mut self, call: Call) -> CallId {
-        let id = CallId(self.next_id());
-        self.out.act(crate::session::Action::Call { id, call });
-        id
     }
 
     /// No lease ends a place in a queue, and its reply may not have been read: a place that is not given up stays for as long as the queue
@@ -142,38 +152,6 @@ impl Parts {
         if let Some(time) = time {
             self.server_clock = Some((time, sent_at));
         }
-    }
-
-    /// Whether a reply to this call may still come.
-    pub(super) fn is_flying(&self, number: HoldNumber, flight: FlightId) -> bool {
-        self.holds.get(number).is_some_and(|hold| hold.is_flying(flight))
-    }
-
-    /// The hold that a request has to do with.
-    pub(super) fn hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
-        match self.requests.get(&ticket)? {
-            Request::Acquire(acquire) => acquire.target(),
-            Request::Release(release) => Some(release.hold()),
-            Request::Pause(_) => None,
-        }
-    }
-
-    /// See [`Session::is_current`](crate::session::Session::is_current).
-    pub(crate) fn is_current(&mut self, ticket: Ticket, flight: FlightId, waker: &Waker) -> bool {
-        let current = self.hold_of(ticket).is_some_and(|number| self.is_flying(number, flight));
-        if let Some(request) = self.requests.get_mut(&ticket).filter(|_| current) {
-            *request.waker() = Some(waker.clone());
-        }
-        current
-    }
-
-    /// See [`Session::may_resend`](crate::session::Session::may_resend).
-    pub(crate) fn may_resend(&mut self, now: Instant, ticket: Ticket, flight: FlightId) -> bool {
-        let Some(number) = self.hold_of(ticket).filter(|number| self.is_flying(*number, flight)) else { return false };
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.note_resent(now);
-        }
-        true
     }
 
     /// The replicas that must acknowledge a hold.

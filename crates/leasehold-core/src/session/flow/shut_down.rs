@@ -5,6 +5,7 @@
 //! | `close` | waiting callers fail; unread grants and lingering holds are released |
 //! | time passes | guards end as usual; holds with a guard are renewed |
 //! | `lose_all` | the remaining guards are lost; a lock is released only when its last guard is gone |
+//! | `end` | releases without an outcome end: nothing is sent any more |
 
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;
@@ -57,6 +58,19 @@ impl Parts {
         !guarded.is_empty()
     }
 
+    /// See [`Session::end`](crate::session::Session::end).
+    pub(crate) fn end(&mut self, now: Instant) {
+        self.close(now);
+        self.lose_all(now);
+        let open = self.requests.iter().filter_map(|(ticket, request)| match request {
+            Request::Release(release) if !release.has_ended() => Some((ticket, release.hold())),
+            _ => None,
+        });
+        for (ticket, number) in open.collect::<Vec<_>>() {
+            self.give_up_release(ticket, number, "no reply came before the client was shut down");
+        }
+    }
+
     /// See [`Session::is_quiet`](crate::session::Session::is_quiet).
     pub(crate) fn is_quiet(&self) -> bool {
         self.holds.is_empty() && self.subscriptions.is_empty()
@@ -86,17 +100,35 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::error::HoldEnd;
-    use crate::link::{Epoch, Plane};
+    use crate::error::{HoldEnd, ReleaseError};
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Action, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, Session};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
+
+    #[test]
+    fn release_without_a_reply_ends_with_its_client() {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let wish =
+            AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, Duration::from_secs(30));
+        let ticket = session.acquire(NOW, wish);
+        let Step::Send(call, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
+        session.handle_called(NOW, call, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(guard))) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("a guard") };
+        let ticket = session.release(NOW, guard.hold, guard.renewed);
+        assert!(matches!(session.step_release(NOW, ticket, Waker::noop()), Step::Send(..)));
+        session.close(NOW);
+        session.lose_all(NOW);
+        assert!(matches!(session.step_release(NOW, ticket, Waker::noop()), Step::Wait), "a reply may come yet");
+        session.end(NOW);
+        let step = session.step_release(NOW, ticket, Waker::noop());
+        assert!(matches!(step, Step::Done(Err(ReleaseError::OutcomeUnknown(_)))), "{step:?}");
+    }
 
     #[test]
     fn end_of_a_client_is_told_to_its_waiters_and_its_holders() {
@@ -105,9 +137,9 @@ mod tests {
         assert!(session.is_quiet() && session.holds_nothing());
         let mut wish = || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
         let [holder, waiter] = [(); 2].map(|()| wish());
-        let poll = |session: &mut Session, ticket| session.poll_acquire(NOW, ticket, VIA, Waker::noop());
+        let poll = |session: &mut Session, ticket| session.step_acquire(NOW, ticket, Waker::noop());
         let Step::Send(flight, _) = poll(&mut session, holder) else { panic!("it asks") };
-        session.handle_reply(NOW, holder, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        session.handle_called(NOW, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
         let Step::Done(Ok(Some(granted))) = poll(&mut session, holder) else { panic!("it is granted") };
         assert!(!session.is_closed());
         session.close(NOW);
@@ -118,18 +150,18 @@ mod tests {
         assert_eq!(session.unreleased(), std::slice::from_ref(&stock));
         assert!(session.lose_all(NOW));
         assert_eq!(granted.cell.ended(NOW), Some(HoldEnd::Lost(LossReason::ShutDown)));
-        let acts = std::iter::from_fn(|| session.poll_action()).any(|action| matches!(action, Action::Call { .. }));
+        let acts = std::iter::from_fn(|| session.poll_deed()).any(|action| matches!(action, Deed::Call { .. }));
         assert!(!acts && !session.has_clean_up(), "its work may not have stopped yet");
         session.drop_guard(NOW, granted.hold, granted.renewed);
         assert!(session.has_clean_up());
         let mut released = 0;
-        while let Some(action) = session.poll_action() {
+        while let Some(action) = session.poll_deed() {
             match action {
-                Action::Call { id, call, .. } if call.script().name() == "lock/release" => {
-                    session.handle_called(NOW, id, Epoch(1), Ok(Reply::Int(1)));
+                Deed::Call { id, call, .. } if call.script().name() == "lock/release" => {
+                    session.handle_called(NOW, id, Ok(Reply::Int(1)));
                     released += 1;
                 }
-                Action::Unsubscribe { channel, .. } => session.handle_unsubscribed(NOW, &channel, Ok(())),
+                Deed::Unsubscribe { channel, .. } => session.handle_unsubscribed(NOW, &channel, Ok(())),
                 _ => {}
             }
         }

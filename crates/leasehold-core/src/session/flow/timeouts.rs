@@ -3,7 +3,6 @@
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::session::hold::Hold;
-use crate::session::hold::change::Change;
 use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
 use crate::session::parts::Parts;
@@ -11,7 +10,7 @@ use crate::session::request::Request;
 use crate::session::request::acquire::LocalPlace;
 use crate::session::request::acquire::ending::Due;
 use crate::session::timers::Timer;
-use crate::session::{Event, FlightId, Ticket};
+use crate::session::{CallId, Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
@@ -23,7 +22,8 @@ impl Parts {
             Request::Acquire(acquire) => acquire,
             Request::Release(release) => {
                 let number = release.hold();
-                self.give_up_release(ticket, number);
+                let why = "no reply came in time; the release is repeated in the background";
+                self.give_up_release(ticket, number, why);
                 return;
             }
             Request::Pause(_) => {
@@ -144,38 +144,6 @@ impl Parts {
         self.set_lock_timer(lock);
     }
 
-    /// Asks the server about calls that take long, and takes over those that were answered and not polled.
-    pub(super) fn watch_stalled_calls(&mut self, now: Instant) {
-        while let Some(answered) = self.stalled.pop_unpolled(now) {
-            let (number, flight) = answered.call();
-            match self.last_sent(number, flight) {
-                Some(last_sent) if answered.was_resent(last_sent) => self.stalled.watch(last_sent, number, flight),
-                Some(_) => self.take_call_over(now, number, flight),
-                None => {}
-            }
-        }
-        if !self.stalled.is_due(now) {
-            return;
-        }
-        while let Some((sent_at, number, flight)) = self.stalled.first() {
-            if let Some(last_sent) = self.last_sent(number, flight).filter(|last_sent| *last_sent > sent_at) {
-                self.stalled.drop_first();
-                self.stalled.watch(last_sent, number, flight);
-                continue;
-            }
-            let overdue = sent_at + self.settings.command_timeout <= now;
-            if self.is_flying(number, flight) && !overdue {
-                break;
-            }
-            self.stalled.drop_first();
-            self.give_up_call(now, number, flight);
-        }
-        if let Some(number) = self.stalled.to_probe(now) {
-            self.send_probe(now, number);
-        }
-        self.stalled.looked(now);
-    }
-
     /// See [`Session::handle_timeout`](crate::session::Session::handle_timeout).
     pub(crate) fn handle_timeout(&mut self, now: Instant) {
         while let Some(due) = self.timers.pop(now) {
@@ -187,19 +155,17 @@ impl Parts {
                 Timer::Request(ticket) => self.request_is_due(now, ticket),
             }
         }
-        self.watch_stalled_calls(now);
+        while let Some(id) = self.unanswered.pop(now) {
+            self.give_up_call(now, id);
+        }
         self.retry_settlements(now);
         self.record_is_due(now);
         self.send_renewals(now);
     }
 
-    /// The server has left a caller's call without a reply for the whole command timeout.
-    pub(super) fn give_up_call(&mut self, now: Instant, number: HoldNumber, flight: FlightId) {
-        let by = self.holds.get(number).and_then(Hold::change).and_then(Change::by);
-        let Some(ticket) = by.filter(|_| self.is_flying(number, flight)) else { return };
+    /// No reply has come within the command timeout, if the call is not answered.
+    fn give_up_call(&mut self, now: Instant, id: CallId) {
         let why = "no reply came within the command timeout".to_owned();
-        self.handle_reply(now, ticket, flight, Err(LinkError::Unknown(why)));
-        // Its future is to drop the call.
-        self.wake(ticket);
+        self.handle_called(now, id, Err(LinkError::Unknown(why)));
     }
 }

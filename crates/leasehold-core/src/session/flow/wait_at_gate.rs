@@ -114,18 +114,18 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{Epoch, LinkError, LinkEvent, Plane};
+    use crate::link::{LinkError, LinkEvent, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
     use crate::session::request::acquire::AcquireOutcome;
-    use crate::session::{AcquireRequest, Action, Fallback, FlightId, Granted, Session, Step, Via};
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Fallback, Granted, Session};
     use crate::settings::Settings;
     use std::task::Waker;
     use std::time::Duration;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
     const NONE: [&str; 0] = [];
     /// Shorter than a command may take.
     const UNREACHABLE: Duration = Duration::from_millis(400);
@@ -141,10 +141,10 @@ mod tests {
     }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket) -> Step<AcquireOutcome> {
-        session.poll_acquire(now, ticket, VIA, Waker::noop())
+        session.step_acquire(now, ticket, Waker::noop())
     }
 
-    fn asks(session: &mut Session, now: Instant, wish: AcquireRequest) -> (Ticket, FlightId) {
+    fn asks(session: &mut Session, now: Instant, wish: AcquireRequest) -> (Ticket, CallId) {
         let ticket = session.acquire(now, wish);
         let Step::Send(flight, _) = poll(session, now, ticket) else { panic!("it asks") };
         (ticket, flight)
@@ -155,10 +155,10 @@ mod tests {
     }
 
     /// Answers to every attempt of a request that it was not sent, until it makes no more for now.
-    fn fails(session: &mut Session, now: Instant, ticket: Ticket, flight: FlightId) -> Step<AcquireOutcome> {
+    fn fails(session: &mut Session, now: Instant, ticket: Ticket, flight: CallId) -> Step<AcquireOutcome> {
         let mut flight = flight;
         loop {
-            session.handle_reply(now, ticket, flight, Err(LinkError::NotSent("not connected".to_owned())));
+            session.handle_called(now, flight, Err(LinkError::NotSent("not connected".to_owned())));
             match poll(session, now, ticket) {
                 Step::Send(again, _) => flight = again,
                 step => return step,
@@ -167,7 +167,7 @@ mod tests {
     }
 
     /// Has a request fail until it is granted without the server, at the instant at which that is allowed.
-    fn falls_back(session: &mut Session, ticket: Ticket, flight: FlightId) -> Granted {
+    fn falls_back(session: &mut Session, ticket: Ticket, flight: CallId) -> Granted {
         assert!(is_waiting(&fails(session, NOW, ticket, flight)), "it makes a pause");
         session.handle_timeout(NOW + UNREACHABLE);
         let Step::Done(Ok(Some(granted))) = poll(session, NOW + UNREACHABLE, ticket) else {
@@ -185,9 +185,9 @@ mod tests {
     }
 
     fn scripts(session: &mut Session) -> Vec<&'static str> {
-        let actions = std::iter::from_fn(|| session.poll_action());
+        let actions = std::iter::from_fn(|| session.poll_deed());
         let scripts = actions.filter_map(|action| match action {
-            Action::Call { call, .. } => Some(call.script().name()),
+            Deed::Call { call, .. } => Some(call.script().name()),
             _ => None,
         });
         scripts.collect()
@@ -244,15 +244,15 @@ mod tests {
                 asks(&mut session, NOW, AcquireRequest { patience, ..wish(Kind::Write, Fallback::Fail) });
             let guard = falls_back(&mut session, first, flight);
             let now = NOW + UNREACHABLE;
-            session.handle_reply(now, second, asked, granted());
+            session.handle_called(now, asked, granted());
             assert!(is_waiting(&poll(&mut session, now, second)), "another task has it");
-            let release = std::iter::from_fn(|| session.poll_action()).find_map(|action| match action {
-                Action::Call { id, call } if call.script().name() == "write/release" => Some(id),
+            let release = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
+                Deed::Call { id, call } if call.script().name() == "write/release" => Some(id),
                 _ => None,
             });
             session.handle_timeout(now + RESTORE / 2);
             assert_eq!(scripts(&mut session), NONE, "the server may still have the other one");
-            session.handle_called(now, release.expect("it is given back"), Epoch(1), Ok(Reply::Int(1)));
+            session.handle_called(now, release.expect("it is given back"), Ok(Reply::Int(1)));
             let step = poll(&mut session, now, second);
             assert!(if patience == Patience::Try { is_busy(&step) } else { is_waiting(&step) });
             session.handle_timeout(now + RESTORE);

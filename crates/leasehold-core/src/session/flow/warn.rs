@@ -87,11 +87,11 @@ impl Parts {
 #[cfg(test)]
 mod tests {
     use crate::command::Kind;
-    use crate::link::{Epoch, Plane};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
-    use crate::session::{AcquireRequest, Event, Session, Step, Via};
+    use crate::session::steps::Step;
+    use crate::session::{AcquireRequest, Event, Session};
     use crate::settings::Settings;
     use crate::time::Instant;
     use std::task::Waker;
@@ -103,18 +103,17 @@ mod tests {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
         let wish = || AcquireRequest::new(name.clone(), Kind::Lock, Duration::from_secs(30));
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         let holder = session.acquire(now, wish());
-        let Step::Send(flight, _) = session.poll_acquire(now, holder, via, Waker::noop()) else { panic!("it asks") };
-        session.handle_reply(now, holder, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-        assert!(matches!(session.poll_acquire(now, holder, via, Waker::noop()), Step::Done(Ok(Some(_)))));
+        let Step::Send(flight, _) = session.step_acquire(now, holder, Waker::noop()) else { panic!("it asks") };
+        session.handle_called(now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        assert!(matches!(session.step_acquire(now, holder, Waker::noop()), Step::Done(Ok(Some(_)))));
         let contender = session.acquire(now, wish());
-        let Step::Send(flight, _) = session.poll_acquire(now, contender, via, Waker::noop()) else { panic!("it asks") };
-        session.handle_reply(now, contender, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Send(flight, _) = session.step_acquire(now, contender, Waker::noop()) else { panic!("it asks") };
+        session.handle_called(now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
         let mut told = Vec::new();
         for _ in 0..20 {
             let waits = session.acquire(now, wish());
-            assert!(matches!(session.poll_acquire(now, waits, via, Waker::noop()), Step::Wait));
+            assert!(matches!(session.step_acquire(now, waits, Waker::noop()), Step::Wait));
             let events = std::iter::from_fn(|| session.poll_event());
             told.push(events.filter(|event| matches!(event, Event::QueuesBehindOwnClient { .. })).count());
             now = now + Duration::from_millis(100);
@@ -126,17 +125,16 @@ mod tests {
         let mut now = Instant::from_nanos(1_000_000_000);
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
-        let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
         let mut alarms = Vec::new();
         let ask = |session: &mut Session, now: Instant, lease: Duration| {
             let ticket = session.acquire(now, AcquireRequest::new(name.clone(), Kind::Lock, lease));
-            (ticket, session.poll_acquire(now, ticket, via, Waker::noop()))
+            (ticket, session.step_acquire(now, ticket, Waker::noop()))
         };
         let (holder, Step::Send(flight, _)) = ask(&mut session, now, Duration::from_secs(600)) else {
             panic!("it asks")
         };
-        session.handle_reply(now, holder, flight, Ok(Reply::Array([1, 600_000, 0].map(Reply::Int).to_vec())));
-        assert!(matches!(session.poll_acquire(now, holder, via, Waker::noop()), Step::Done(Ok(Some(_)))));
+        session.handle_called(now, flight, Ok(Reply::Array([1, 600_000, 0].map(Reply::Int).to_vec())));
+        assert!(matches!(session.step_acquire(now, holder, Waker::noop()), Step::Done(Ok(Some(_)))));
         let lock = session.parts.locks.of_name(&name).next().expect("a lock");
         let earlier = Instant::from_nanos(999_999_999);
         assert!(session.parts.is_held_since(lock, now));
@@ -146,11 +144,11 @@ mod tests {
         for _ in 0..4 {
             if let Step::Send(flight, _) = step {
                 let busy = Reply::Array([0, 600_000, 0].map(Reply::Int).to_vec());
-                session.handle_reply(now, contender, flight, Ok(busy));
+                session.handle_called(now, flight, Ok(busy));
             }
-            step = session.poll_acquire(now, contender, via, Waker::noop());
+            step = session.step_acquire(now, contender, Waker::noop());
             for waiter in waiters {
-                session.poll_acquire(now, waiter, via, Waker::noop());
+                session.step_acquire(now, waiter, Waker::noop());
             }
             let events = std::iter::from_fn(|| session.poll_event());
             alarms.push(events.filter(|event| matches!(event, Event::WaitsForOwnClient { .. })).count());

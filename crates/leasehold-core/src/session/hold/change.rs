@@ -4,25 +4,22 @@ use crate::call::Replicas;
 use crate::error::AcquireError;
 use crate::link::{Epoch, Plane};
 use crate::session::hold::Hold;
-use crate::session::{FlightId, Ticket, Via};
+use crate::session::{CallId, Ticket, Via};
 use crate::time::Instant;
 use std::time::Duration;
 
 /// A change of a hold's count that has been sent, and whose outcome is not known.
 #[derive(Debug)]
 pub(crate) struct Change {
-    flight: FlightId,
-    /// The caller whose future sent it; `None` for the background.
+    id: CallId,
+    /// The request that sent it; `None` for the background.
     by: Option<Ticket>,
     aim: CountChange,
     /// The most that the server may have had before.
     before: u32,
-    plane: Plane,
-    epoch: Epoch,
-    /// When it was sent first: a deadline is reckoned from here.
+    via: Via,
+    /// A deadline is reckoned from here.
     sent_at: Instant,
-    /// When it was sent last: a server may say that it did not apply a call, which is then sent once more.
-    last_sent: Instant,
     /// The lease that it asks for, if it asks for one.
     lease: Duration,
     /// No reply will come: it is being made sure that no copy can be applied any more.
@@ -50,17 +47,15 @@ impl CountChange {
 }
 
 impl Change {
-    /// A change that is sent now by the future of a caller, or by the background.
-    pub(crate) const fn new(now: Instant, flight: FlightId, by: Option<Ticket>, aim: CountChange, via: Via) -> Self {
+    /// A change that is sent now by a request, or by the background.
+    pub(crate) const fn new(now: Instant, id: CallId, by: Option<Ticket>, aim: CountChange) -> Self {
         Self {
-            flight,
+            id,
             by,
             aim,
             before: 0,
-            plane: via.plane,
-            epoch: via.epoch,
+            via: Via::BACKGROUND,
             sent_at: now,
-            last_sent: now,
             lease: Duration::ZERO,
             is_settling: false,
             replicas: None,
@@ -80,7 +75,7 @@ impl Change {
         self
     }
 
-    /// The caller whose future sent it; `None` for the background.
+    /// The request that sent it; `None` for the background.
     pub(crate) const fn by(&self) -> Option<Ticket> {
         self.by
     }
@@ -92,17 +87,12 @@ impl Change {
 
     /// Where it was sent.
     pub(crate) const fn route(&self) -> (Plane, Epoch) {
-        (self.plane, self.epoch)
+        (self.via.plane, self.via.epoch)
     }
 
-    /// When it was sent first.
+    /// When it was sent.
     pub(crate) const fn sent_at(&self) -> Instant {
         self.sent_at
-    }
-
-    /// When it was sent last.
-    pub(crate) const fn last_sent(&self) -> Instant {
-        self.last_sent
     }
 
     /// The lease that it asks for, if it asks for one.
@@ -146,14 +136,9 @@ impl Hold {
         self.change.is_some()
     }
 
-    /// Whether the change that is on its way was sent by the future of this request.
-    pub(crate) fn has_change_by(&self, ticket: Ticket) -> bool {
-        self.change.as_ref().is_some_and(|change| change.by == Some(ticket))
-    }
-
     /// Whether a reply to this call may still come.
-    pub(crate) fn is_flying(&self, flight: FlightId) -> bool {
-        self.change.as_ref().is_some_and(|change| change.flight == flight && !change.is_settling)
+    pub(crate) fn is_flying(&self, id: CallId) -> bool {
+        self.change.as_ref().is_some_and(|change| change.id == id && !change.is_settling)
     }
 
     /// Whether a reply to a call of this request may still come.
@@ -166,17 +151,10 @@ impl Hold {
         self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
     }
 
-    /// The background knows in which epoch it sent the change, where that is its own.
-    pub(crate) fn note_epoch(&mut self, epoch: Epoch) {
-        if let Some(change) = self.change.as_mut().filter(|change| change.route().0 == Plane::Background) {
-            change.epoch = epoch;
-        }
-    }
-
-    /// The change is sent once more, because the server says that it did not apply it.
-    pub(crate) fn note_resent(&mut self, now: Instant) {
-        if let Some(change) = &mut self.change {
-            change.last_sent = now;
+    /// The connection that carries the call of a request.
+    pub(crate) fn note_via(&mut self, id: CallId, via: Via) {
+        if let Some(change) = self.change.as_mut().filter(|change| change.id == id) {
+            change.via = via;
         }
     }
 
@@ -187,7 +165,7 @@ impl Hold {
         }
     }
 
-    /// No reply to the change will come, or no request waits for it. Gives where it was sent, so that it is settled there, unless it is being
+    /// No reply to the change will come. Gives where it was sent, so that it is settled there, unless it is being
     /// settled already.
     pub(crate) fn begin_settling(&mut self) -> Option<(Plane, Epoch)> {
         let change = self.change.as_mut().filter(|change| !change.is_settling)?;
@@ -210,8 +188,8 @@ impl Hold {
         }
     }
 
-    /// A restoration was not applied: the server has what it had before.
-    pub(crate) const fn undo_restoration(&mut self, change: &Change) {
+    /// A change was not applied: the server has what it had before.
+    pub(crate) const fn undo_change(&mut self, change: &Change) {
         self.count.set_on_server(change.before);
     }
 

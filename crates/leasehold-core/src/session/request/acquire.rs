@@ -43,8 +43,8 @@ pub(crate) struct Acquire {
     is_final_attempt: bool,
     /// Since when the server has been out of reach for this request, where it does not stand in the line.
     failures: Failures,
-    /// How often its call was answered and its future not polled, so that the background took the call over.
-    takeovers: u32,
+    /// How often its future has not read a grant in time.
+    missed_grants: u8,
     /// The round in which it was invited to ask beside the contender.
     invited: Option<u64>,
     alarm: Alarm,
@@ -109,7 +109,7 @@ impl Acquire {
             unpolled: false,
             is_final_attempt: false,
             failures: Failures::default(),
-            takeovers: 0,
+            missed_grants: 0,
             invited: None,
             alarm: Alarm::default(),
             resends: 0,

@@ -1,6 +1,6 @@
 //! Group commit: calls that would stand in line at a connection are sent as one.
 //!
-//! A few calls at a time go out by themselves, from their own callers. A further one is queued, and a task of the connection's runtime, the
+//! A few calls at a time go out by themselves. A further one is queued, and a task of the connection's runtime, the
 //! [driver](super::driver), takes what is queued, sends it as one [batch](leasehold_core::batch), hands out the replies, and takes what has been queued
 //! meanwhile. Where many calls are under way, all of them are queued. No call overtakes the queue. On a cluster each hash slot has a line of its own,
 //! because the keys of one script must lie in one.
@@ -8,12 +8,9 @@
 //! What a caller may rely on stays as it is without batches:
 //!
 //! - **A call is sent once.** A batch that a server has refused as a whole has done nothing, and each of its calls goes on
-//!   [by itself](super::call), as its own caller decides. A batch without a reply leaves the outcome of all its calls unknown.
+//!   [by itself](super::call). A batch without a reply leaves the outcome of all its calls unknown.
 //! - **Settling** takes all calls out of its line: they have not been sent, and never are. A batch that is not written yet when the send barrier
 //!   is raised is not written any more. Outside of a cluster all keys are of one line, and are settled together.
-//! - **A probe** stands in line behind the calls that it asks about, and waits until their replies have been handed out: a busy executor
-//!   needs its time for that, and whoever asks takes it for the time that the callers' futures need.
-//! - **A dropped future** leaves the line, or the reply to its call is thrown away, and the session settles it.
 
 mod line;
 
@@ -28,9 +25,7 @@ use line::Line;
 use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::time::Duration;
-use tokio::sync::oneshot;
 use tokio::time::Instant;
-use tokio_util::sync::DropGuard;
 
 /// How many drivers a line has where batches are answered soon. One prepares a batch while the server works on the other's. Where they are
 /// answered late, calls do not wait for that, and a driver is started whenever something is queued.
@@ -40,14 +35,13 @@ const DRIVERS: usize = 2;
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// The calls of a pool that are queued, or out by themselves.
-#[derive(Debug)]
 pub(super) struct Batches {
     /// `None` where all calls go out by themselves.
     batching: Option<Batching>,
     state: Mutex<State>,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct State {
     /// By hash slot on a cluster; one elsewhere. Lines in which nothing happens are dropped.
     lines: HashMap<u16, Line>,
@@ -59,21 +53,33 @@ struct State {
 }
 
 /// A call in the line.
-#[derive(Debug)]
 pub(super) struct Queued {
     pub(super) call: Call,
     pub(super) weight: u32,
-    pub(super) answer: oneshot::Sender<Answer>,
+    pub(super) answer: OnAnswer,
 }
 
-/// The calls that a driver sends as one.
-#[derive(Debug, Default)]
-pub(super) struct Taken {
-    pub(super) calls: Vec<Queued>,
-    /// They wait until the replies have been handed out, and are told by being dropped.
-    pub(super) probes: Vec<oneshot::Sender<()>>,
-    /// To be dropped at that moment.
-    pub(super) landed: Option<DropGuard>,
+/// Takes what became of a call in a line. If it is dropped, the runtime that was to send the call is gone.
+pub(super) struct OnAnswer(Option<Box<dyn FnOnce(Answer) + Send>>);
+
+impl OnAnswer {
+    pub(super) fn new(answer: impl FnOnce(Answer) + Send + 'static) -> Self {
+        Self(Some(Box::new(answer)))
+    }
+
+    fn answer(mut self, answer: Answer) {
+        if let Some(take) = self.0.take() {
+            take(answer);
+        }
+    }
+}
+
+impl Drop for OnAnswer {
+    fn drop(&mut self) {
+        if let Some(answer) = self.0.take() {
+            answer(Answer::Done(Err(LinkError::Unknown("the runtime of the connection is gone".to_owned()))));
+        }
+    }
 }
 
 /// How soon the last batch was answered.
@@ -87,15 +93,11 @@ pub(super) enum Pace {
 }
 
 /// The way of a call to the server.
-pub(super) enum Way<'a> {
-    /// Its caller sends it.
-    Direct(Call, Option<Out<'a>>),
-    /// A driver sends it, and answers.
-    Queued {
-        answered: oneshot::Receiver<Answer>,
-        /// In this line, which wants another driver: the caller starts it.
-        wants_driver: Option<LineId>,
-    },
+pub(super) enum Way {
+    /// It goes by itself, and is out in this line until [`Batches::come_back`].
+    Direct(Call, Option<LineId>),
+    /// A driver sends it, and answers. If a line is named, another driver is to be started for it.
+    Queued(Option<LineId>),
 }
 
 /// What became of a call in a line.
@@ -103,7 +105,7 @@ pub(super) enum Way<'a> {
 pub(super) enum Answer {
     /// The reply, or why there is none.
     Done(Result<Reply, LinkError>),
-    /// The server has refused the command that the call was in, which has done nothing. The caller may send the call by itself.
+    /// The server has refused the command that the call was in, which has done nothing. The call may be sent by itself.
     Refused(Call, Refusal),
 }
 
@@ -117,15 +119,9 @@ pub(super) enum Refusal {
 }
 
 impl Queued {
-    /// Whether its caller has gone.
-    pub(super) fn is_given_up(&self) -> bool {
-        self.answer.is_closed()
-    }
-
     /// Answers with what became of it.
     pub(super) fn done(self, result: Result<Reply, LinkError>) {
-        // A caller that has gone has had its call settled, or has it settled soon.
-        let _ = self.answer.send(Answer::Done(result));
+        self.answer.answer(Answer::Done(result));
     }
 
     /// Answers with an error.
@@ -133,9 +129,9 @@ impl Queued {
         self.done(Err(error));
     }
 
-    /// Gives the call back to its caller, who may send it by itself.
+    /// Gives the call back, to be sent by itself.
     pub(super) fn refuse(self, refusal: Refusal) {
-        let _ = self.answer.send(Answer::Refused(self.call, refusal));
+        self.answer.answer(Answer::Refused(self.call, refusal));
     }
 }
 
@@ -163,20 +159,8 @@ impl Refusal {
     }
 }
 
-/// A call that is out by itself, for as long as this lives.
-pub(super) struct Out<'a> {
-    batches: &'a Batches,
-    line: LineId,
-}
-
 /// A line: the hash slot of its calls on a cluster, and 0 elsewhere.
 pub(super) type LineId = u16;
-
-impl Drop for Out<'_> {
-    fn drop(&mut self) {
-        self.batches.with_line(self.line, Line::come_back);
-    }
-}
 
 impl Batches {
     /// No calls yet. Those of a purpose that has no batches all go by themselves.
@@ -185,8 +169,14 @@ impl Batches {
         Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
     }
 
-    /// Decides the way of a call, and queues it in this line where that is its way and `may_queue` agrees.
-    pub(super) fn way(&self, id: LineId, call: Call, may_queue: impl FnOnce() -> bool) -> Way<'_> {
+    /// Decides the way of a call, and queues it in this line, with `answer`, where that is its way and `may_queue` agrees.
+    pub(super) fn way(
+        &self,
+        id: LineId,
+        call: Call,
+        answer: impl FnOnce() -> OnAnswer,
+        may_queue: impl FnOnce() -> bool,
+    ) -> Way {
         let (Some(batching), Some(weight)) = (self.batching, call.script().weight()) else {
             return Way::Direct(call, None);
         };
@@ -199,12 +189,15 @@ impl Batches {
         // What may not be queued is refused where it would be sent.
         if line.has_room(batching.direct) || !may_queue() {
             line.go_out();
-            return Way::Direct(call, Some(Out { batches: self, line: id }));
+            return Way::Direct(call, Some(id));
         }
-        let (answer, answered) = oneshot::channel();
-        line.push(Queued { call, weight, answer });
-        let wants_driver = line.wants_driver(most).then_some(id);
-        Way::Queued { answered, wants_driver }
+        line.push(Queued { call, weight, answer: answer() });
+        Way::Queued(line.wants_driver(most).then_some(id))
+    }
+
+    /// A call that was out by itself is back.
+    pub(super) fn come_back(&self, id: LineId) {
+        self.with_line(id, Line::come_back);
     }
 
     /// Takes all calls out of a line, in one step with `raise`, which raises the send barrier.
@@ -218,21 +211,8 @@ impl Batches {
         }
     }
 
-    /// Waits until the calls that are in a line or in a batch of it now have been answered, and the replies have been handed out.
-    pub(super) async fn passed(&self, id: LineId) {
-        let now = self.with_line(id, |line| (line.flying(), line.probe()));
-        let Some((flying, queued)) = now else { return };
-        for landed in flying {
-            landed.cancelled().await;
-        }
-        if let Some(queued) = queued {
-            // The driver drops the other end.
-            let _ = queued.await;
-        }
-    }
-
     /// The next calls of a line, with what `look` sees in the same step. If there are none, the driver that asks has come to its end.
-    pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Taken)> {
+    pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Vec<Queued>)> {
         let (seen, taken) = self.with_line(id, |line| (look(), line.take()))?;
         Some((seen, taken?))
     }
@@ -245,6 +225,11 @@ impl Batches {
             line.wants_driver(most)
         };
         self.with_line(id, wants_driver) == Some(true)
+    }
+
+    /// So many calls of a batch have been answered.
+    pub(super) fn landed(&self, id: LineId, calls: usize) {
+        self.with_line(id, |line| line.land(calls));
     }
 
     /// A batch was answered after this time.
@@ -303,18 +288,18 @@ mod tests {
         Call::new(&RELEASE, words(RELEASE.keys()), words(RELEASE.args()))
     }
 
-    fn way(batches: &Batches, line: LineId) -> Way<'_> {
-        batches.way(line, release(), || true)
+    fn way(batches: &Batches, line: LineId) -> Way {
+        batches.way(line, release(), || OnAnswer::new(drop), || true)
     }
 
     /// Queues a call. The answer is whether another driver is to be started.
     fn queue(batches: &Batches, line: LineId) -> bool {
-        let Way::Queued { wants_driver, .. } = way(batches, line) else { panic!("it is queued") };
+        let Way::Queued(wants_driver) = way(batches, line) else { panic!("it is queued") };
         wants_driver.is_some()
     }
 
     /// A driver takes what is queued, and writes it.
-    fn take(batches: &Batches, line: LineId) -> Taken {
+    fn take(batches: &Batches, line: LineId) -> Vec<Queued> {
         let ((), taken) = batches.take(line, || ()).expect("calls");
         batches.wrote(line);
         taken
@@ -357,32 +342,40 @@ mod tests {
     #[test]
     fn call_that_may_not_be_queued_goes_by_itself() {
         let batches = batches(0);
-        assert!(matches!(batches.way(1, release(), || false), Way::Direct(..)));
-        assert!(matches!(way(&batches, 1), Way::Queued { .. }));
+        assert!(matches!(batches.way(1, release(), || OnAnswer::new(drop), || false), Way::Direct(..)));
+        assert!(matches!(way(&batches, 1), Way::Queued(_)));
+    }
+
+    /// Whether a call goes out by itself.
+    fn goes_out(batches: &Batches) -> bool {
+        matches!(way(batches, 1), Way::Direct(_, Some(1)))
+    }
+
+    /// So many calls that were out by themselves are back.
+    fn come_back(batches: &Batches, calls: usize) {
+        (0..calls).for_each(|_| batches.come_back(1));
     }
 
     #[test]
     fn calls_go_by_themselves_while_few_are_under_way() {
         let batches = batches(SETTINGS.direct);
-        let goes_out = || match way(&batches, 1) {
-            Way::Direct(_, Some(out)) => Some(out),
-            _ => None,
-        };
-        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        assert!(goes_out(&batches) && goes_out(&batches), "there is room");
         assert!(queue(&batches, 1), "two are out");
         let few = take(&batches, 1);
-        drop(out);
-        drop(goes_out().expect("one is under way"));
-        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        come_back(&batches, 2);
+        assert!(goes_out(&batches), "one is under way");
+        come_back(&batches, 1);
+        assert!(goes_out(&batches) && goes_out(&batches), "there is room");
         for place in 0..5 {
             assert_eq!(queue(&batches, 1), place == 0);
         }
         let many = take(&batches, 1);
-        drop((few, out));
-        assert!(goes_out().is_none(), "five are under way");
+        batches.landed(1, few.len());
+        come_back(&batches, 2);
+        assert!(!goes_out(&batches), "five are under way");
         let more = take(&batches, 1);
-        drop((many, more));
-        assert!(goes_out().is_some(), "none is under way");
+        batches.landed(1, many.len() + more.len());
+        assert!(goes_out(&batches), "none is under way");
     }
 
     #[test]
@@ -391,7 +384,7 @@ mod tests {
         for _ in 0..150 {
             queue(&batches, 1);
         }
-        let taken = [(); 3].map(|()| take(&batches, 1).calls.len());
+        let taken = [(); 3].map(|()| take(&batches, 1).len());
         let most = usize::try_from(MOST / RELEASE.weight().expect("a weight")).expect("a number");
         assert_eq!(taken, [most, most, 150 - 2 * most]);
         assert!(batches.take(1, || ()).is_none());
@@ -400,18 +393,14 @@ mod tests {
     #[test]
     fn call_that_comes_while_taken_calls_are_not_written_is_queued() {
         let batches = batches(SETTINGS.direct);
-        let goes_out = || match way(&batches, 1) {
-            Way::Direct(_, Some(out)) => Some(out),
-            _ => None,
-        };
-        let out = [(); 2].map(|()| goes_out().expect("there is room"));
+        assert!(goes_out(&batches) && goes_out(&batches), "there is room");
         queue(&batches, 1);
-        drop(out);
-        assert!(goes_out().is_none(), "it would overtake the queue");
+        come_back(&batches, 2);
+        assert!(!goes_out(&batches), "it would overtake the queue");
         let ((), taken) = batches.take(1, || ()).expect("calls");
-        assert!(goes_out().is_none(), "it would overtake what was taken");
+        assert!(!goes_out(&batches), "it would overtake what was taken");
         batches.wrote(1);
-        drop((take(&batches, 1), taken));
-        assert!(goes_out().is_some(), "nothing is in front of it");
+        batches.landed(1, taken.len() + take(&batches, 1).len());
+        assert!(goes_out(&batches), "nothing is in front of it");
     }
 }

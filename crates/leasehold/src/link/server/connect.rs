@@ -2,6 +2,7 @@
 
 use super::Cause;
 use super::absent;
+use super::call::Answers;
 use super::connection_slot::ConnectionSlot;
 use super::durable::Durable;
 use super::error::ConnectError;
@@ -44,6 +45,7 @@ impl Connector {
             target,
             settings,
             events: Events::default(),
+            answers: Answers::default(),
             scripts: Scripts::default(),
             slots,
             subscribed: parking_lot::Mutex::default(),

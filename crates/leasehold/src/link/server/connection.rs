@@ -16,6 +16,7 @@
 //! Replies that arrive together wake several callers, which often send again. The driver *corks* the connection while
 //! these callers run, and then writes their commands together: a write costs more than encoding a command.
 
+use super::call::{Answered, Started};
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
@@ -150,7 +151,23 @@ enum Writer {
     Driver,
 }
 
-type Answer = oneshot::Sender<Result<Frame, LinkError>>;
+/// The one that waits for the reply to a command.
+pub(super) enum Answer {
+    /// A future, which may have been dropped.
+    Future(oneshot::Sender<Result<Frame, LinkError>>),
+    /// The session.
+    Session(Started),
+}
+
+impl Answer {
+    /// The keys and arguments of the session's call.
+    fn words(&self) -> (&[Bytes], &[Bytes]) {
+        match self {
+            Self::Session(started) => (started.call().keys(), started.call().args()),
+            Self::Future(_) => (&[], &[]),
+        }
+    }
+}
 
 /// A sent command without a reply.
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
@@ -244,7 +261,21 @@ impl Connection {
 
     /// Sends a command once, immediately.
     pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
-        self.shared.send(&self.server, |wire, answer| wire.send(command, args, answer))
+        let (answer, sent) = oneshot::channel();
+        let queue = |wire: &mut Wire<Answer>, answer| wire.send(command, args, answer);
+        self.shared.send(&self.server, Answer::Future(answer), queue)?;
+        Ok(sent)
+    }
+
+    /// Sends a call of the session once, immediately, by the hash of its script.
+    ///
+    /// # Errors
+    ///
+    /// The call was not sent, and the session gets no answer.
+    pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
+        let script = started.call().script().sha1();
+        let queue = |wire: &mut Wire<Answer>, answer| wire.send_script("EVALSHA", script, answer, Answer::words);
+        self.shared.send(&self.server, Answer::Session(started), queue)
     }
 
     /// Subscribes or unsubscribes, and waits until the server has confirmed or refused it.
@@ -254,9 +285,10 @@ impl Connection {
         channel: &Bytes,
         timeout: Option<Duration>,
     ) -> Result<Result<(), ServerError>, LinkError> {
-        let sent = self.shared.send(&self.server, |wire, answer| {
-            wire.subscription(what, channel.clone(), self.resp3, answer);
-        })?;
+        let (answer, sent) = oneshot::channel();
+        let answer = Answer::Future(answer);
+        let queue = |wire: &mut Wire<Answer>, answer| wire.subscription(what, channel.clone(), self.resp3, answer);
+        self.shared.send(&self.server, answer, queue)?;
         match self.answered(sent, timeout).await? {
             Frame::Error(refusal) => Ok(Err(refusal)),
             _ => Ok(Ok(())),
@@ -376,8 +408,12 @@ impl Drop for Connection {
 
 impl Shared {
     /// Queues a command, and writes it unless another thread is writing, or the driver is about to.
-    fn send(&self, server: &str, queue: impl FnOnce(&mut Wire<Answer>, Answer)) -> Result<Sent, LinkError> {
-        let (answer, answered) = oneshot::channel();
+    fn send(
+        &self,
+        server: &str,
+        answer: Answer,
+        queue: impl FnOnce(&mut Wire<Answer>, Answer),
+    ) -> Result<(), LinkError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.end {
             return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
@@ -399,7 +435,7 @@ impl Shared {
         if was_idle {
             self.used.notify_waiters();
         }
-        Ok(answered)
+        Ok(())
     }
 
     /// Writes, as the only writer, until nothing is queued. If the socket is full, the driver writes the rest.
@@ -516,12 +552,15 @@ impl Shared {
             state.writer = Writer::Driver;
         }
         state.corked = events.len() > 1 && state.wire.in_flight() >= BUSY;
+        if !state.corked && state.writer == Writer::Nobody && state.wants_to_write() {
+            // The session has sent within the read before, under a cork.
+            state.writer = Writer::Driver;
+        }
         drop(state);
-        // A caller that a reply wakes may send at once.
+        let mut answered = Answered::default();
         for event in events {
             match event {
-                // A dropped caller needs no reply.
-                Event::Answered(answer, frame) => drop(answer.send(Ok(frame))),
+                Event::Answered(answer, frame) => answered.push(answer, Ok(frame)),
                 // A connection for calls has no receiver of messages.
                 Event::Message { channel, payload } => drop(self.messages.send(Message { channel, payload })),
                 Event::Unsubscribed { channel } => {
@@ -529,6 +568,8 @@ impl Shared {
                 }
             }
         }
+        // The session may send at once.
+        answered.deliver();
         match malformed {
             Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
             None => Ok(()),
@@ -556,12 +597,15 @@ impl Shared {
             self.stream.socket.shut_down();
         }
         self.ended.cancel();
+        let mut answered = Answered::default();
         for (answer, fate) in calls {
-            drop(answer.send(Err(match fate {
+            let error = match fate {
                 Fate::NotSent => LinkError::NotSent(format!("the connection was lost: {why}")),
                 Fate::Unknown => LinkError::Unknown(format!("the connection was lost before a reply came: {why}")),
-            })));
+            };
+            answered.push(answer, Err(error));
         }
+        answered.deliver();
     }
 }
 

@@ -135,7 +135,9 @@ impl ConnectionSlot {
     /// Ends the connection slot for good. It may be called from any thread.
     pub(super) fn close(&self) {
         self.closed.cancel();
-        if let Some(connection) = &self.state.lock().current {
+        // The end answers calls, which must not find the lock taken.
+        let current = self.state.lock().current.clone();
+        if let Some(connection) = current {
             connection.end();
         }
         self.changed.notify_waiters();
@@ -285,8 +287,8 @@ impl ConnectionSlot {
     /// Pings the connection, and returns when it stops answering: twice per command timeout while the server owes a
     /// reply or messages, and at each audit otherwise, because each wake-up costs processor time.
     ///
-    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There a late answer is looked into
-    /// when a caller waits for it, by settling.
+    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There the session
+    /// gives up a call without a reply, and settles it.
     async fn watch(&self, connection: &Connection) {
         if self.role == Role::Calls(Plane::Foreground) {
             return std::future::pending().await;

@@ -1,9 +1,10 @@
 //! The driver of a line: it sends what is queued, and hands out the replies.
 
-use super::batches::{LineId, Queued, Refusal, Taken};
+use super::batches::{LineId, Queued, Refusal};
 use super::connection_slot::ConnectionSlot;
 use super::pool::Pool;
 use super::route;
+use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::script::Script;
 use leasehold_core::wire::Frame;
@@ -32,7 +33,7 @@ async fn drive(mut driver: Driver) {
     tokio::task::yield_now().await;
     // In one step: a settling either finds the calls in the line, or raises the barrier in front of them.
     while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.send_barrier.read()) {
-        let written = Instant::now();
+        let (written, calls) = (Instant::now(), taken.len());
         let mut sent = pin!(send(&pool, driver.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
         // The first poll has queued the command on the connection, if there is one.
@@ -42,6 +43,7 @@ async fn drive(mut driver: Driver) {
         if first.is_pending() {
             sent.await;
         }
+        pool.batches.landed(driver.line, calls);
         pool.batches.answered_after(written.elapsed());
     }
     driver.ended = true;
@@ -56,38 +58,33 @@ impl Drop for Driver {
 }
 
 /// Sends these calls as one command, and answers each of them.
-async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, taken: Taken) {
-    let Taken { mut calls, probes, landed } = taken;
-    calls.retain(|queued| !queued.is_given_up());
-    if calls.is_empty() {
-        return;
-    }
-    match attempt(pool, line, begun, &calls).await {
+async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, calls: Vec<Queued>) {
+    let call = match &calls[..] {
+        [queued] => queued.call.clone(),
+        _ => pool.batches.call_for(&calls),
+    };
+    match attempt(pool, line, begun, call, calls.len()).await {
         Ok((connection_slot, script, answer)) => answer_each(pool, &connection_slot, script, calls, answer),
         Err(error) => calls.into_iter().for_each(|queued| queued.fail(error.clone())),
     }
-    drop((probes, landed));
 }
 
-/// The reply of this server to a command that ran this script.
+/// The reply of this server to a call that stands for so many, and the script that it ran.
 async fn attempt(
     pool: &Arc<Pool>,
     line: LineId,
     begun: u64,
-    calls: &[Queued],
+    call: Call,
+    calls: usize,
 ) -> Result<(Arc<ConnectionSlot>, &'static Script, Frame), LinkError> {
     let timeout = pool.call_timeout();
     let connection_slot = route::connection_slot_of(pool, line)?;
     let connection = route::ready(&connection_slot, timeout).await?;
-    let call = match calls {
-        [queued] => queued.call.clone(),
-        _ => pool.batches.call_for(calls),
-    };
     let script = call.script();
     pool.shared.scripts.note(script);
     let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), timeout);
     let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
-    if calls.len() > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
+    if calls > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
         route::give(&connection, script.source(), timeout);
     }
     Ok((connection_slot, script, answer))

@@ -14,7 +14,6 @@ use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
 use super::pool::Pool;
 use super::pools::Pools;
-use super::probe;
 use super::route;
 use super::settle;
 use super::shared::Role;
@@ -72,11 +71,6 @@ impl Durable {
         *self.send_barrier.write() += 1;
         let all: Vec<&Pool> = self.all().collect();
         settle::settle_all(&all, background, epoch, key).await
-    }
-
-    /// Whether the calls for the slot of `key` have been answered.
-    pub(super) async fn probe(&self, epoch: Epoch, key: &[u8]) -> Result<(), LinkError> {
-        probe::probe(&self.all().collect::<Vec<_>>(), epoch, key).await
     }
 
     fn all(&self) -> impl Iterator<Item = &Pool> {

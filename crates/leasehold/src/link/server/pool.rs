@@ -69,7 +69,7 @@ impl Pool {
         })
     }
 
-    /// How long a call may take. On the foreground it is not bounded: the driver watches over it.
+    /// How long a call may take. On the foreground the link does not bound it: the session gives it up.
     pub(super) fn call_timeout(&self) -> Option<Duration> {
         (self.role != Role::Calls(Plane::Foreground)).then_some(self.shared.settings.command_timeout)
     }
@@ -172,17 +172,18 @@ impl Pool {
 
     /// Takes over a connection slot whose connection stands.
     pub(super) fn adopt(&self, node: Node, connection_slot: &Arc<ConnectionSlot>, router: super::connection::Router) {
-        let mut by_node = self.by_node.write();
-        let at = usize::from(node);
-        if by_node.len() <= at {
-            by_node.resize(at + 1, None);
-        }
-        if let Some(place) = by_node.get_mut(at) {
-            if let Some(other) = place.replace(Arc::clone(connection_slot)) {
-                other.close();
+        let other = {
+            let mut by_node = self.by_node.write();
+            let at = usize::from(node);
+            if by_node.len() <= at {
+                by_node.resize(at + 1, None);
             }
-            self.keep(connection_slot, Some(router));
+            by_node.get_mut(at).and_then(|place| place.replace(Arc::clone(connection_slot)))
+        };
+        if let Some(other) = other {
+            other.close();
         }
+        self.keep(connection_slot, Some(router));
     }
 
     fn keep(&self, connection_slot: &Arc<ConnectionSlot>, router: Option<super::connection::Router>) {

@@ -13,7 +13,7 @@
 //!    was queued earlier has been applied or refused.
 //! 3. **A connection that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
 //!    kill it by id, over the background. "Killed" and "no such client" both mean that the server reads nothing from it any more.
-//!    ritten bytes have no other way to the server. This does not depend on the runtime on which the
+//!    Unwritten bytes have no other way to the server. This does not depend on the runtime on which the
 //!    connection lives, so a starved executor does not delay it.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process on the background must have the run id of the
 //!    one that the connection spoke to. If it has another, that process must have been found, by the background or by the plane itself,

@@ -1,5 +1,6 @@
 //! The state that all connections of a link share, and the purposes that they have.
 
+use super::call::Answers;
 use super::events::Events;
 use super::met::Met;
 use super::scripts::Scripts;
@@ -52,6 +53,7 @@ pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
     pub(super) events: Events,
+    pub(super) answers: Answers,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,

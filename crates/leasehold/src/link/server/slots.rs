@@ -92,11 +92,6 @@ impl Slots {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
     }
 
-    /// All nodes to which a call for the slot may have been sent.
-    pub(super) fn carriers(&self, slot: u16) -> Vec<Node> {
-        self.map.read().carriers(slot)
-    }
-
     /// The carriers that own any slot, and those that take this one over: what they may still apply can change what others see. Another
     /// node that owns none is not waited for, even before its connections are ended.
     pub(super) fn settled_carriers(&self, slot: u16) -> Vec<Node> {
@@ -288,11 +283,11 @@ mod tests {
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
         assert!(slots.moved(99, b));
         assert!(!slots.moved(99, b));
-        assert_eq!((slots.carriers(99), slots.settled_carriers(99)), (vec![a, b], vec![a, b]));
-        assert_eq!(slots.carriers(98), [a]);
+        assert_eq!((slots.map.read().carriers(99), slots.settled_carriers(99)), (vec![a, b], vec![a, b]));
+        assert_eq!(slots.map.read().carriers(98), [a]);
         let c = slots.node("c:3");
         slots.asked(98, c);
-        assert_eq!((slots.carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
+        assert_eq!((slots.map.read().carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
         assert_eq!(slots.learn(&answer, "seed"), Ok(vec![99]));
         assert_eq!(slots.primaries(), [a, b]);
     }
@@ -331,9 +326,9 @@ mod tests {
         slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         slots.learn(&Frame::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
-        assert_eq!((slots.carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
+        assert_eq!((slots.map.read().carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
         slots.forget_strangers();
-        assert_eq!((slots.carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
+        assert_eq!((slots.map.read().carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
         assert_ne!(slots.node("a:1"), a);
     }
 

@@ -1,19 +1,19 @@
 //! The contender of a queue asks behind the release of its own client.
 
 use crate::command::Kind;
-use crate::link::{Epoch, LinkEvent, Plane};
+use crate::link::LinkEvent;
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::reply::Reply;
 use crate::session::request::acquire::AcquireOutcome;
-use crate::session::{AcquireRequest, Action, Event, FlightId, Granted, Session, Step, Ticket, Via};
+use crate::session::steps::{Deed, Step};
+use crate::session::{AcquireRequest, CallId, Event, Granted, Session, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
 
 const LEASE: Duration = Duration::from_secs(30);
-const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 const ID: ClientId = ClientId::new(uuid::Uuid::nil());
 
 /// A reply that grants the lock.
@@ -37,11 +37,11 @@ impl World {
         let mut asks = |reply| {
             let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Fair, LEASE);
             let ticket = session.acquire(now, wish);
-            let Step::Send(flight, _) = session.poll_acquire(now, ticket, VIA, Waker::noop()) else {
+            let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else {
                 panic!("everybody asks once")
             };
-            session.handle_reply(now, ticket, flight, reply_of(reply));
-            let step = session.poll_acquire(now, ticket, VIA, Waker::noop());
+            session.handle_called(now, flight, reply_of(reply));
+            let step = session.step_acquire(now, ticket, Waker::noop());
             (ticket, step)
         };
         let (_, Step::Done(Ok(Some(holder)))) = asks(GRANTED) else { panic!("it is granted") };
@@ -54,18 +54,18 @@ impl World {
     }
 
     fn confirm(&mut self) {
-        while let Some(action) = self.session.poll_action() {
-            if let Action::Subscribe { channel } = action {
+        while let Some(action) = self.session.poll_deed() {
+            if let Deed::Subscribe { channel } = action {
                 self.session.handle_subscribed(self.now, &channel, Ok(()));
             }
         }
     }
 
     fn poll(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
-        self.session.poll_acquire(self.now, ticket, VIA, Waker::noop())
+        self.session.step_acquire(self.now, ticket, Waker::noop())
     }
 
-    fn asks(&mut self, ticket: Ticket) -> Option<FlightId> {
+    fn asks(&mut self, ticket: Ticket) -> Option<CallId> {
         match self.poll(ticket) {
             Step::Send(flight, call) => {
                 assert_eq!(call.script().name(), "fair/acquire");
@@ -76,11 +76,11 @@ impl World {
         }
     }
 
-    fn answer(&mut self, ticket: Ticket, flight: FlightId, reply: &[i64]) {
-        self.session.handle_reply(self.now, ticket, flight, reply_of(reply));
+    fn answer(&mut self, _ticket: Ticket, flight: CallId, reply: &[i64]) {
+        self.session.handle_called(self.now, flight, reply_of(reply));
     }
 
-    fn granted(&mut self, ticket: Ticket, flight: FlightId) -> Granted {
+    fn granted(&mut self, ticket: Ticket, flight: CallId) -> Granted {
         self.answer(ticket, flight, GRANTED);
         let Step::Done(Ok(Some(granted))) = self.poll(ticket) else { panic!("it is granted") };
         granted
@@ -89,7 +89,7 @@ impl World {
     /// Sends a release.
     fn releases(&mut self, hold: HoldNumber) {
         let ticket = self.session.release(self.now, hold, true);
-        let step = self.session.poll_release(self.now, ticket, VIA, Waker::noop());
+        let step = self.session.step_release(self.now, ticket, Waker::noop());
         assert!(matches!(step, Step::Send(..)), "{step:?}");
     }
 

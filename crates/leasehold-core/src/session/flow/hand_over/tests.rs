@@ -3,13 +3,14 @@
 use crate::call::Replicas;
 use crate::command::Kind;
 use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
-use crate::link::{Epoch, LinkEvent, Plane};
+use crate::link::LinkEvent;
 use crate::name::LockName;
 use crate::owner::ClientId;
 use crate::reply::Reply;
 use crate::session::lock::line::Phase;
 use crate::session::request::acquire::AcquireOutcome;
-use crate::session::{AcquireRequest, Action, Fallback, FlightId, Granted, Patience, Session, Step, Ticket, Via};
+use crate::session::steps::{Deed, Step};
+use crate::session::{AcquireRequest, CallId, Fallback, Granted, Patience, Session, Ticket};
 use crate::settings::{HandOver, Settings};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -17,7 +18,6 @@ use std::task::Waker;
 use std::time::Duration;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
-pub(super) const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 const LEASE: Duration = Duration::from_secs(30);
 pub(super) const LIMITS: HandOver = HandOver { most: 2, within: Duration::from_secs(25) };
 pub(super) const MS: Duration = Duration::from_millis(1);
@@ -40,7 +40,7 @@ impl World {
     }
 
     pub(super) fn poll(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
-        self.session.poll_acquire(self.now, ticket, VIA, Waker::noop())
+        self.session.step_acquire(self.now, ticket, Waker::noop())
     }
 
     /// Begins to acquire, and polls once.
@@ -50,9 +50,9 @@ impl World {
         (ticket, step)
     }
 
-    pub(super) fn reply(&mut self, (ticket, flight): (Ticket, FlightId), reply: [i64; 3]) {
+    pub(super) fn reply(&mut self, (_ticket, flight): (Ticket, CallId), reply: [i64; 3]) {
         let reply = Reply::Array(reply.map(Reply::Int).to_vec());
-        self.session.handle_reply(self.now, ticket, flight, Ok(reply));
+        self.session.handle_called(self.now, flight, Ok(reply));
     }
 
     /// Acquires, and is granted the lock by the server.
@@ -83,10 +83,10 @@ impl World {
     }
 
     fn confirm(&mut self) {
-        while let Some(action) = self.session.poll_action() {
+        while let Some(action) = self.session.poll_deed() {
             match action {
-                Action::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
-                Action::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
+                Deed::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
+                Deed::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
                 _ => {}
             }
         }
@@ -122,16 +122,16 @@ impl World {
     /// Releases a guard. Says whether the server is told, and how it ended if it is not.
     pub(super) fn releases(&mut self, guard: &Granted) -> Option<Result<(), ReleaseError>> {
         let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-        match self.session.poll_release(self.now, ticket, VIA, Waker::noop()) {
+        match self.session.step_release(self.now, ticket, Waker::noop()) {
             Step::Done(outcome) => Some(outcome),
             Step::Send(..) | Step::Wait => None,
         }
     }
 
     fn calls(&mut self) -> Vec<&'static str> {
-        let actions = std::iter::from_fn(|| self.session.poll_action());
+        let actions = std::iter::from_fn(|| self.session.poll_deed());
         let calls = actions.filter_map(|action| match action {
-            Action::Call { call, .. } => Some(call.script().name()),
+            Deed::Call { call, .. } => Some(call.script().name()),
             _ => None,
         });
         calls.collect()

@@ -2,19 +2,19 @@
 
 use crate::call::Replicas;
 use crate::command::Kind;
-use crate::link::{Epoch, LinkError, LinkEvent, Plane};
+use crate::link::{LinkError, LinkEvent, Plane};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::reply::Reply;
 use crate::session::request::acquire::AcquireOutcome;
-use crate::session::{AcquireRequest, Action, Fallback, Granted, LingerTime, Patience, Session, Step, Ticket, Via};
+use crate::session::steps::{Deed, Step};
+use crate::session::{AcquireRequest, Fallback, Granted, LingerTime, Patience, Session, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::task::Waker;
 use std::time::Duration;
 
 const NOW: Instant = Instant::from_nanos(1_000_000_000);
-const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 const LEASE: Duration = Duration::from_secs(30);
 const LONGEST: Duration = Duration::from_millis(50);
 const MS: Duration = Duration::from_millis(1);
@@ -42,11 +42,11 @@ impl World {
     fn holds_and_releases(&mut self, wish: AcquireRequest) -> bytes::Bytes {
         let guard = self.holds(wish);
         let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-        let step = self.session.poll_release(self.now, ticket, VIA, Waker::noop());
+        let step = self.session.step_release(self.now, ticket, Waker::noop());
         let Step::Send(flight, _) = step else { panic!("it is released: {step:?}") };
         // The one connection that listens is this client's.
-        self.session.handle_reply(self.now, ticket, flight, Ok(Reply::Int(6)));
-        assert!(matches!(self.session.poll_release(self.now, ticket, VIA, Waker::noop()), Step::Done(Ok(()))));
+        self.session.handle_called(self.now, flight, Ok(Reply::Int(6)));
+        assert!(matches!(self.session.step_release(self.now, ticket, Waker::noop()), Step::Done(Ok(()))));
         guard.cell.field()
     }
 
@@ -65,7 +65,7 @@ impl World {
 
     fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
         let ticket = self.session.acquire(self.now, wish);
-        let step = self.session.poll_acquire(self.now, ticket, VIA, Waker::noop());
+        let step = self.session.step_acquire(self.now, ticket, Waker::noop());
         (ticket, step)
     }
 
@@ -75,8 +75,8 @@ impl World {
         let (ticket, step) = self.begin(wish);
         let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
         let reply = Reply::Array([1, left, 0].map(Reply::Int).to_vec());
-        self.session.handle_reply(self.now, ticket, flight, Ok(reply));
-        let step = self.session.poll_acquire(self.now, ticket, VIA, Waker::noop());
+        self.session.handle_called(self.now, flight, Ok(reply));
+        let step = self.session.step_acquire(self.now, ticket, Waker::noop());
         let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted: {step:?}") };
         self.confirm();
         granted
@@ -92,8 +92,8 @@ impl World {
     }
 
     fn confirm(&mut self) {
-        while let Some(action) = self.session.poll_action() {
-            if let Action::Subscribe { channel } = action {
+        while let Some(action) = self.session.poll_deed() {
+            if let Deed::Subscribe { channel } = action {
                 self.session.handle_subscribed(self.now, &channel, Ok(()));
             }
         }
@@ -102,7 +102,7 @@ impl World {
     /// Releases a guard. Says whether the server is not told.
     fn releases(&mut self, guard: &Granted) -> bool {
         let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-        let step = self.session.poll_release(self.now, ticket, VIA, Waker::noop());
+        let step = self.session.step_release(self.now, ticket, Waker::noop());
         if let Step::Done(outcome) = step {
             assert_eq!(outcome, Ok(()));
             return true;
@@ -116,10 +116,10 @@ impl World {
 
     /// The scripts of the calls since the last look, and the ends of subscriptions.
     fn actions(&mut self) -> Vec<&'static str> {
-        let actions = std::iter::from_fn(|| self.session.poll_action());
+        let actions = std::iter::from_fn(|| self.session.poll_deed());
         let actions = actions.filter_map(|action| match action {
-            Action::Call { call, .. } => Some(call.script().name()),
-            Action::Unsubscribe { .. } => Some("unsubscribe"),
+            Deed::Call { call, .. } => Some(call.script().name()),
+            Deed::Unsubscribe { .. } => Some("unsubscribe"),
             _ => None,
         });
         actions.collect()
@@ -206,16 +206,16 @@ fn request_that_meets_what_lingered_here_asks_once_more() {
         let (mut world, _) = World::lingering();
         let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..wish() });
         let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        let release = std::iter::from_fn(|| world.session.poll_action()).find_map(|action| match action {
-            Action::Call { id, call } if call.script().name() == "lock/release" => Some(id),
+        let release = std::iter::from_fn(|| world.session.poll_deed()).find_map(|action| match action {
+            Deed::Call { id, call } if call.script().name() == "lock/release" => Some(id),
             _ => None,
         });
         let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
-        world.session.handle_reply(world.now, ticket, flight, Ok(busy));
-        let step = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop());
+        world.session.handle_called(world.now, flight, Ok(busy));
+        let step = world.session.step_acquire(world.now, ticket, Waker::noop());
         assert!(matches!(step, Step::Wait), "its own release is under way: {step:?}");
-        world.session.handle_called(world.now, release.expect("a release"), Epoch(1), Ok(Reply::Int(6)));
-        let step = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop());
+        world.session.handle_called(world.now, release.expect("a release"), Ok(Reply::Int(6)));
+        let step = world.session.step_acquire(world.now, ticket, Waker::noop());
         assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
         let key = wish().name.key().to_vec();
         assert!(!world.session.is_contended(world.now, &key), "no other client has wanted it");
@@ -229,8 +229,8 @@ fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     // The message comes by another connection than the reply, which it overtakes.
     world.is_told(wanted());
-    world.session.handle_reply(world.now, ticket, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+    world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
         panic!("it is granted")
     };
     assert!(guard.cell.field().ends_with(b"~") && !world.releases(&guard));
@@ -241,8 +241,8 @@ fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
     let mut world = World::cold();
     let (first, step) = world.begin(wish());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-    world.session.handle_reply(world.now, first, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, first, VIA, Waker::noop()) else {
+    world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, first, Waker::noop()) else {
         panic!("it is granted")
     };
     assert!(!world.releases(&guard));
@@ -250,8 +250,8 @@ fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     // Another client has had the lock, and has released it before the server confirms the subscription of the first hold.
     world.confirm();
-    world.session.handle_reply(world.now, second, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
-    let step = world.session.poll_acquire(world.now, second, VIA, Waker::noop());
+    world.session.handle_called(world.now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+    let step = world.session.step_acquire(world.now, second, Waker::noop());
     assert!(matches!(step, Step::Send(..)), "the release was not heard: {step:?}");
 }
 
@@ -262,8 +262,8 @@ fn client_that_gives_way_leaves_others_two_round_trips() {
     let (ticket, step) = world.begin(wish());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     world.now = sent + MS * 100;
-    world.session.handle_reply(world.now, ticket, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-    let Step::Done(Ok(Some(guard))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+    world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+    let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
         panic!("it is granted")
     };
     assert!(world.releases(&guard));
@@ -271,9 +271,9 @@ fn client_that_gives_way_leaves_others_two_round_trips() {
     let (ticket, step) = world.begin(wish());
     assert!(matches!(step, Step::Wait), "{step:?}");
     world.pass(MS * 199);
-    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Wait));
+    assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
     world.pass(MS);
-    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Send(..)));
+    assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Send(..)));
     let (_, step) = World::new().begin(wish());
     assert!(matches!(step, Step::Send(..)), "nobody wants it");
 }
@@ -282,7 +282,7 @@ fn client_that_gives_way_leaves_others_two_round_trips() {
 fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
     let (mut world, _) = World::lingering();
     world.is_told(wanted());
-    assert_eq!(world.actions(), ["unsubscribe", "lock/release"]);
+    assert_eq!(world.actions(), ["lock/release", "unsubscribe"]);
     let mut world = World::new();
     let guard = world.holds(wish());
     world.is_told(wanted());
@@ -348,7 +348,7 @@ fn what_is_not_plain_is_released() {
     for kind in [Kind::Fenced, Kind::Spin, Kind::Write] {
         let mut world = World::new();
         let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..wish() });
-        let Step::Send(_, call) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+        let Step::Send(_, call) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
             panic!("it asks")
         };
         assert!(call.args().iter().all(|arg| !arg.ends_with(b"~")), "{kind:?}");
@@ -360,12 +360,10 @@ fn entered_hold_lingers_after_its_last_guard_alone() {
     let mut world = World::new();
     let first = world.holds(wish());
     let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..wish() });
-    let Step::Send(flight, _) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
-        panic!("it asks")
-    };
+    let Step::Send(flight, _) = world.session.step_acquire(world.now, ticket, Waker::noop()) else { panic!("it asks") };
     let reply = Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec());
-    world.session.handle_reply(world.now, ticket, flight, Ok(reply));
-    let Step::Done(Ok(Some(second))) = world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()) else {
+    world.session.handle_called(world.now, flight, Ok(reply));
+    let Step::Done(Ok(Some(second))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
         panic!("it enters")
     };
     assert!(!world.releases(&second) && !world.lingers(first.hold), "the server is to count one less");
@@ -436,8 +434,8 @@ fn waiting_request_is_served_by_a_release() {
     let (ticket, step) = world.begin(wish());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
-    world.session.handle_reply(world.now, ticket, flight, Ok(busy));
-    assert!(matches!(world.session.poll_acquire(world.now, ticket, VIA, Waker::noop()), Step::Wait));
+    world.session.handle_called(world.now, flight, Ok(busy));
+    assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
     assert!(!world.releases(&guard), "hand_over says whether a waiter has it at once");
 }
 

@@ -2,13 +2,11 @@
 
 use super::*;
 use crate::command::Kind;
-use crate::link::Epoch;
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldName, HoldNumber};
-use crate::plane::Plane;
 use crate::session::hold::change::Change;
 use crate::session::ids::Id;
-use crate::session::{AcquireRequest, FlightId, Via};
+use crate::session::{AcquireRequest, CallId};
 
 const LEASE: Duration = Duration::from_secs(4);
 
@@ -17,8 +15,7 @@ fn at(millis: u64) -> Instant {
 }
 
 fn change(now: Instant, by: Option<Ticket>, aim: CountChange) -> Change {
-    let via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-    Change::new(now, FlightId(1), by, aim, via).with_lease(LEASE)
+    Change::new(now, CallId(1), by, aim).with_lease(LEASE)
 }
 
 /// A hold that was asked for at 0.

@@ -23,17 +23,6 @@ impl Acquire {
         !self.unpolled
     }
 
-    /// The background goes on with its call, which was answered although its future was not polled.
-    pub(crate) const fn note_takeover(&mut self) {
-        self.hold = None;
-        self.takeovers = self.takeovers.saturating_add(1);
-    }
-
-    /// How often that has happened.
-    pub(crate) const fn takeovers(&self) -> u32 {
-        self.takeovers
-    }
-
     /// It asks for a first grant. Gives the hold that it has begun before.
     pub(crate) const fn begin_attempt(&mut self) -> Option<HoldNumber> {
         self.attempts = self.attempts.saturating_add(1);

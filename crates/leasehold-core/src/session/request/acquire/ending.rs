@@ -5,6 +5,10 @@ use crate::session::failures::Failures;
 use crate::session::request::acquire::{Acquire, AcquireOutcome, LocalPlace};
 use crate::session::{Granted, Patience};
 use crate::time::Instant;
+use std::time::Duration;
+
+/// How long the future of an attempt that is not repeated has at most to read its grant.
+const LAST: Duration = Duration::from_secs(1);
 
 /// How far a request has come.
 #[derive(Debug)]
@@ -13,8 +17,8 @@ pub(super) enum Stage {
     Open,
     /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
     TakingBack(Box<TakingBack>),
-    /// It was granted a hold without a reply to its future. The future must be polled before this instant.
-    HandedOn(AcquireOutcome, Instant),
+    /// It was granted a hold. Its future must read that before this instant.
+    Granted(AcquireOutcome, Instant),
     /// Its caller is to be told this.
     Ended(AcquireOutcome),
 }
@@ -74,7 +78,7 @@ pub(crate) enum Due {
 impl Acquire {
     /// Whether its caller is to be told how it ended.
     pub(crate) const fn has_ended(&self) -> bool {
-        matches!(self.stage, Stage::Ended(_) | Stage::HandedOn(..))
+        matches!(self.stage, Stage::Ended(_) | Stage::Granted(..))
     }
 
     /// Whether it has ended, and what it began is being taken back.
@@ -111,29 +115,33 @@ impl Acquire {
         is_first
     }
 
-    /// It has the lock, by a hold that is no longer its alone.
-    pub(crate) fn grant(&mut self, granted: Granted) {
+    /// It is granted a hold. If its future has not read that before `until`, the hold goes to another request.
+    pub(crate) fn grant(&mut self, granted: Granted, until: Instant) {
         self.hold = None;
-        self.stage = Stage::Ended(Ok(Some(granted)));
+        self.stage = Stage::Granted(Ok(Some(granted)), until);
     }
 
-    /// It is granted a hold without a reply to its future. The future must be polled before `until`.
-    pub(crate) fn hand_on(&mut self, granted: Granted, until: Instant) {
-        self.hold = None;
-        self.stage = Stage::HandedOn(Ok(Some(granted)), until);
+    /// Until when its future must read a grant that comes now. `turn` is how long others wait for a future that is not polled. Each miss
+    /// doubles that, eight times at most, so that a caller on a slow executor gets the lock in the end. An attempt that is not repeated has
+    /// more time at once: its caller would be told that a free lock is busy.
+    pub(crate) fn read_until(&self, now: Instant, turn: Duration) -> Instant {
+        if self.is_final_attempt || self.wish.patience == Patience::Try {
+            return now + turn.max(LAST);
+        }
+        now + turn * (1 << self.missed_grants.min(8))
     }
 
     /// The grant that its future has not read.
     pub(crate) const fn unread(&self) -> Option<&Granted> {
         match &self.stage {
-            Stage::HandedOn(Ok(granted), _) => granted.as_ref(),
+            Stage::Granted(Ok(granted), _) => granted.as_ref(),
             _ => None,
         }
     }
 
     /// Its future must read that grant before `next`.
     pub(crate) const fn keep_unread(&mut self, next: Instant) {
-        if let Stage::HandedOn(_, until) = &mut self.stage {
+        if let Stage::Granted(_, until) = &mut self.stage {
             *until = next;
         }
     }
@@ -141,6 +149,7 @@ impl Acquire {
     /// Takes that grant back. The request asks or waits as if it had met no failure.
     pub(crate) fn take_unread(&mut self) -> Option<Granted> {
         self.unread()?;
+        self.missed_grants = self.missed_grants.saturating_add(1);
         self.is_final_attempt = false;
         self.failures = Failures::default();
         self.take_outcome().and_then(Result::ok).flatten()
@@ -149,7 +158,7 @@ impl Acquire {
     /// How it ended, if it has.
     pub(crate) const fn outcome(&self) -> Option<&AcquireOutcome> {
         match &self.stage {
-            Stage::Ended(outcome) | Stage::HandedOn(outcome, _) => Some(outcome),
+            Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
             Stage::Open | Stage::TakingBack(_) => None,
         }
     }
@@ -160,7 +169,7 @@ impl Acquire {
             return None;
         }
         match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::Ended(outcome) | Stage::HandedOn(outcome, _) => Some(outcome),
+            Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
             Stage::Open | Stage::TakingBack(_) => None,
         }
     }
@@ -178,7 +187,7 @@ impl Acquire {
         }
         match std::mem::replace(&mut self.stage, Stage::Open) {
             Stage::TakingBack(taking_back) => Some(*taking_back),
-            Stage::Open | Stage::HandedOn(..) | Stage::Ended(_) => None,
+            Stage::Open | Stage::Granted(..) | Stage::Ended(_) => None,
         }
     }
 
@@ -231,7 +240,7 @@ impl Acquire {
         match (&self.stage, &self.given_up) {
             // It tries nothing again, whatever it was about to do before.
             (Stage::TakingBack(taking_back), _) => taking_back.until,
-            (Stage::HandedOn(_, until), _) => *until,
+            (Stage::Granted(_, until), _) => *until,
             (_, GivenUp::Awaited(_, until)) => *until,
             _ => {
                 // A patience that has ended was acted upon: only the last attempt is still awaited.
@@ -245,7 +254,7 @@ impl Acquire {
     pub(crate) fn due(&self, now: Instant) -> Due {
         match (&self.stage, &self.given_up) {
             (Stage::Ended(_), _) => Due::Nothing,
-            (Stage::HandedOn(_, until), _) => {
+            (Stage::Granted(_, until), _) => {
                 if *until <= now {
                     Due::Unread
                 } else {

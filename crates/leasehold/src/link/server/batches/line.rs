@@ -1,48 +1,29 @@
-//! The line at a connection: the calls that are queued, and how many are out by themselves.
+//! The line at a connection: the calls that are queued, and how many are under way.
 
-use super::{Queued, Taken};
+use super::Queued;
 use leasehold_core::batch::MOST;
 use std::collections::VecDeque;
-use tokio::sync::oneshot;
-use tokio_util::sync::CancellationToken;
 
 /// The calls that want one connection.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Line {
-    queue: VecDeque<Entry>,
+    queue: VecDeque<Queued>,
     /// How many calls are out by themselves.
     out: usize,
+    /// How many calls are in batches that are not answered.
+    in_batches: usize,
     drivers: usize,
     /// A driver is on its way to the queue.
     collecting: bool,
     /// A driver has taken calls that are not on the connection yet. Until they are, nothing may follow them.
     unwritten: bool,
-    /// The batches whose replies have not been handed out.
-    flying: Vec<Flying>,
-}
-
-#[derive(Debug)]
-struct Flying {
-    calls: usize,
-    landed: CancellationToken,
-}
-
-#[derive(Debug)]
-enum Entry {
-    Call(Queued),
-    Probe(oneshot::Sender<()>),
 }
 
 impl Line {
     /// Whether a call may go out by itself: it overtakes none, and few are out. Where more than twice as many are under way, the server and the
     /// other callers have less to do if a driver takes it along.
     pub(super) fn has_room(&self, direct: usize) -> bool {
-        self.queue.is_empty() && !self.unwritten && self.out < direct && self.out + self.in_batches() <= 2 * direct
-    }
-
-    /// How many calls are in batches.
-    fn in_batches(&self) -> usize {
-        self.flying.iter().filter(|flying| !flying.landed.is_cancelled()).map(|flying| flying.calls).sum()
+        self.queue.is_empty() && !self.unwritten && self.out < direct && self.out + self.in_batches <= 2 * direct
     }
 
     /// A call goes out by itself.
@@ -57,7 +38,7 @@ impl Line {
 
     /// Puts a call at the end.
     pub(super) fn push(&mut self, queued: Queued) {
-        self.queue.push_back(Entry::Call(queued));
+        self.queue.push_back(queued);
     }
 
     /// Whether another driver is to be started, of so many at most. It counts from now on. A full batch has nothing to wait for, and gets a driver
@@ -74,32 +55,20 @@ impl Line {
 
     /// Takes the next calls to be sent as one. If there is none, or another driver is about to write, the driver that asks has come to its
     /// end. The other one takes what is left.
-    pub(super) fn take(&mut self) -> Option<Taken> {
+    pub(super) fn take(&mut self) -> Option<Vec<Queued>> {
         self.collecting = false;
         if self.queue.is_empty() || self.unwritten {
             self.drivers -= 1;
             return None;
         }
-        let mut taken = Taken::default();
+        let mut taken = Vec::new();
         let mut room = MOST;
-        while let Some(entry) = self.queue.front() {
-            if let Entry::Call(queued) = entry {
-                match room.checked_sub(queued.weight) {
-                    Some(left) => room = left,
-                    None => break,
-                }
-            }
-            match self.queue.pop_front() {
-                Some(Entry::Call(queued)) => taken.calls.push(queued),
-                Some(Entry::Probe(probe)) => taken.probes.push(probe),
-                None => break,
-            }
+        while let Some(left) = self.queue.front().and_then(|queued| room.checked_sub(queued.weight)) {
+            room = left;
+            taken.extend(self.queue.pop_front());
         }
         self.unwritten = true;
-        let landed = CancellationToken::new();
-        self.flying.retain(|flying| !flying.landed.is_cancelled());
-        self.flying.push(Flying { calls: taken.calls.len(), landed: landed.clone() });
-        taken.landed = Some(landed.drop_guard());
+        self.in_batches += taken.len();
         Some(taken)
     }
 
@@ -108,43 +77,26 @@ impl Line {
         self.unwritten = false;
     }
 
+    /// A batch of so many calls is answered.
+    pub(super) const fn land(&mut self, calls: usize) {
+        self.in_batches = self.in_batches.saturating_sub(calls);
+    }
+
     /// Takes everything, because a driver has ended before its time: the runtime has.
     pub(super) fn abandon(&mut self) -> Vec<Queued> {
         self.drivers -= 1;
+        self.in_batches = 0;
         (self.collecting, self.unwritten) = (false, false);
         self.take_queued()
     }
 
-    /// Takes the calls that are queued. Probes behind them have nothing to wait for.
+    /// Takes the calls that are queued.
     pub(super) fn take_queued(&mut self) -> Vec<Queued> {
-        self.queue.drain(..).filter_map(Entry::call).collect()
-    }
-
-    /// Puts a probe behind the calls that are queued. What it gives ends when their replies have been handed out; `None` where there are none.
-    pub(super) fn probe(&mut self) -> Option<oneshot::Receiver<()>> {
-        (!self.queue.is_empty()).then(|| {
-            let (probe, probed) = oneshot::channel();
-            self.queue.push_back(Entry::Probe(probe));
-            probed
-        })
-    }
-
-    /// The batches whose replies have not been handed out.
-    pub(super) fn flying(&self) -> Vec<CancellationToken> {
-        self.flying.iter().map(|flying| flying.landed.clone()).collect()
+        self.queue.drain(..).collect()
     }
 
     /// Whether nothing happens here.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.out == 0 && self.drivers == 0
-    }
-}
-
-impl Entry {
-    fn call(self) -> Option<Queued> {
-        match self {
-            Self::Call(queued) => Some(queued),
-            Self::Probe(_) => None,
-        }
     }
 }

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::link::server::Batching;
-use leasehold_test_support::{After, Cluster, Proxy, Request, Server, Way, until};
+use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
 
 type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
 
@@ -173,19 +173,6 @@ fn calls_go_by_themselves_where_one_key_is_forbidden() {
 }
 
 #[test]
-fn queued_call_that_is_dropped_is_never_sent() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
-        let dropped = begun(&scene.world, plane, acquire("d"));
-        let kept = begun(&scene.world, plane, acquire(&format!("kept:{plane:?}")));
-        drop(dropped);
-        scene.answer_all(full);
-        assert!(scene.answer_all(vec![kept])[0].as_ref().is_ok_and(is_granted));
-        assert!(!scene.exists("d"));
-    });
-}
-
-#[test]
 fn queued_calls_of_all_keys_are_settled_with_one() {
     on_each_plane(|scene, plane| {
         let full = scene.fill(plane);
@@ -204,30 +191,6 @@ fn queued_calls_of_all_keys_are_settled_with_one() {
         let later = scene.world.call(plane, acquire(&format!("later:{plane:?}")));
         assert!(is_granted(&later.expect("a reply")));
         assert!(!scene.exists("e") && !scene.exists("f"));
-    });
-}
-
-#[test]
-fn probe_is_not_answered_before_queued_calls() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
-        let lock = format!("p:{plane:?}");
-        let call = begun(&scene.world, plane, acquire(&lock));
-        // Outside of a cluster a probe asks about the calls of all keys.
-        let probe = scene.world.link.probe(plane, scene.world.link.epoch(plane), key("another"));
-        scene.world.block_on(async {
-            let mut probe = pin!(probe);
-            assert!(futures_util::poll!(probe.as_mut()).is_pending());
-            scene.proxy.thaw(Way::ToClient);
-            assert_eq!(probe.await, Ok(()));
-        });
-        let requests = scene.proxy.requests();
-        let place = |is_it: &dyn Fn(&Request) -> bool| requests.iter().position(is_it).expect("it has been sent");
-        let call_at = place(&|request| request.argv.iter().any(|word| *word == lock.as_bytes()));
-        let probe_at = place(&|request| request.argv == [b"PING"]);
-        assert!(call_at < probe_at, "the probe is behind the call");
-        scene.answer_all(full);
-        assert!(scene.answer_all(vec![call])[0].as_ref().is_ok_and(is_granted));
     });
 }
 

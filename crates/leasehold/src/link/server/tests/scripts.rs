@@ -2,7 +2,7 @@
 
 use super::*;
 use leasehold_core::link::Settled;
-use leasehold_test_support::{Cluster, Proxy, Rounds, Server, Way, until};
+use leasehold_test_support::{Proxy, Server, Way, until};
 
 pub(super) fn is_known(server: &Server) -> bool {
     server.command(&["SCRIPT", "EXISTS", ACQUIRE.sha1()]).elements().first().and_then(|one| one.as_int()) == Some(1)
@@ -22,56 +22,6 @@ fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool))
             let before = server.commandstats("evalsha");
             test(&world, &server, plane, &|| server.commandstats("evalsha") > before);
             server.command(&["DEL", "a"]);
-        }
-    });
-}
-
-/// Begins a call that the server refuses, and probes until that is answered. The refusal is not read before. `None` where the thread was held up in
-/// its first poll until the reply was there.
-fn probed_in_between(world: &World, plane: Plane, lock: &str, is_refused: impl FnMut() -> bool) -> Option<Reply> {
-    let mut call = pin!(world.link.call(plane, acquire(lock)));
-    if call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready() {
-        return None;
-    }
-    until("the server has refused it", is_refused);
-    let probed = world.block_on(world.link.probe(plane, world.link.epoch(plane), key(lock)));
-    assert_eq!(probed, Ok(()), "all that was sent is answered");
-    Some(world.block_on(call).expect("a reply, because nothing was settled"))
-}
-
-#[test]
-fn a_probe_leaves_a_call_alone_that_met_noscript() {
-    on_each_that_forgot(|world, _, plane, is_refused| {
-        let reply = probed_in_between(world, plane, "a", is_refused).expect("no reply comes so soon");
-        assert!(is_granted(&reply));
-    });
-}
-
-#[test]
-fn a_probe_leaves_a_call_alone_that_was_asked_elsewhere() {
-    on_each(|binary| {
-        let cluster = Cluster::builder().binary(binary).start();
-        let world = World::with(&cluster.url(), patient());
-        for (number, plane) in PLANES.into_iter().enumerate() {
-            let (from, to) = (&cluster.nodes()[0], &cluster.nodes()[1]);
-            // Each node knows the script, and each plane the way to each node.
-            for node in [from, to] {
-                node.command(&["SCRIPT", "LOAD", ACQUIRE.source()]);
-            }
-            let mut names = (0..).map(|at| format!("lock:{number}:{at}"));
-            let mut rounds = Rounds::default();
-            loop {
-                let lock = names.find(|name| cluster.node_of(name).port() == from.port()).expect("a name");
-                cluster.begin_migration(cluster.slot_of(&lock), to);
-                let before = from.command(&["INFO", "errorstats"]).as_str().unwrap_or_default().to_owned();
-                let refused = || from.command(&["INFO", "errorstats"]).as_str() != Some(&before);
-                let reply = probed_in_between(&world, plane, &lock, refused);
-                assert!(reply.as_ref().is_none_or(is_granted));
-                cluster.finish_migration(cluster.slot_of(&lock), to);
-                if rounds.end_with(reply.is_some(), "the reply was there at once") {
-                    break;
-                }
-            }
         }
     });
 }

@@ -65,7 +65,7 @@ fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
             let call = acquire("a").with_replicas((plane == Plane::Durable).then_some(replicas));
             let decided = world.link.settlings(plane);
             assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-            let late = world.block_on(world.link.call_watched(plane, decided, call, || true));
+            let late = world.block_on(world.link.call_decided(plane, decided, call));
             assert!(matches!(late, Err(LinkError::NotSent(_))), "{plane:?}: {late:?}");
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
         }

@@ -1,9 +1,10 @@
 //! How often a lock is handed on before other clients are let in, and what they get then.
 
 use crate::reply::Reply;
-use crate::session::flow::hand_over::tests::{LIMITS, MS, VIA, World, wish};
+use crate::session::Granted;
+use crate::session::flow::hand_over::tests::{LIMITS, MS, World, wish};
 use crate::session::lock::line::Phase;
-use crate::session::{Granted, Step};
+use crate::session::steps::Step;
 use crate::settings::Settings;
 use bytes::Bytes;
 use std::task::Waker;
@@ -41,10 +42,10 @@ fn released_with(reply: i64, listens: bool, change: impl FnOnce(&mut Settings)) 
         guard = world.read(*waiter);
     }
     let release = world.session.release(world.now, guard.hold, true);
-    let Step::Send(flight, _) = world.session.poll_release(world.now, release, VIA, Waker::noop()) else {
+    let Step::Send(flight, _) = world.session.step_release(world.now, release, Waker::noop()) else {
         panic!("it is released to the server")
     };
-    world.session.handle_reply(world.now, release, flight, Ok(Reply::Int(reply)));
+    world.session.handle_called(world.now, flight, Ok(Reply::Int(reply)));
     world.pass(MS * 2);
     let Step::Send(flight, _) = world.poll(waiters[2]) else { panic!("it asks") };
     world.reply((waiters[2], flight), [1, 30_000, 0]);
@@ -62,7 +63,7 @@ fn released_again(world: &mut World, guard: &Granted, reply: i64) -> (bool, Gran
     let guard = world.read(waiters[0]);
     world.limit(Some(Duration::ZERO));
     let release = world.session.release(world.now, guard.hold, true);
-    let Step::Send(flight, _) = world.session.poll_release(world.now, release, VIA, Waker::noop()) else {
+    let Step::Send(flight, _) = world.session.step_release(world.now, release, Waker::noop()) else {
         panic!("it is released to the server")
     };
     world.pass(MS / 5);
@@ -70,7 +71,7 @@ fn released_again(world: &mut World, guard: &Granted, reply: i64) -> (bool, Gran
     world.pass(MS / 5);
     let mut step = world.poll(waiters[1]);
     let others_first = matches!(step, Step::Wait);
-    world.session.handle_reply(world.now, release, flight, Ok(Reply::Int(reply)));
+    world.session.handle_called(world.now, flight, Ok(Reply::Int(reply)));
     world.limit(Some(LIMITS.within));
     if others_first {
         world.pass(MS);

@@ -10,9 +10,13 @@ use super::servers::{FIRST_PORT, Servers};
 use super::tally::{Happened, Tally};
 use super::trace::{End, Event, Number, Trace};
 use leasehold_core::call::Replicas;
+use leasehold_core::link::Answers;
 use leasehold_core::script::Script;
-use std::sync::Arc;
+use leasehold_core::session::CallId;
+use std::collections::BTreeMap;
+use std::sync::{Arc, Weak};
 use std::task::Poll;
+use tokio::sync::oneshot;
 use tokio::task::JoinHandle as Task;
 use tokio::time::Instant;
 
@@ -46,6 +50,21 @@ struct Caller {
     channels: [tokio::sync::Mutex<()>; CHANNELS],
     plan: Plan,
     tally: parking_lot::Mutex<Tally>,
+    answers: Arc<Waiting>,
+}
+
+/// Those who wait for the outcomes of calls.
+#[derive(Default)]
+struct Waiting(parking_lot::Mutex<BTreeMap<CallId, oneshot::Sender<Result<Reply, LinkError>>>>);
+
+impl Answers for Waiting {
+    fn answered(&self, answers: &mut Vec<(CallId, Result<Reply, LinkError>)>) {
+        for (id, result) in answers.drain(..) {
+            let waiting = self.0.lock().remove(&id).expect("a call is answered once");
+            // Its future may have been dropped.
+            drop(waiting.send(result));
+        }
+    }
 }
 
 /// Polls once, so that what is begun has left, and then does with the future as the manner says; `None` if it is dropped.
@@ -84,11 +103,23 @@ impl Caller {
         let line = if script.weight().is_some() { self.line_of(&key) } else { 0 };
         self.trace.say(Event::Begun { call: number, plane, epoch, slot: self.slot(&key), line });
         let queued = || self.trace.say(Event::Queued { call: number });
-        let end = treat(&self, self.link.call(plane, call), manner, queued).await;
+        let end = treat(&self, self.send(number, plane, call), manner, queued).await;
         if matches!(end, Some(Ok(_))) {
             self.tally.lock().note(Happened::CallAnswered);
         }
         self.trace.say(Event::Ended { call: number, end: end.map_or(End::Dropped, End::Answered) });
+    }
+
+    /// Sends a call as a session's driver does.
+    async fn send(&self, number: Number, plane: Plane, call: Call) -> Result<Reply, LinkError> {
+        let (id, decided) = (CallId::new(number as u64), self.link.settlings(plane));
+        let (answer, answered) = oneshot::channel();
+        self.answers.0.lock().insert(id, answer);
+        match self.link.start(plane, decided, id, call) {
+            Ok(None) => answered.await.expect("every call is answered"),
+            Ok(Some(outcome)) => outcome,
+            Err(call) => self.link.call_decided(plane, decided, call).await,
+        }
     }
 
     async fn settle(&self, number: Number, plane: Plane, key: Bytes) -> Result<Settled, LinkError> {
@@ -101,12 +132,6 @@ impl Caller {
         }
         self.trace.say(Event::Settled { number, result: result.clone() });
         result
-    }
-
-    async fn probe(&self, number: Number, plane: Plane, key: Bytes) {
-        self.trace.say(Event::Probing { number, plane, slot: self.slot(&key) });
-        let result = self.link.probe(plane, self.link.epoch(plane), key).await;
-        self.trace.say(Event::Probed { number, result });
     }
 
     async fn subscribe(&self, number: usize, manner: Manner) -> Option<Result<(), LinkError>> {
@@ -172,8 +197,12 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
 
 /// Plays a plan to its end, and tells what did not end.
 pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
+    let (link, answers) = (connect(plan, servers).await, Arc::<Waiting>::default());
+    let answer_to: Weak<dyn Answers> = Arc::<Waiting>::downgrade(&answers);
+    link.answer_to(answer_to);
     let caller = Arc::new(Caller {
-        link: connect(plan, servers).await,
+        link,
+        answers,
         trace: trace.clone(),
         channels: Default::default(),
         plan: plan.clone(),
@@ -213,7 +242,6 @@ async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: 
         Deed::Settle { plane, lock: at } => {
             tokio::spawn(async move { drop(own.settle(number, plane, lock(at)).await) })
         }
-        Deed::Probe { plane, lock: at } => tokio::spawn(async move { own.probe(number, plane, lock(at)).await }),
         Deed::Subscribe { channel, manner } => tokio::spawn(async move { drop(own.subscribe(channel, manner).await) }),
         Deed::Unsubscribe { channel } => tokio::spawn(async move { own.unsubscribe(channel).await }),
         Deed::Publish { channel: at } => {

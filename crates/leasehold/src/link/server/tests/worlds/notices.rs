@@ -15,22 +15,16 @@ pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// Probes and subscriptions end in time, also where a server is silent. A subscription may be led on to other nodes, and waits for its turn.
+/// Subscriptions end in time, also where a server is silent. One may be led on to other nodes, and waits for its turn.
 fn late(lines: &[Line]) -> Vec<String> {
-    let mut probes = BTreeMap::new();
     let mut channels = BTreeMap::new();
     let mut found = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         let began = match &line.event {
-            Event::Probing { number, .. } => {
-                probes.insert(*number, line.at);
-                None
-            }
             Event::Subscribing { channel } | Event::Unsubscribing { channel } => {
                 channels.insert(channel, line.at);
                 None
             }
-            Event::Probed { number, .. } => probes.remove(number),
             Event::Subscribed { channel, .. } | Event::Unsubscribed { channel, .. } => channels.remove(channel),
             _ => None,
         };

@@ -49,7 +49,6 @@ pub(super) enum Disturbance {
 pub(super) enum Deed {
     Call { plane: Plane, lock: usize, script: usize, manner: Manner },
     Settle { plane: Plane, lock: usize },
-    Probe { plane: Plane, lock: usize },
     Subscribe { channel: usize, manner: Manner },
     Unsubscribe { channel: usize },
     Publish { channel: usize },
@@ -172,8 +171,7 @@ fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, us
     };
     match rng.u8(..100) {
         0..38 => Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng) },
-        38..55 => Deed::Settle { plane, lock },
-        55..58 => Deed::Probe { plane, lock },
+        38..58 => Deed::Settle { plane, lock },
         58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },
         64..66 => Deed::Unsubscribe { channel: rng.usize(..CHANNELS) },
         66..74 => Deed::Publish { channel: rng.usize(..CHANNELS) },

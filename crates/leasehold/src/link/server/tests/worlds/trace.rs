@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The number of a call, or of a settling or probe.
+/// The number of a call, or of a settling.
 pub(super) type Number = usize;
 
 /// The end of a call, as its caller sees it.
@@ -48,15 +48,6 @@ pub(super) enum Event {
     Settled {
         number: Number,
         result: Result<Settled, LinkError>,
-    },
-    Probing {
-        number: Number,
-        plane: Plane,
-        slot: u16,
-    },
-    Probed {
-        number: Number,
-        result: Result<(), LinkError>,
     },
     Subscribing {
         channel: Bytes,

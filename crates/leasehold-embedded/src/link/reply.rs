@@ -1,11 +1,13 @@
-//! The future of a reply.
+//! The two ways to wait for a reply: a future, and the session.
 
-use crate::link::EmbeddedLink;
+use crate::link::{EmbeddedLink, Inner};
 use crate::server::delivery::NotYet;
 use crate::server::in_flight::{CallId, CallResult};
+use leasehold_core::session::CallId as SessionCall;
 use std::future::Future;
 use std::pin::Pin;
-use std::task::{Context, Poll};
+use std::sync::{Arc, Weak};
+use std::task::{Context, Poll, Wake, Waker};
 
 /// The call is on its way, and its reply is yet to come.
 pub(crate) struct ReplyFuture {
@@ -40,6 +42,33 @@ impl Drop for ReplyFuture {
     fn drop(&mut self) {
         if let Some(id) = self.id {
             drop(self.link.with(|state| state.forget_waiting(id)));
+        }
+    }
+}
+
+/// Waits for the reply to a call of a session, and hands it over when it is woken.
+pub(super) struct Answering {
+    /// It does not keep a link alive whose server never answers.
+    link: Weak<Inner>,
+    waiting: CallId,
+    id: SessionCall,
+}
+
+impl Answering {
+    /// Waits for the reply to this call.
+    pub(super) fn begin(link: &Arc<Inner>, waiting: CallId, id: SessionCall) {
+        Arc::new(Self { link: Arc::downgrade(link), waiting, id }).wake();
+    }
+}
+
+impl Wake for Answering {
+    fn wake(self: Arc<Self>) {
+        let Some(inner) = self.link.upgrade() else { return };
+        let mut waker = Some(Waker::from(Arc::clone(&self)));
+        if let Ok(result) = inner.server.with(|state| state.poll_waiting(self.waiting, &mut waker))
+            && let Some(answers) = inner.answers.get().and_then(Weak::upgrade)
+        {
+            answers.answered(&mut vec![(self.id, result)]);
         }
     }
 }
