@@ -28,7 +28,7 @@ use uuid::Uuid;
 
 const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
-/// A call of a caller.
+/// A caller's call in flight.
 struct Flight {
     id: CallId,
     sent: Instant,
@@ -73,7 +73,7 @@ struct World {
     releases: Vec<(Ticket, Option<(CallId, Call)>)>,
     /// Calls that were answered, or given up, and may be answered again.
     late: Vec<(CallId, Call)>,
-    /// Calls of the background, and of callers that are gone.
+    /// Calls of the background and of dropped callers.
     calls: Vec<(CallId, Instant, Call)>,
     settles: Vec<CallId>,
     channels: Vec<Bytes>,

@@ -4,12 +4,12 @@ use crate::script::Script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Names a call, or another action, so that its answer finds back.
+/// Identifies a call or another action, for its outcome.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct CallId(pub(crate) u64);
 
 impl CallId {
-    /// The id of this number, for those who use a link without a session.
+    /// Creates an id, for using a link without a session.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }

@@ -316,12 +316,12 @@ pub struct ServerInfo {
     pub sharded_notices: bool,
 }
 
-/// The reply to a call, or why there is none.
+/// The outcome of a call: the reply, or the error.
 pub type Outcome = Result<Reply, LinkError>;
 
-/// Takes the outcomes of calls that [`Link::start`] has sent.
+/// Receives the outcomes of calls sent by [`Link::start`].
 pub trait Answers: Send + Sync {
-    /// Takes all out of `answers`, which are in the order in which they came. Any thread may call it.
+    /// Drains `answers`, in order of arrival. May be called from any thread.
     fn answered(&self, answers: &mut Vec<(CallId, Outcome)>);
 }
 
@@ -338,18 +338,18 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// what is sent by its connection is written.
     fn home(&self) -> Plane;
 
-    /// The life that the plane's connections are in. Read it *before* the call that it shall stand for. As [`Link::home`] and
-    /// [`Link::settlings`], it may be called while the session is locked: it gives no answer.
+    /// The current epoch of the plane's connections. Read it *before* sending a call in it. Like [`Link::home`] and [`Link::settlings`], it
+    /// never delivers an outcome, so it may be called while the session is locked.
     fn epoch(&self, plane: Plane) -> Epoch;
 
-    /// The settlings so far. Read them *before* the decision to send a call: see [`Link::call_decided`].
+    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`].
     fn settlings(&self, plane: Plane) -> Settlings;
 
-    /// Sends `call` and waits for its reply. The call is sent once; it is sent again only where the server says that it did not apply it,
-    /// because it does not know the script or because another node has the slot.
+    /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
+    /// does not know the script, or another node owns the slot.
     ///
-    /// It leaves the process when the future is first polled, or a little later together with others. On the foreground plane nothing bounds
-    /// the wait but the connection's end: the session watches over it, and asks [`Link::settle`] when it takes too long.
+    /// The call leaves at the first poll, or shortly afterwards in a batch. On the foreground plane only the connection's end bounds the wait.
+    /// The session limits the time of such a call, and settles it with [`Link::settle`].
     ///
     /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script and
     /// `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and how many
@@ -363,7 +363,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     }
 
     /// As [`Link::call`], for a call that was decided on after `decided`. If its plane has been settled since, the call is not sent,
-    /// because the settling has proven that it cannot be applied: a thread may stand still between decision and call.
+    /// because the settling has ruled out its application. A thread may be suspended between the decision and the call.
     fn call_decided(
         &self,
         plane: Plane,
@@ -371,15 +371,15 @@ pub trait Link: Clone + Send + Sync + 'static {
         call: Call,
     ) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
-    /// Sends `call` as [`Link::call_decided`] does, and returns at once. The outcome goes to the [`Answers`] of the link, or is returned where
-    /// it is known by now.
+    /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns the outcome if it is already known. Otherwise delivers it to the
+    /// link's [`Answers`].
     ///
     /// # Errors
     ///
-    /// The call cannot be sent at once, and comes back: it has to wait for a connection, or for its turn.
+    /// Returns the call if it cannot leave at once: it must wait for a connection, or for its turn on one.
     fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
 
-    /// Where the outcomes of [`Link::start`] go. Called once, before the first call.
+    /// Sets the receiver of [`Link::start`]'s outcomes. Called once, before the first call.
     fn answer_to(&self, answers: Weak<dyn Answers>);
 
     /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.

@@ -4,8 +4,8 @@
 //!
 //! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a
 //!   future calls when it is polled and dropped;
-//! - **`handle_*`** for what happened outside: replies, settlements, subscriptions, notices, resets, the passing of time;
-//! - **`poll_*`** for what follows from that: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`],
+//! - **`handle_*`** for input: replies, settlements, subscriptions, notices, resets, the passing of time;
+//! - **`poll_*`** for output: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`],
 //!   [`Session::poll_timeout`], [`Session::take_woken`]. Drain them after every call of another family;
 //! - **getters**.
 //!
@@ -103,7 +103,7 @@ impl Session {
         self.checked(|parts| parts.acquire(now, wish))
     }
 
-    /// Polls an acquire. Once it is ready, the ticket is void.
+    /// Polls an acquire. The ticket is invalid once this is ready.
     pub fn poll_acquire(
         &mut self,
         now: Instant,
@@ -136,7 +136,7 @@ impl Session {
         self.checked(|parts| parts.release(now, number, renewed))
     }
 
-    /// Polls a release. Once it is ready, the ticket is void.
+    /// Polls a release. The ticket is invalid once this is ready.
     pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
         self.checked(|parts| parts.poll_release(now, ticket, waker))
     }
@@ -206,7 +206,7 @@ impl Session {
         self.checked(|parts| parts.close(now));
     }
 
-    /// The driver ends, and nothing is sent any more: closes, loses every hold with a guard, and ends the releases that have no outcome.
+    /// Ends the session when its driver stops: closes it, loses every hold with a guard, and fails pending releases.
     pub fn end(&mut self, now: Instant) {
         self.checked(|parts| parts.end(now));
     }
@@ -217,7 +217,7 @@ impl Session {
         self.checked(|parts| parts.lose_all(now))
     }
 
-    /// Takes the answer to a call. A call that the session has given up is ignored.
+    /// Handles the outcome of a call. Ignores calls that the session has given up.
     pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
         self.checked(|parts| parts.handle_called(now, id, result));
     }
@@ -252,29 +252,29 @@ impl Session {
         self.checked(|parts| parts.handle_timeout(now));
     }
 
-    /// The next call to be sent. If a request sends it, it goes by `home`. Without an answer within the command timeout the session takes its
-    /// outcome for unknown.
+    /// The next call to send. A request's call goes by `home`. After the command timeout the session treats a missing reply as an unknown
+    /// outcome.
     pub fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
         self.parts.poll_call(home)
     }
 
-    /// How many grants of a hold their futures have not read.
+    /// Number of a hold's grants that no future has read.
     pub fn unread_grants(&self, number: HoldNumber) -> usize {
         let unread = self.parts.requests.acquires().filter_map(|(_, acquire)| acquire.unread());
         unread.filter(|granted| granted.hold == number).count()
     }
 
-    /// Whether the answer to any call is awaited.
+    /// Whether any call awaits its outcome.
     pub fn awaits_any(&self) -> bool {
         !self.parts.pending.is_empty()
     }
 
-    /// Whether the answer to a call is still awaited.
+    /// Whether a call still awaits its outcome.
     pub fn awaits(&self, id: CallId) -> bool {
         self.parts.pending.contains(id)
     }
 
-    /// Whether there are calls to be sent.
+    /// Whether there are calls to send.
     pub fn has_calls(&self) -> bool {
         self.parts.out.has_calls()
     }

@@ -130,7 +130,7 @@ impl<T> Wire<T> {
         command(&mut self.out, name, args);
     }
 
-    /// Queues the command `name` that runs a script, as [`Wire::send`] does. `words` gives the keys and arguments in the token.
+    /// Queues the script command `name`, like [`Wire::send`]. `words` returns the token's keys and arguments.
     pub fn send_script(&mut self, name: &str, text: &str, token: T, words: fn(&T) -> (&[Bytes], &[Bytes])) {
         let begins = self.queued();
         let (keys, args) = words(&token);

@@ -240,7 +240,7 @@ impl EmbeddedServer {
         self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
     }
 
-    /// Looks at the state as it is. It delivers nothing and wakes nobody, so that a caller may hold a lock of its own.
+    /// Reads the state. Delivers nothing and wakes no task, so the caller may hold a lock.
     pub(crate) fn peek<R>(&self, f: impl FnOnce(&State) -> R) -> R {
         f(&self.state.lock())
     }

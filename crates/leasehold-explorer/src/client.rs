@@ -209,7 +209,7 @@ pub(crate) struct Client {
     tasks: Vec<Task>,
     /// By the acquires of the script that have begun.
     guards: Vec<Option<Guard>>,
-    /// The calls under way, and the wire of each.
+    /// The calls in flight, and their wires.
     waiting: BTreeMap<u32, (Wire, CallId)>,
     settling: BTreeMap<u32, (Wire, bool, CallId)>,
     epochs: [u64; 2],

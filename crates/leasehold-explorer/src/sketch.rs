@@ -4,10 +4,10 @@
 //!
 //! - **Instants** are told from the present: a session compares them with each other and with the present, and adds durations to them. If
 //!   it rounds them, it is to whole milliseconds; the place of the present within its millisecond is part of the text.
-//! - **Tickets, calls and owners** have numbers that only grow. They are compared with each other, so that their order is kept,
-//!   and their values are not.
+//! - **Tickets, calls and owners** have increasing numbers. A session only compares them, so the text keeps their order and drops their
+//!   values.
 //! - **Random numbers** are drawn anew for every step.
-//! - **Calls that have been answered** are passed over when their time has come.
+//! - **Answered calls** are left out: the session skips them at their deadline.
 //! - **The server's clock** is only read for limits to first grants, which no kind of a small world has. **When an acquire began**
 //!   matters where it is tried once. **When a hold was acquired** is only told to users. **When something was settled last** matters
 //!   to calls that could not be sent, of which there are none.
@@ -142,7 +142,7 @@ fn find_field(text: &str, head: &str) -> Option<usize> {
     text.match_indices(head).map(|(at, _)| at).find(is_whole)
 }
 
-/// The text without the deadlines of calls that have been answered: they have no purpose any more.
+/// Removes the deadlines of answered calls from the text.
 fn without_answered(text: &str) -> String {
     let Some(at) = find_field(text, "by_deadline:[") else { return text.to_owned() };
     let from = at + "by_deadline:[".len();

@@ -1,4 +1,4 @@
-//! The futures of requests. Each asks the session for its outcome; the client sends what the session wants sent.
+//! The futures of requests. Each polls the session for its outcome; the client sends the session's calls.
 
 use crate::client_inner::Handle;
 use crate::relay::Relayed;
@@ -12,7 +12,7 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Acquires, and abandons what it has begun when it is dropped.
+/// Acquires a lock. A drop abandons the acquire.
 ///
 /// The wish is boxed, because the session keeps it for as long as the request waits: it moves as one pointer from the caller into the session.
 pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> Relayed<Attempt<'_, Acquiring>> {
@@ -20,7 +20,7 @@ pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> Relaye
     Relayed::new(Attempt::new(handle, wish, backoff))
 }
 
-/// Releases one guard's worth of a hold. Once it has been polled, the release goes on even if it is dropped.
+/// Releases one guard of a hold. After the first poll the release continues even if the future is dropped.
 pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Relayed<Attempt<'_, Releasing>> {
     Relayed::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
 }
@@ -105,15 +105,15 @@ impl Request for Releasing {
     }
 }
 
-/// A request that is under way. Its drop tells the session: no await, no runtime, no I/O.
+/// A request in progress. A drop only updates the session, without a runtime.
 ///
-/// It is a future written by hand: a hundred thousand of them may wait at a time, and one that the compiler makes has room for every value
-/// on the way, most of them twice.
+/// Written by hand to save memory, because a hundred thousand of these futures may wait at a time. The future of an `async fn` would store
+/// every value across awaits, most of them twice.
 pub(crate) struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
-    /// The wish, until the first poll, which begins the request.
+    /// The wish, until the first poll.
     wish: Option<R::Wish>,
-    /// There is none before the first poll, and none when the session has forgotten it.
+    /// `None` before the first poll, and after the outcome.
     ticket: Option<Ticket>,
     /// The caller's back-off, which may be foreign code. The session's is another reference to it: its end is here, where no lock is held.
     backoff: Option<Arc<Backoff>>,
@@ -124,7 +124,7 @@ impl<'a, R: Request> Attempt<'a, R> {
         Self { handle, wish: Some(wish), ticket: None, backoff }
     }
 
-    /// Asks the caller's own back-off, without the session's lock: it may look at the client.
+    /// Calls the caller's back-off. The session is unlocked, because the back-off may use the client.
     fn ask_backoff(&self, ticket: Ticket, failures: u32) {
         let pause = self.backoff.as_ref().and_then(|backoff| backoff.pause(failures, 0.0));
         self.handle.with(|session, now| session.handle_backoff(now, ticket, pause));

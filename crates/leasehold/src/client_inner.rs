@@ -24,7 +24,7 @@ pub(crate) struct ClientInner {
     state: Mutex<State>,
     /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
-    /// Calls that have to wait for a connection or for their turn. The background sends them.
+    /// Calls that could not leave at once. The background sends them.
     deferred: Mutex<Vec<(Outgoing, Settlings)>>,
     client: ClientId,
     pub(crate) link: AnyLink,
@@ -64,8 +64,7 @@ impl ClientInner {
         inner
     }
 
-    /// Does something with the session, sends the calls that follow, wakes whom that concerns, and wakes the background where it has something
-    /// to do.
+    /// Runs `work` on the session, sends the resulting calls, wakes the affected futures, and wakes the background if needed.
     pub(crate) fn with<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> T {
         if self.check_process().is_err() {
             return work(&mut self.forked().lock().session, Instant::FAR_FUTURE);
@@ -82,14 +81,14 @@ impl ClientInner {
         result
     }
 
-    /// Does something with the session, sends the calls that follow, and wakes whom that concerns. `then` looks at the session after all of that.
+    /// Runs `work` on the session, sends the resulting calls, and wakes the affected futures. `then` runs after the last call is sent.
     fn locked<T, U>(
         &self,
         work: impl FnOnce(&mut Session, Instant) -> T,
         then: impl FnOnce(&mut State, Instant) -> U,
     ) -> (T, U) {
         let mut state = self.state.lock();
-        // The clock is read under the lock, so that the session never sees it go back.
+        // Read the clock under the lock, so that the session's time never decreases.
         let result = work(&mut state.session, self.clock.now_in_process());
         while let Some(call) = self.next_call(&mut state.session) {
             drop(state);
@@ -121,7 +120,7 @@ impl ClientInner {
         })
     }
 
-    /// As [`ClientInner::with`], for the background itself, which then sleeps until the instant that is given, or until it is woken.
+    /// As [`ClientInner::with`], for the background. Returns the instant until which the background may sleep.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         self.locked(work, |state, now| {
             let due = state.session.poll_timeout();
@@ -129,13 +128,13 @@ impl ClientInner {
         })
     }
 
-    /// When a caller who waits for `wait`, or for as long as the client says, does not want to wait any longer.
+    /// The end of a wait that begins now. The client's default applies without `wait`.
     pub(crate) fn end_of_wait(&self, wait: Option<Duration>) -> Instant {
         let wait = wait.or(self.settings.default_wait);
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// The next call, decided on by now. That of a thread goes by the background always, whatever its client's runtime does.
+    /// Takes the session's next call, with the settlings before it. A blocking thread's call always uses the background plane.
     fn next_call(&self, session: &mut Session) -> Option<(Outgoing, Settlings)> {
         if !session.has_calls() {
             return None;
@@ -146,7 +145,7 @@ impl ClientInner {
         Some((outgoing, decided))
     }
 
-    /// Sends a call from this thread, or leaves it to the background where it has to wait. Gives the outcome where it is known by now.
+    /// Sends a call from this thread, or defers it to the background if it must wait. Returns an outcome that is already known.
     fn send(&self, (outgoing, decided): (Outgoing, Settlings)) -> Option<(CallId, Outcome)> {
         let Outgoing { id, call, via, of_request } = outgoing;
         match self.link.start(via.plane, decided, id, call) {
@@ -159,7 +158,7 @@ impl ClientInner {
         }
     }
 
-    /// The calls that have to wait, for the background.
+    /// Takes the deferred calls.
     pub(crate) fn take_deferred(&self) -> Vec<(Outgoing, Settlings)> {
         std::mem::take(&mut *self.deferred.lock())
     }
@@ -175,7 +174,7 @@ impl Answers for ClientInner {
     }
 }
 
-/// Wakes futures. It is called without the session's lock, and a waker that panics keeps no other future asleep.
+/// Wakes futures, without the session's lock. A panicking waker does not affect the others.
 fn wake(woken: Vec<Waker>) {
     for waker in woken {
         foreign::call(Foreign::Waker, || waker.wake());

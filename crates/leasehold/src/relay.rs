@@ -35,7 +35,7 @@ impl<F: Future + Unpin> Future for Relayed<F> {
         loop {
             this.task.stage.store(POLLED, Ordering::Release);
             let polled = Pin::new(&mut this.work).poll(&mut Context::from_waker(&this.waker));
-            // The reply of the embedded engine may come within the poll that sends the call.
+            // The embedded engine may reply within the poll that sends the call.
             let woken = this.task.stage.swap(IDLE, Ordering::AcqRel) == WOKEN;
             if polled.is_ready() || !woken {
                 return polled;
@@ -44,13 +44,13 @@ impl<F: Future + Unpin> Future for Relayed<F> {
     }
 }
 
-/// The task and its future. A wake-up within a poll is another poll, and the task need not hear of it.
+/// The waker between the session and the task. A wake-up during a poll repeats the poll, without waking the task.
 struct Task {
     waker: AtomicWaker,
     stage: AtomicU8,
 }
 
-/// The stages of a task.
+/// Values of [`Task::stage`].
 const IDLE: u8 = 0;
 const POLLED: u8 = 1;
 const WOKEN: u8 = 2;

@@ -109,8 +109,8 @@ pub enum WaitPolicy {
 }
 
 impl WaitPolicy {
-    /// How long a contender may leave its future unpolled when its turn has come, or when it is granted the lock. In a queue on the server that costs it its place,
-    /// and an executor is easily late by some milliseconds; so it gets half the time for which the server offers it the free lock.
+    /// Time for a contender's future to be polled after its turn begins, or after its grant. In a queue on the server a miss costs the
+    /// contender its place, and executors are often some milliseconds late. So there it has half the time of the server's offer.
     pub(crate) fn turn(self, settings: &Settings) -> Duration {
         if self == Self::ServerQueue { settings.turn.max(settings.fair.offer_timeout / 2) } else { settings.turn }
     }

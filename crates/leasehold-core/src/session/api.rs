@@ -1,4 +1,4 @@
-//! What a session tells its driver: actions, events, and the names by which their answers find back.
+//! The output of a session: calls, actions and events, and the ids for their outcomes.
 
 use crate::call::{Call, CallId};
 use crate::error::LossReason;
@@ -10,17 +10,17 @@ use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A call that is to be sent. The answer is [`Session::handle_called`](super::Session::handle_called).
+/// A call to send. Report its outcome to [`Session::handle_called`](super::Session::handle_called).
 #[derive(Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a driver must know everything about a call")]
 pub struct Outgoing {
-    /// The name that the answer is to carry.
+    /// The id for the outcome.
     pub id: CallId,
     /// The call.
     pub call: Call,
     /// The connection that carries it.
     pub via: Via,
-    /// Whether a request sends it, and not the background.
+    /// Whether the call belongs to a request, not to the background.
     pub of_request: bool,
 }
 
@@ -115,7 +115,7 @@ pub enum Event {
         /// For how long the server was out of reach, if it was.
         out_for: Option<Duration>,
     },
-    /// A future was not polled in time: its turn, or its grant, went to another request.
+    /// A future was not polled in time, and lost its turn or its grant.
     UnpolledTurn {
         /// The lock.
         name: LockName,

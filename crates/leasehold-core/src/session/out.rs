@@ -1,4 +1,4 @@
-//! What a session hands out: calls, other actions, events to be counted or logged, and wakers to be woken.
+//! The output queues of a session: calls, other actions, events and wakers.
 
 use crate::call::Call;
 use crate::session::{Action, CallId, Event};
@@ -8,7 +8,7 @@ use std::task::Waker;
 /// See the [module](self). It is drained after every public call.
 #[derive(Debug, Default)]
 pub(super) struct Out {
-    /// And whether a request sends it.
+    /// The flag marks a request's call.
     calls: VecDeque<(CallId, Call, bool)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
@@ -16,12 +16,12 @@ pub(super) struct Out {
 }
 
 impl Out {
-    /// Has a call sent, for a request or for the background.
+    /// Queues a call of a request or of the background.
     pub(super) fn call(&mut self, id: CallId, call: Call, of_request: bool) {
         self.calls.push_back((id, call, of_request));
     }
 
-    /// Has the driver do something else.
+    /// Queues another action for the driver.
     pub(super) fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
@@ -52,7 +52,7 @@ impl Out {
         self.calls.remove(at).map(|(id, call, _)| (id, call))
     }
 
-    /// Whether there are calls to be sent.
+    /// Whether there are calls to send.
     pub(super) fn has_calls(&self) -> bool {
         !self.calls.is_empty()
     }

@@ -45,9 +45,9 @@ pub(super) struct Parts {
     pub(super) timers: Timers,
     pub(super) renewals: Renewals,
     pub(super) settlements: Settlements,
-    /// The purposes of the calls under way.
+    /// The purposes of the calls in flight.
     pub(super) pending: Pending,
-    /// The calls under way, by the time at which each is given up.
+    /// The deadlines of the calls in flight.
     pub(super) unanswered: Unanswered,
     /// The servers that are out of reach.
     pub(super) outages: Outages,

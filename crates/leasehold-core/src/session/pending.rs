@@ -1,4 +1,4 @@
-//! The calls under way, and what each of them is for.
+//! The calls in flight, and their purposes.
 
 use crate::call::Replicas;
 use crate::command::Renewed;
@@ -24,7 +24,7 @@ pub(super) enum Purpose {
     Heartbeat(LockId),
     /// It writes the client's record.
     Record,
-    /// Its answer means nothing.
+    /// The reply is ignored.
     Nothing,
 }
 
@@ -74,7 +74,7 @@ impl Batch {
     }
 }
 
-/// The calls under way, by their ids.
+/// The calls in flight, by id.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     calls: BTreeMap<CallId, Purpose>,
@@ -92,7 +92,7 @@ impl Pending {
         self.calls.insert(id, purpose);
     }
 
-    /// Takes out what an answered call was for; `None` where it was answered before, or given up.
+    /// Removes a call and returns its purpose; `None` if the session has answered it or given it up.
     pub(super) fn take(&mut self, id: CallId) -> Option<Purpose> {
         let purpose = self.calls.remove(&id)?;
         if let Some(count) = self.count(&purpose) {
@@ -101,17 +101,17 @@ impl Pending {
         Some(purpose)
     }
 
-    /// Whether all calls are answered.
+    /// Whether no call is in flight.
     pub(super) fn is_empty(&self) -> bool {
         self.calls.is_empty()
     }
 
-    /// Whether a call is not answered.
+    /// Whether the call is in flight.
     pub(super) fn contains(&self, id: CallId) -> bool {
         self.calls.contains_key(&id)
     }
 
-    /// The hold whose count a request changes by this call.
+    /// The hold whose count a request's call changes.
     pub(super) fn changed_by(&self, id: CallId) -> Option<HoldNumber> {
         match self.calls.get(&id)? {
             Purpose::Request(number) => Some(*number),

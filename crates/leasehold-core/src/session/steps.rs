@@ -1,4 +1,4 @@
-//! What a session does next, for tests that play the driver by hand.
+//! The steps of a session, for tests that replace the driver.
 
 use crate::call::Call;
 use crate::error::ReleaseError;
@@ -8,18 +8,18 @@ use crate::time::Instant;
 use bytes::Bytes;
 use std::task::{Poll, Waker};
 
-/// The step of a request that was polled.
+/// The result of polling a request.
 #[derive(Debug)]
 pub(crate) enum Step<T> {
-    /// It sends this call.
+    /// It sends a call.
     Send(CallId, Call),
     /// It waits.
     Wait,
-    /// It has ended.
+    /// It has an outcome.
     Done(T),
 }
 
-/// Something that the background does.
+/// A call or an action of the background.
 #[derive(Debug)]
 pub(crate) enum Deed {
     Call { id: CallId, call: Call },
@@ -54,7 +54,7 @@ impl Session {
         }
     }
 
-    /// The next thing that the background does: a call, or something else.
+    /// The background's next call or action.
     pub(crate) fn poll_deed(&mut self) -> Option<Deed> {
         if let Some((id, call)) = self.parts.out.poll_call_of(false) {
             return Some(Deed::Call { id, call });

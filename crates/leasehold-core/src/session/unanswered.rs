@@ -1,12 +1,12 @@
-//! The calls under way, by the time at which each is given up.
+//! The deadlines of the calls in flight.
 //!
-//! A call that is answered leaves the queue when it comes to its front: taking it out of the middle would cost more than the room.
+//! An answered call leaves the queue at the front, because removal from the middle costs more than the memory.
 
 use crate::session::CallId;
 use crate::time::Instant;
 use std::collections::VecDeque;
 
-/// The least number of entries at which answered calls are dropped.
+/// Minimum number of entries before [`Unanswered::push`] drops answered calls.
 const COMPACT: usize = 1_024;
 
 /// See the [module](self).
@@ -17,7 +17,7 @@ pub(super) struct Unanswered {
 }
 
 impl Unanswered {
-    /// Adds a call that is given up at `until`. `is_open` says whether a call has no answer yet.
+    /// Adds a call with the deadline `until`. `is_open` returns whether a call is in flight.
     pub(super) fn push(&mut self, until: Instant, id: CallId, is_open: impl Fn(CallId) -> bool) {
         if self.by_deadline.len() >= self.compact_at {
             self.by_deadline.retain(|(_, id)| is_open(*id));
@@ -30,20 +30,20 @@ impl Unanswered {
         self.by_deadline.insert(at, (until, id));
     }
 
-    /// A call was answered. Drops those that were answered before all others.
+    /// Drops answered calls at the front of the queue.
     pub(super) fn answered(&mut self, is_open: impl Fn(CallId) -> bool) {
         while self.by_deadline.front().is_some_and(|(_, id)| !is_open(*id)) {
             self.by_deadline.pop_front();
         }
     }
 
-    /// Takes out the next call that is due, answered or not.
+    /// Removes the next call that is due, even if answered.
     pub(super) fn pop(&mut self, now: Instant) -> Option<CallId> {
         let is_due = self.by_deadline.front().is_some_and(|(until, _)| *until <= now);
         if is_due { self.by_deadline.pop_front().map(|(_, id)| id) } else { None }
     }
 
-    /// When the next call is due.
+    /// The next deadline.
     pub(super) fn next_timeout(&self) -> Option<Instant> {
         self.by_deadline.front().map(|(until, _)| *until)
     }

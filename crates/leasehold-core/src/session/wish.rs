@@ -151,7 +151,7 @@ impl AcquireRequest {
     }
 }
 
-/// The connection that carries a call. Read the epoch before.
+/// The connection that carries a call. Read the epoch before sending.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct Via {
@@ -162,11 +162,11 @@ pub struct Via {
 }
 
 impl Via {
-    /// The background's connection. Settling covers every epoch up to the present one.
+    /// The background's connection. The maximal epoch makes a settling cover every connection so far.
     pub(super) const BACKGROUND: Self = Self { plane: Plane::Background, epoch: Epoch(u64::MAX) };
 
-    /// The way that a call takes, where those without replicas go this one. The plane of durable calls has several connections, so no
-    /// one epoch stands for it: settling covers every one up to the present.
+    /// Redirects a call with replicas to the durable plane. That plane has several connections and no single epoch, so a settling covers them
+    /// all.
     pub(super) const fn for_call(self, call: &Call) -> Self {
         match Plane::for_call(call, self.plane) {
             Plane::Durable => Self { plane: Plane::Durable, epoch: Epoch(u64::MAX) },

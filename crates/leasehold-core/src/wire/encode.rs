@@ -9,7 +9,7 @@ pub fn command(out: &mut Vec<u8>, name: &str, args: &[impl AsRef<[u8]>]) {
     }
 }
 
-/// Appends a command that runs a script, by its text or by its hash.
+/// Appends a script command, `EVAL` or `EVALSHA`.
 pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &[impl AsRef<[u8]>]) {
     header(out, b'*', 3 + keys.len() + args.len());
     bulk(out, name.as_bytes());

@@ -1,4 +1,4 @@
-//! The two ways to wait for a reply: a future, and the session.
+//! Waits for replies, on behalf of a future or of the session.
 
 use crate::link::{EmbeddedLink, Inner};
 use crate::server::delivery::NotYet;
@@ -9,10 +9,10 @@ use std::pin::Pin;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// The call is on its way, and its reply is yet to come.
+/// A call in flight, as a future.
 pub(crate) struct ReplyFuture {
     link: EmbeddedLink,
-    /// `None` once the reply is shown.
+    /// `None` after the reply.
     id: Option<CallId>,
 }
 
@@ -46,16 +46,16 @@ impl Drop for ReplyFuture {
     }
 }
 
-/// Waits for the reply to a call of a session, and hands it over when it is woken.
+/// Waits for the reply to a session's call, and delivers it on wake-up.
 pub(super) struct Answering {
-    /// It does not keep a link alive whose server never answers.
+    /// Weak, so that a silent server does not keep the link alive.
     link: Weak<Inner>,
     waiting: CallId,
     id: SessionCall,
 }
 
 impl Answering {
-    /// Waits for the reply to this call.
+    /// Starts waiting. Delivers a reply that is already there.
     pub(super) fn begin(link: &Arc<Inner>, waiting: CallId, id: SessionCall) {
         Arc::new(Self { link: Arc::downgrade(link), waiting, id }).wake();
     }

@@ -171,7 +171,7 @@ impl State {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Settles the calls that were sent on the plane up to `epoch`. Those that still wait on the connection of today are ended by killing it.
+    /// Settles the plane's calls up to `epoch`. Kills the current connection if such calls still wait on it.
     pub(crate) fn settle(&mut self, link: LinkId, plane: Plane, epoch: Epoch) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => {

@@ -11,7 +11,7 @@ use rustc_hash::FxHashMap;
 #[derive(Debug, Default)]
 pub(crate) struct Kept {
     by_lock: FxHashMap<Bytes, (Instant, Bytes)>,
-    /// How often all of them were forgotten.
+    /// Number of [`Kept::forget`] calls.
     pub(crate) forgotten: u32,
 }
 
@@ -32,7 +32,7 @@ impl World {
             return;
         };
         let (guard, state) = (&self.guards[guard], &self.clients[client]);
-        // The time is that of the client's clock. A future may read its outcome after the server has lost what it was told.
+        // The time is on the client's clock. The server may have lost the lock before the future reads its outcome.
         let was_forgotten = state.tasks[task].kept_forgotten != self.invariants.kept.forgotten;
         if state.clock_left_margin || state.clock_jumped.is_some() || was_forgotten {
             return;

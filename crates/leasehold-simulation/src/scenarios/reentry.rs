@@ -111,7 +111,7 @@ fn a_release_does_not_wait_for_an_entry_that_nobody_polls() {
         for guard in guards {
             world.give_back(guard);
         }
-        // What the entry was granted goes back after its time.
+        // The unread grant of the re-entry expires.
         world.run(ms(60));
         let field = world.clients[0].session.client().field(world.guards[0].hold);
         assert_eq!(world.count_of(&wish("a").name, &field), 0);

@@ -94,9 +94,9 @@ pub(crate) struct Task {
     pub(crate) poll_planned: bool,
     /// Its call under way.
     pub(crate) call: Option<(CallId, CallKey)>,
-    /// Its call has been answered in this step.
+    /// Its call was answered in this step.
     pub(crate) is_answered_now: bool,
-    /// How often locks that were to stay busy had been forgotten when its call was answered.
+    /// The value of `Kept::forgotten` when its call was answered.
     pub(crate) kept_forgotten: u32,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) started: Instant,
@@ -167,7 +167,7 @@ pub(crate) struct Client {
     pub(crate) clock: Clock,
     /// Beyond what any promise allows for.
     pub(crate) clock_is_wrong: bool,
-    /// Its clock was once faster or slower than promises allow for.
+    /// Its clock has drifted beyond the margin.
     pub(crate) clock_left_margin: bool,
     /// When its clock last jumped ahead.
     pub(crate) clock_jumped: Option<Instant>,
@@ -263,7 +263,7 @@ impl World {
         }
     }
 
-    /// The session has given up calls without a reply: nobody knows what they did.
+    /// Records calls that the session gave up: their outcome is unknown.
     fn note_given_up(&mut self, client: usize) {
         let Client { session, tasks, .. } = &mut self.clients[client];
         for task in tasks {

@@ -24,7 +24,7 @@ impl World {
             }
             return;
         }
-        // A client goes on before anything else happens to it.
+        // Run the client before its next event.
         let wakes = what
             .within(self)
             .filter(|client| self.clients[*client].paused_until.is_some_and(|until| until <= self.now));

@@ -224,7 +224,7 @@ impl World {
             _ => Duration::ZERO,
         };
         let delay = self.delay(client) + more;
-        // The session gives up a call of a task by itself.
+        // The session times out a task's call.
         if let Caller::Background(_) = self.net.waiting[&key].who {
             let result = Err(LinkError::Unknown("timed out".to_owned()));
             let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);

@@ -128,7 +128,7 @@ impl World {
         self.look_after(client);
     }
 
-    /// Asks the session for the outcome of a future.
+    /// Polls the session for a future's outcome.
     fn ask(&mut self, client: usize, task: usize) {
         let now = self.local(client);
         let state = &mut self.clients[client].tasks[task];
@@ -163,7 +163,7 @@ impl World {
         self.finished.push((client, task));
     }
 
-    /// Sends the calls of the session: of the task whose future is polled, or of the background.
+    /// Sends the session's calls, for the polled task or for the background.
     pub(crate) fn send_calls(&mut self, client: usize, task: Option<usize>) {
         let home = self.via(client);
         while let Some(Outgoing { id, call, of_request, .. }) = self.clients[client].session.poll_call(home) {
@@ -198,7 +198,7 @@ impl World {
         let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
         let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));
         if self.clients[client].tasks[task].is_answered_now {
-            // Other guards may be gone, and other grants may have come, before a grant is read later.
+            // A grant may be read late, after other guards ended and other grants arrived.
             let guards = self.guards_of(client, granted.hold) + self.detached_of(client, granted.hold) + 1;
             let count = guards + self.clients[client].session.unread_grants(granted.hold);
             assert!(

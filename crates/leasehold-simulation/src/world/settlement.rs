@@ -1,4 +1,4 @@
-//! Barriers and kills: how a client makes sure that nothing of what it sent is applied any more.
+//! Barriers and kills: they make sure that the server can no longer apply a client's earlier calls.
 
 use crate::report::stats::FaultKind;
 use crate::world::message::{Message, Settlement};

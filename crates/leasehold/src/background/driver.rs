@@ -1,4 +1,4 @@
-//! The driver: takes what the session wants done, does it, hands in what came of it, and sleeps.
+//! The driver: executes the session's actions, reports their outcomes, and sleeps.
 
 use crate::background::FLUSH;
 use crate::client_inner::ClientInner;
@@ -39,7 +39,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             let wait = end.advance(&inner, session, now);
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            // A shutdown does not wait for subscriptions, which end with their connection.
+            // A shutdown ignores subscriptions, which end with their connection.
             (actions, events, wait, session.holds_nothing() && !session.awaits_any())
         });
         for event in events {
@@ -169,7 +169,7 @@ async fn take_events(inner: &ClientInner, first: LinkEvent) {
     }
 }
 
-/// Hands in an outcome.
+/// Reports an outcome to the session.
 fn take_outcome(inner: &ClientInner, outcome: Outcome) {
     inner.drive(|session: &mut Session, now| match outcome {
         Outcome::Called(id, result) => session.handle_called(now, id, result),

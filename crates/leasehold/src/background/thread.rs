@@ -104,9 +104,9 @@ mod tests {
         let client = Client::builder().embedded(&server).expect("a client");
         let first = client.lock("first");
         let first = tokio::spawn(async move { first.acquire().await.map(drop) });
-        // The request arrives, and the reply is on its way.
+        // The server has received the request, and its reply is in flight.
         tokio::time::sleep(Duration::from_millis(25)).await;
-        // The runtime is busy, so the clock does not wake the server.
+        // Block the runtime, so that the clock does not wake the server.
         std::thread::sleep(Duration::from_millis(100));
         drop(client.lock("second").acquire().await.expect("the lock"));
         first.await.expect("no panic").expect("the lock");

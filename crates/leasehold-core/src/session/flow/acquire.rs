@@ -1,4 +1,4 @@
-//! The acquire of a caller: how it begins, what its future does next, and how it is abandoned.
+//! An acquire from its start through its polls to its end or drop.
 
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
@@ -132,7 +132,7 @@ impl Parts {
         })
     }
 
-    /// The next step of a request that is not done; `None` where it waits and has sent nothing.
+    /// Advances a pending request. Returns `None` if it waits and has sent nothing.
     fn next_step(&mut self, now: Instant, ticket: Ticket, missed: bool) -> Option<Poll<AcquireOutcome>> {
         let acquire = self.requests.acquire(ticket)?;
         let may_retry = acquire.may_try(now);
@@ -155,7 +155,7 @@ impl Parts {
         }
     }
 
-    /// The next step of a request that stands in the line: it asks if it is its turn, or if it may ask beside the contender.
+    /// Advances a request in the line. It sends its acquire in its turn, or if it may ask beside the contender.
     fn poll_in_line(
         &mut self,
         now: Instant,
@@ -243,8 +243,7 @@ impl Parts {
 
     /// See [`Session::abandon_acquire`](crate::session::Session::abandon_acquire).
     ///
-    /// A grant that no future has taken is dropped like a guard. The turn passes on. What a call that is on its way does is taken back
-    /// after its reply.
+    /// Drops an unread grant like a guard, and passes the turn on. If a call is in flight, the background reverts its effect after the reply.
     pub(crate) fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, hold, entering) = (acquire.lock(), acquire.hold(), acquire.entering());

@@ -131,9 +131,9 @@ impl Parts {
         self.locks[hold.lock()].note_given_up(number, hold.is_given_up());
     }
 
-    /// A caller does not wait any longer for the outcome of its release.
+    /// Fails a release that has no outcome yet. `why` is the reason.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
-        // Another copy may be on its way at this moment.
+        // Another copy may be in flight.
         let unsure = self.holds.get(number).is_some_and(|hold| hold.is_perhaps_lowered() || hold.has_change());
         let why = why.to_owned();
         let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };

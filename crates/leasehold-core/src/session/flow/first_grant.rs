@@ -1,4 +1,4 @@
-//! The first grant of a hold: the lock is the caller's, and the owner's other requests and the next waiter are told.
+//! The first grant of a hold, and its effect on the owner's other requests and the next waiter.
 
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
@@ -13,7 +13,7 @@ use crate::time::Instant;
 use std::time::Duration;
 
 impl Parts {
-    /// The server has granted the hold. What that excludes is lost.
+    /// Handles the server's grant. Holds that the grant excludes are lost.
     #[expect(clippy::too_many_arguments, reason = "what the reply says, and what it is about")]
     pub(super) fn handle_first_grant(
         &mut self,
@@ -45,7 +45,7 @@ impl Parts {
         self.look_where_permits_are_missing(now, number, change.sent_at(), in_all);
     }
 
-    /// The lock is the caller's, unless the grant came too late to be worth anything.
+    /// Passes the grant to the request, unless its deadline has passed.
     fn first_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.known_mut(number) else { return };
@@ -95,7 +95,7 @@ impl Parts {
         self.set_request_timer(now, ticket);
     }
 
-    /// The grant is taken back: its lease may be over at any time. A caller that has no further attempt is told when it is taken back.
+    /// Releases a grant whose deadline has passed. A request without another attempt fails after the release.
     fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let why = "the server's reply took longer than the lease";
         if self.requests.acquire(ticket).is_some_and(|acquire| {

@@ -43,7 +43,7 @@ impl Parts {
             }
             Acquired::TooLate { .. } => {
                 self.forget_begun(now, ticket, number);
-                // The last attempt has taken its time.
+                // Never resend a last attempt: its time is up.
                 let was_last = self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt());
                 if !was_last && self.may_resend_now(ticket, change.sent_at()) {
                     self.resend_now(now, ticket);

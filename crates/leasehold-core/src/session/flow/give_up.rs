@@ -1,7 +1,7 @@
-//! Requests that are given up before they are granted: places in queues, marks of writers, and acquires whose outcome is not known.
+//! Withdraws requests before their grant: places in queues, marks of writers, and acquires with an unknown outcome.
 //!
-//! A caller whose wait has run out is told when the server has nothing of it any more. The hold of a dropped future is given up in the
-//! background; a request of the same client that finds the lock busy meanwhile asks once more when it is gone.
+//! A request whose wait elapsed ends after its withdrawal from the server. The background withdraws the hold of a dropped future. If another
+//! request of this client finds the lock busy during a withdrawal, it retries once afterwards.
 
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
@@ -12,7 +12,7 @@ use crate::session::{Patience, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// The count that the request was raising is not wanted any more. What a call that is on its way does is taken back after its reply.
+    /// Withdraws the count that the request was raising. If a call is in flight, the background reverts its effect after the reply.
     pub(super) fn abandon_hold(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         self.outlast_place(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return };
@@ -23,9 +23,8 @@ impl Parts {
         self.reconcile(now, number);
     }
 
-    /// Ends an acquire that found others in its way until its patience ended. If the server may still have something that it began, such as
-    /// a place or a mark, its caller is told when that is gone: it would be in the way of the next request. It is told a command timeout
-    /// after the end of its patience at the latest.
+    /// Ends an acquire that found the lock busy until its patience ended. If it left a place or a mark on the server, it first waits for the
+    /// withdrawal, so that the next request does not meet them. It ends one command timeout after its patience at the latest.
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let more = self.settings.command_timeout;
         let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| !acquire.has_ended()) else { return };
@@ -60,7 +59,7 @@ impl Parts {
         self.set_request_timer(now, ticket);
     }
 
-    /// Ends an acquire without the lock, and takes back what it may have begun.
+    /// Fails an acquire, and withdraws its hold.
     pub(super) fn fail_acquire(&mut self, now: Instant, ticket: Ticket, error: AcquireError) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let begun = acquire.forget_hold().or_else(|| acquire.entering());
@@ -70,8 +69,8 @@ impl Parts {
         }
     }
 
-    /// The server has raised the count, and that does not count: it is lowered again, and then the caller is told why. The caller is
-    /// told after the command timeout at the latest; the background goes on lowering.
+    /// Releases a grant that must not reach the caller, then fails the request with `error`. The request waits for the release for one command
+    /// timeout at most. The background continues the release.
     pub(super) fn take_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
         if let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) {
@@ -86,13 +85,13 @@ impl Parts {
         self.reconcile(now, number);
     }
 
-    /// The script of an acquire has failed, perhaps in its middle: what it has begun is taken back like a grant that does not count.
+    /// Releases the hold after the script of an acquire failed. The script may have written before its error.
     pub(super) fn take_back_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         self.outlast_place(now, number);
         self.take_back(now, ticket, number, error);
     }
 
-    /// Nothing of the request's hold is on the server.
+    /// Forgets the request's hold: the server has no trace of it.
     pub(super) fn forget_begun(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.forget_hold();
@@ -109,7 +108,7 @@ impl Parts {
         self.reconcile(now, number);
     }
 
-    /// The call was not applied; an earlier copy of it may have been, or an earlier call may have left a place.
+    /// Forgets the hold of a call that the server did not apply, unless an earlier call may have left a hold or a place.
     pub(super) fn forget_first(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
         let placed = self.holds.get(number).is_some_and(|hold| hold.is_queued());
@@ -118,8 +117,8 @@ impl Parts {
         }
     }
 
-    /// The server refused the call for the moment, and left no record of that. A copy that comes when it refuses no longer would take for
-    /// good what has no lease, so such a hold is given up as if it had been granted.
+    /// Gives up the hold after a temporary refusal. The server does not record the refusal, so it may grant a late copy of the call. For kinds
+    /// without a lease such a grant would stay, so the background releases the hold as if granted.
     pub(super) fn forget_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let protocol = self.protocol_of(number);
         let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures().is_outcome_unknown());
@@ -152,7 +151,7 @@ mod tests {
     use std::time::Duration;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    /// A place behind a holder.
+    /// The reply with a place behind a holder.
     const PLACED: [i64; 6] = [4, 4_000, 0, 1, 1, 0];
     const GRANTED: [i64; 3] = [1, 4_000, 0];
     const BUSY: [i64; 3] = [0, -1, 0];

@@ -17,7 +17,7 @@ impl Parts {
         self.join_line_at(now, ticket, End::Back);
     }
 
-    /// Puts a request that stands elsewhere into the line.
+    /// Moves a request into the line.
     pub(super) fn join_line_at(&mut self, now: Instant, ticket: Ticket, end: End) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if acquire.place() == LocalPlace::Line || acquire.has_ended() {
@@ -26,7 +26,7 @@ impl Parts {
         if self.requests.acquire(ticket).is_some_and(|acquire| {
             acquire.is_final_attempt() || acquire.end_of_wish(self.settings.command_timeout) <= now
         }) {
-            // Its patience ended while it stood there: it does not begin to wait anew.
+            // Its patience has ended, so it does not wait again.
             self.end_busy(now, ticket);
             return;
         }
@@ -35,15 +35,14 @@ impl Parts {
         let lock = acquire.lock();
         let line = self.locks[lock].line_mut();
         line.push(ticket, end);
-        // If it is the turn of none but futures that are not polled, it is this one's.
+        // If no polled future holds the turn, this one takes it.
         if line.contender().is_none() && matches!(line.phase(), Phase::Idle | Phase::Due(_)) {
             self.begin_turn(now, lock);
         }
         self.begin_to_wait(now, ticket);
     }
 
-    /// Fails all requests of the line, but those that can do without the server when it is out of reach: they go on, whatever was ahead of
-    /// them.
+    /// Fails all requests of the line. If the server is out of reach, requests with a fallback stay.
     pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
@@ -56,7 +55,7 @@ impl Parts {
         }
         if let Some(contender) = self.locks[lock].line().contender() {
             if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
-                // It has failed before, and what it has begun is being taken back.
+                // The contender has already failed, and waits for its withdrawal.
                 self.stop_taking_back(now, contender, &error.to_string());
             } else {
                 let error =
@@ -65,7 +64,7 @@ impl Parts {
             }
         }
         for ticket in fail {
-            // If every waiter has a place on the server, others than the contender ask for one, too.
+            // In a server queue other waiters than the contender send acquires too.
             let unsure = self.is_outcome_unknown(ticket);
             let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
@@ -97,7 +96,7 @@ impl Parts {
         }
     }
 
-    /// The request's future was not polled in time: others go first until it is polled. At a fair lock it loses its place in the queue.
+    /// Takes the turn from a request whose future was not polled in time, until its next poll. At a fair lock it loses its place in the queue.
     pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         let (lock, last) = (acquire.lock(), acquire.is_final_attempt());
@@ -114,14 +113,14 @@ impl Parts {
             return;
         }
         let state = &mut self.locks[lock];
-        // Its place on the server is given up: when it is polled again it takes a new one, at the tail.
+        // Give up its place on the server. Its next poll takes a new place, at the tail.
         let in_places = state.wait_policy() == WaitPolicy::ServerQueue;
         state.line_mut().step_back(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
         self.begin_turn(now, lock);
     }
 
-    /// The settled call of a request is to be sent again.
+    /// Retries a request whose call was settled.
     pub(super) fn retry_after_settlement(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, place, last) = (acquire.lock(), acquire.place(), acquire.is_final_attempt());

@@ -29,7 +29,7 @@ impl Parts {
         }
     }
 
-    /// Sends the entry, where no other change of the hold is on the way. Says whether it did.
+    /// Sends the re-entry unless another change of the hold is in flight. Returns whether it was sent.
     pub(super) fn send_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) -> bool {
         let Some(acquire) = self.requests.acquire(ticket) else { return false };
         let lease = acquire.wish().lease;

@@ -1,4 +1,4 @@
-//! Replies: to which flow each belongs.
+//! Dispatches each reply to its flow.
 
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -29,7 +29,7 @@ impl Parts {
         }
     }
 
-    /// Takes the outcome of the change that a request has sent.
+    /// Handles the outcome of a request's change.
     fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: Result<Reply, LinkError>) {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.is_flying(id)) else { return };
         let Some(change) = hold.change() else { return };
@@ -44,11 +44,11 @@ impl Parts {
             }
             _ => return self.handle_abandoned_reply(now, number, result),
         }
-        // It reads its outcome, or takes its next step.
+        // The next poll reads the outcome or sends the next call.
         self.wake(ticket);
     }
 
-    /// Takes the reply to a call whose request is gone, or does not want it any more. The background takes back what the call did.
+    /// Handles the reply to a call whose request ended or no longer needs it. The background reverts the call's effect.
     fn handle_abandoned_reply(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         match result {
             Err(LinkError::Unknown(_)) => self.begin_settling(number),

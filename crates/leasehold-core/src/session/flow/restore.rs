@@ -1,4 +1,4 @@
-//! Asking the server for a hold that was granted without it.
+//! Restores holds that were granted without the server.
 
 use crate::command::{AcquireArgs, Acquired};
 use crate::error::LossReason;
@@ -13,11 +13,11 @@ use crate::session::parts::Parts;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// How long a degraded hold waits before the server is asked again, at most; at least half of it.
+/// Maximum pause before a degraded hold is requested from the server again. The minimum is half of it.
 pub(super) const RESTORE: Duration = Duration::from_millis(250);
 
 impl Parts {
-    /// Asks the server for what was granted without it.
+    /// Requests a degraded hold from the server.
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         let Some(hold) = self.holds.known_mut(number) else { return };
@@ -37,7 +37,7 @@ impl Parts {
             hold: &hold.key(),
             beside: None,
             count: 1,
-            // A lease that is not renewed ends when it was to end.
+            // A fixed lease keeps its end.
             lease: hold.lease().min(hold.cell().deadline().since(now)).max(Duration::from_millis(1)),
             not_after: None,
             waits: false,
@@ -62,7 +62,7 @@ impl Parts {
         is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
     }
 
-    /// Takes what the server says to that.
+    /// Handles the reply to a restoration.
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let outcome = match result {
             Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
@@ -81,12 +81,12 @@ impl Parts {
         self.lose_if_passed(now, number);
         let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
-            // A failover could undo it: it is asked for again, or taken back with its guard.
+            // Too few replicas: a failover could undo the hold. Retry, or release it with its guard.
             Ok(Acquired::Held { .. }) if hold.is_live() && change.shortfall().is_some() => hold.extend_clean_up(now),
             Ok(Acquired::Held { left, .. }) if hold.is_live() => {
                 hold.restore(now, &change, left);
                 if hold.has_passed(now) {
-                    // The reply took longer than what was left of the lease.
+                    // The reply came after the deadline.
                     self.lose_by_deadline(now, number);
                     self.reconcile(now, number);
                     return;
@@ -96,7 +96,7 @@ impl Parts {
                 self.outages.note_answer();
                 self.schedule_renewal(now, number);
             }
-            // It is not needed any more: it is lowered like every other count that is too high.
+            // The hold has no guard left. Lower its count like every excess count.
             Ok(Acquired::Held { .. }) => {
                 hold.leave_to_background();
                 hold.extend_clean_up(now);
@@ -106,9 +106,9 @@ impl Parts {
                 self.outages.note_answer();
                 self.lose(now, number, LossReason::NotRestored);
             }
-            // A script that failed in its middle may have granted it: it is asked for again, or taken back with its guard.
+            // A script that failed halfway may have granted the hold. Retry, or release it with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.extend_clean_up(now),
-            // An earlier attempt may have been carried out, although its reply did not come.
+            // The server may have applied an earlier attempt without a reply.
             Err(_) => hold.undo_change(&change),
         }
         self.reconcile(now, number);

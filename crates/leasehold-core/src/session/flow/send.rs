@@ -1,4 +1,4 @@
-//! Calls: how they are put together from what the session knows of a hold, and how they are noted as sent.
+//! Builds and queues calls about holds, and tracks each call until its reply.
 
 use crate::call::{Call, Replicas};
 use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, WaitPolicy};
@@ -14,7 +14,7 @@ use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;
 
-/// How much longer than the command timeout a call may take: the link has its own reason by then, which may prove that nothing was sent.
+/// Extra time for a call beyond the command timeout. By then the link reports its own error, which may prove that it sent nothing.
 const LATE: Duration = Duration::from_millis(20);
 
 /// The call that lowers a hold's count to the number of its guards.
@@ -65,7 +65,7 @@ impl Parts {
         Some(call.with_replicas(replicas::both(hold.replicas(), acquire.wish().replicas)))
     }
 
-    /// Sends a call that changes the count of `number`, for a request or for the background.
+    /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
     pub(super) fn send_change(
         &mut self,
         now: Instant,
@@ -91,7 +91,7 @@ impl Parts {
 
     /// See [`Session::poll_call`](crate::session::Session::poll_call).
     pub(crate) fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
-        // A thread may stand still for so long that the session gives a call up before it has left.
+        // A suspended thread may send late: skip calls that the session has given up.
         let (id, call, of_request) =
             std::iter::from_fn(|| self.out.poll_call()).find(|(id, ..)| self.pending.contains(*id))?;
         let via = if of_request { home } else { Via::BACKGROUND }.for_call(&call);
@@ -101,7 +101,7 @@ impl Parts {
         Some(Outgoing { id, call, via, of_request })
     }
 
-    /// Sends a call of the background that changes the count of no hold.
+    /// Queues a background call that changes no hold count.
     pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
         let id = CallId(self.next_id());
         self.send(now, id, call, purpose, false);
@@ -114,13 +114,12 @@ impl Parts {
         self.unanswered.push(now + self.settings.command_timeout + within + LATE, id, |id| self.pending.contains(id));
     }
 
-    /// Takes the change whose outcome has come.
+    /// Ends and returns the hold's change in flight.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
         self.holds.get_mut(number)?.end_change()
     }
 
-    /// No lease ends a place in a queue, and its reply may not have been read: a place that is not given up stays for as long as the queue
-    /// is used.
+    /// Extends the clean-up by the queue's idle time. A place in a queue has no lease, and the client may have missed the reply about it.
     pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.protocol_of(number).wait_policy() == WaitPolicy::ServerQueue;
@@ -139,7 +138,7 @@ impl Parts {
         protocol.acquired(reply)
     }
 
-    /// The server time after which a first grant that is sent now may refuse itself; 0 while the server's clock is unknown.
+    /// The server time after which the script refuses a first acquire that is sent now; 0 while the server's clock is unknown.
     pub(super) fn not_after(&self, now: Instant) -> u64 {
         self.server_clock.map_or(0, |(time, at)| {
             let millis = (now.since(at) + self.settings.command_timeout).as_millis();
@@ -147,7 +146,7 @@ impl Parts {
         })
     }
 
-    /// Remembers the server's time. It was read after the call was sent, so what is reckoned from it is never behind.
+    /// Stores the server's time. The server read it after the call left, so an estimate from it is never behind.
     pub(super) fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
         if let Some(time) = time {
             self.server_clock = Some((time, sent_at));
@@ -159,7 +158,7 @@ impl Parts {
         self.holds.get(number)?.replicas()
     }
 
-    /// Begins a hold of `lock` that is not granted yet.
+    /// Creates the hold for an acquire, before its first call.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         self.requests.acquire(ticket)?;
         let number = self.new_hold();
@@ -179,7 +178,7 @@ impl Parts {
         Some(number)
     }
 
-    /// A hold that waited in a queue is held from its grant on, and not from when it came.
+    /// Restarts a hold's `max_hold` at its grant, because the hold waited in a queue.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish().max_hold);
         if let Some(hold) = self.holds.known_mut(number) {

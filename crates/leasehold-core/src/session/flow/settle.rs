@@ -1,4 +1,4 @@
-//! Settling: making sure that no copy of a call can be applied any more.
+//! Settling: making sure that the server can no longer apply any copy of a call.
 
 use crate::link::{Epoch, Plane};
 use crate::name;
@@ -10,7 +10,7 @@ use crate::time::Instant;
 use bytes::Bytes;
 
 impl Parts {
-    /// The hash slot of a key on a cluster; elsewhere all have one number.
+    /// The hash slot of a key on a cluster; 0 without a cluster.
     pub(super) fn slot_of(&self, key: &[u8]) -> u16 {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
@@ -22,7 +22,7 @@ impl Parts {
         }
     }
 
-    /// Settles the call of a hold that was begun on `plane` in `epoch`.
+    /// Settles the call that a hold sent on `plane` in `epoch`.
     pub(super) fn settle(&mut self, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
         let scope = (plane, epoch, self.slot_of(&key));
         if self.settlements.add(scope, key, number) {
@@ -30,7 +30,7 @@ impl Parts {
         }
     }
 
-    /// No reply will come: nothing is sent for this hold until it is settled.
+    /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         let Some((plane, epoch)) = hold.begin_settling() else { return };
@@ -38,7 +38,7 @@ impl Parts {
         self.settle(plane, epoch, key, number);
     }
 
-    /// Tries settlements again that have failed.
+    /// Retries failed settlements.
     pub(super) fn retry_settlements(&mut self, now: Instant) {
         for scope in self.settlements.due(now) {
             self.send_settle(scope);
@@ -65,7 +65,7 @@ mod tests {
         Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
     }
 
-    /// Sends the first acquire of a lock, drops its future, and loses the reply.
+    /// Sends a lock's first acquire, drops its future, and loses the reply.
     fn loses_a_reply(session: &mut Session, lock: &str) {
         let name = LockName::new("", lock).expect("a name");
         let ticket: Ticket = session.acquire(NOW, AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)));
@@ -75,7 +75,7 @@ mod tests {
         session.handle_called(NOW, id, Err(LinkError::Unknown("the connection was lost".to_owned())));
     }
 
-    /// The actions to be taken now: the settlements, and the locks that are released.
+    /// The settlements and the released locks among the next actions.
     fn actions(session: &mut Session) -> (Vec<CallId>, Vec<Bytes>) {
         let (mut settlements, mut released) = (Vec::new(), Vec::new());
         while let Some(action) = session.poll_deed() {

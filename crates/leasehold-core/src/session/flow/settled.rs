@@ -1,4 +1,4 @@
-//! Calls whose outcome was not known, and that are settled.
+//! The end of a settlement, and the replies to acquires.
 
 use crate::command::Acquired;
 use crate::link::{LinkError, Settled};
@@ -12,9 +12,9 @@ use crate::session::{CallId, Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// No copy of the hold's change can be applied any more, as far as that can be known.
+    /// Continues a hold after its change was settled. Only with `proven` is it certain that no copy can still be applied.
     pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
-        // It may have been applied until now.
+        // The server may have applied the change until now.
         self.extend_clean_up(now, number);
         let Some(hold) = self.holds.known_mut(number) else { return };
         match hold.note_settled(now, proven) {
@@ -48,8 +48,8 @@ impl Parts {
         }
     }
 
-    /// Takes the outcome of an acquire. `None` where it is not known: the call is settled first, and a request that has no
-    /// more time for that is told so.
+    /// Processes the outcome of an acquire. Returns `None` for an unknown outcome, and settles the call. The request fails now if this was its last
+    /// attempt.
     pub(super) fn end_raise(
         &mut self,
         now: Instant,
@@ -72,7 +72,7 @@ impl Parts {
         }
         if outcome.is_ok() {
             self.outages.note_answer();
-            // What the change asked for counts, and not only what the hold asks for without it.
+            // The clean-up must cover the change's lease too, so extend it before the change ends.
             self.extend_clean_up(now, number);
             return Some((self.end_change(number)?, outcome));
         }

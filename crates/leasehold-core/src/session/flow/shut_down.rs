@@ -5,7 +5,7 @@
 //! | `close` | waiting callers fail; unread grants and lingering holds are released |
 //! | time passes | guards end as usual; holds with a guard are renewed |
 //! | `lose_all` | the remaining guards are lost; a lock is released only when its last guard is gone |
-//! | `end` | releases without an outcome end: nothing is sent any more |
+//! | `end` | pending releases fail: the session sends nothing more |
 
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;

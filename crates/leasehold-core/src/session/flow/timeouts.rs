@@ -1,4 +1,4 @@
-//! The passing of time: what each timer means when it is due.
+//! Handles due timers.
 
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
@@ -14,7 +14,7 @@ use crate::session::{CallId, Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// A request's timer: it may try again, or its patience has ended.
+    /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
     pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         *request.timer() = None;
@@ -68,7 +68,7 @@ impl Parts {
         let (wish_ended, more) =
             (acquire.end_of_wish(self.settings.command_timeout) <= now, self.settings.command_timeout);
         if !wish_ended && self.is_under_way(ticket) {
-            // The server has been out of reach for too long, but may be about to answer after all.
+            // Wait for the call in flight: the server may still reply.
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
                 acquire.failures_mut().postpone(more);
             }
@@ -84,12 +84,12 @@ impl Parts {
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
             || self.is_ended_by_outage(now, ticket);
-        // One failure in the line is no outage: it is about to be repeated, and the contender's last attempt will tell.
+        // One failure in the line is no outage: the contender's last attempt decides.
         let out_of_reach =
             too_long || if place == LocalPlace::Line { failures.tries() > 1 && !contends } else { own.is_some() };
         let flying = self.is_under_way(ticket);
         if flying {
-            // The command that is under way is the last attempt; it takes no longer than the command timeout.
+            // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
             self.end_unreachable(now, ticket);
         } else if contends && self.locks[lock].line().phase() != Phase::Gated {
@@ -101,7 +101,7 @@ impl Parts {
         }
     }
 
-    /// The timer of a hold: its deadline, its renewal, or the lowering of its count.
+    /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         *hold.timer_slot() = None;
@@ -118,7 +118,7 @@ impl Parts {
         self.reconcile(now, number);
     }
 
-    /// A lock's timer: a turn lapses, a sleep or a pause ends, or the server has been out of reach for too long.
+    /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
     pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
         if !self.locks.contains(lock) {
             return;
@@ -163,7 +163,7 @@ impl Parts {
         self.send_renewals(now);
     }
 
-    /// No reply has come within the command timeout, if the call is not answered.
+    /// Gives up a call that has no reply after the command timeout. Answered calls are ignored.
     fn give_up_call(&mut self, now: Instant, id: CallId) {
         let why = "no reply came within the command timeout".to_owned();
         self.handle_called(now, id, Err(LinkError::Unknown(why)));

@@ -1,4 +1,4 @@
-//! Unread grants: a request was granted a hold, and its future has not been polled since. The hold goes to the next request, or back.
+//! Unread grants: the session drops a grant that its future does not poll for in time.
 
 use crate::session::flow::restore::RESTORE;
 use crate::session::lock::line::End;
@@ -8,7 +8,7 @@ use crate::session::{Event, Ticket};
 use crate::time::Instant;
 
 impl Parts {
-    /// The future of a request is polled: a hold that was handed on to it, and that has ended since, is none.
+    /// Drops an unread grant whose hold has ended, before a poll would return it.
     pub(super) fn check_unread(&mut self, now: Instant, ticket: Ticket) {
         let unread = self.requests.acquire(ticket).and_then(|acquire| acquire.unread());
         let Some(granted) = unread else { return };
@@ -22,8 +22,8 @@ impl Parts {
         self.take_unread_back(now, ticket);
     }
 
-    /// A future did not read its grant in time. Its request waits again, behind requests whose futures are polled. While the server is out of
-    /// reach, it keeps the grant, because it would get the same one again.
+    /// Takes an unread grant from a request at its deadline. The request waits again, behind requests whose futures are polled. It keeps a grant
+    /// that the server has not confirmed, because it would get the same grant again.
     pub(super) fn unread_too_long(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         if acquire.unread().is_some_and(|granted| granted.cell.is_degraded()) {
@@ -36,7 +36,7 @@ impl Parts {
         self.take_unread_back(now, ticket);
     }
 
-    /// The guard that was handed on is dropped, and the request stands where it stood before.
+    /// Drops the unread grant's guard, and returns the request to its place.
     fn take_unread_back(&mut self, now: Instant, ticket: Ticket) {
         let granted = self.requests.known_acquire_mut(ticket).and_then(|acquire| acquire.take_unread());
         let Some(granted) = granted else { return };
@@ -44,10 +44,10 @@ impl Parts {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let (lock, owner) = (acquire.lock(), acquire.wish().owner);
         if matches!(acquire.place(), LocalPlace::Entering(_)) || acquire.beside().is_some() {
-            // In the line it would wait for its own caller.
+            // In the line the request would wait for its own owner.
             self.begin_to_wait(now, ticket);
         } else if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            // Another request of its owner has entered what was handed on.
+            // Another request of this owner has re-entered the hold.
             if let Some(acquire) = self.requests.known_acquire_mut(ticket) {
                 acquire.enter(number);
             }
@@ -83,7 +83,7 @@ mod tests {
         AcquireRequest { owner, ..AcquireRequest::new(name, kind, Duration::from_secs(30)) }
     }
 
-    /// Sends an acquire, which is answered like this.
+    /// Sends an acquire, and replies with `code`.
     fn answered(session: &mut Session, wish: AcquireRequest, code: i64) -> Ticket {
         let ticket = session.acquire(NOW, wish);
         let step = session.step_acquire(NOW, ticket, Waker::noop());
@@ -92,7 +92,7 @@ mod tests {
         ticket
     }
 
-    /// A grant is not read in time, and the server is told.
+    /// Lets an unread grant expire, and replies to the calls that follow.
     fn miss(session: &mut Session) {
         session.handle_timeout(LATER);
         while let Some(deed) = session.poll_deed() {

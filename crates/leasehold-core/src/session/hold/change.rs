@@ -1,4 +1,4 @@
-//! A change of a hold's count that is on its way to the server.
+//! A change of a hold's count in flight.
 
 use crate::call::Replicas;
 use crate::error::AcquireError;
@@ -8,7 +8,7 @@ use crate::session::{CallId, Ticket, Via};
 use crate::time::Instant;
 use std::time::Duration;
 
-/// A change of a hold's count that has been sent, and whose outcome is not known.
+/// A change of a hold's count that awaits its outcome.
 #[derive(Debug)]
 pub(crate) struct Change {
     id: CallId,
@@ -18,7 +18,7 @@ pub(crate) struct Change {
     /// The most that the server may have had before.
     before: u32,
     via: Via,
-    /// A deadline is reckoned from here.
+    /// Start of the lease for the deadline.
     sent_at: Instant,
     /// The lease that it asks for, if it asks for one.
     lease: Duration,
@@ -47,7 +47,7 @@ impl CountChange {
 }
 
 impl Change {
-    /// A change that is sent now by a request, or by the background.
+    /// Creates a change sent at `now`. `by` is the request; `None` for the background.
     pub(crate) const fn new(now: Instant, id: CallId, by: Option<Ticket>, aim: CountChange) -> Self {
         Self {
             id,
@@ -151,7 +151,7 @@ impl Hold {
         self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
     }
 
-    /// The connection that carries the call of a request.
+    /// Records the connection of the change's call.
     pub(crate) fn note_via(&mut self, id: CallId, via: Via) {
         if let Some(change) = self.change.as_mut().filter(|change| change.id == id) {
             change.via = via;
@@ -165,8 +165,7 @@ impl Hold {
         }
     }
 
-    /// No reply to the change will come. Gives where it was sent, so that it is settled there, unless it is being
-    /// settled already.
+    /// Marks the change as settling after its reply was lost. Returns its plane and epoch, unless it is already settling.
     pub(crate) fn begin_settling(&mut self) -> Option<(Plane, Epoch)> {
         let change = self.change.as_mut().filter(|change| !change.is_settling)?;
         change.is_settling = true;
@@ -175,12 +174,12 @@ impl Hold {
         Some(route)
     }
 
-    /// Takes out the change whose outcome has come.
+    /// Removes and returns the change.
     pub(crate) fn end_change(&mut self) -> Option<Change> {
         self.change.take().map(|change| *change)
     }
 
-    /// An entry was not applied: the server has what it had before.
+    /// Restores the count after a re-entry that the server did not apply.
     pub(crate) fn undo_entry(&mut self, change: &Change) {
         if let CountChange::RaiseTo(target) = change.aim {
             self.count.set_on_server(target - 1);
@@ -188,7 +187,7 @@ impl Hold {
         }
     }
 
-    /// A change was not applied: the server has what it had before.
+    /// Restores the count after a change that the server did not apply.
     pub(crate) const fn undo_change(&mut self, change: &Change) {
         self.count.set_on_server(change.before);
     }

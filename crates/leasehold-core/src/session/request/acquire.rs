@@ -43,7 +43,7 @@ pub(crate) struct Acquire {
     is_final_attempt: bool,
     /// Since when the server has been out of reach for this request, where it does not stand in the line.
     failures: Failures,
-    /// How often its future has not read a grant in time.
+    /// Number of grants that its future did not read in time.
     missed_grants: u8,
     /// The round in which it was invited to ask beside the contender.
     invited: Option<u64>,

@@ -1,16 +1,16 @@
-//! Group commit: calls that would stand in line at a connection are sent as one.
+//! Group commit: queued calls for one connection leave as one script.
 //!
-//! A few calls at a time go out by themselves. A further one is queued, and a task of the connection's runtime, the
-//! [driver](super::driver), takes what is queued, sends it as one [batch](leasehold_core::batch), hands out the replies, and takes what has been queued
-//! meanwhile. Where many calls are under way, all of them are queued. No call overtakes the queue. On a cluster each hash slot has a line of its own,
-//! because the keys of one script must lie in one.
+//! A few calls at a time are direct: they bypass the queue. The link queues further calls, and all calls while many are in flight. The
+//! [driver](super::driver), a task on the connection's runtime, sends the queue as one [batch](leasehold_core::batch). It delivers the
+//! replies, and repeats. No call overtakes the queue. On a cluster each hash slot has its own line, because the keys of a script must share
+//! a slot.
 //!
-//! What a caller may rely on stays as it is without batches:
+//! Batches keep the guarantees of single calls:
 //!
-//! - **A call is sent once.** A batch that a server has refused as a whole has done nothing, and each of its calls goes on
-//!   [by itself](super::call). A batch without a reply leaves the outcome of all its calls unknown.
-//! - **Settling** takes all calls out of its line: they have not been sent, and never are. A batch that is not written yet when the send barrier
-//!   is raised is not written any more. Outside of a cluster all keys are of one line, and are settled together.
+//! - **A call is sent once.** A batch that the server refused as a whole changed nothing, and the link sends each of its calls
+//!   [alone](super::call). A batch without a reply leaves the outcome of all its calls unknown.
+//! - **Settling** removes all queued calls from the line, unsent. The raised send barrier also stops a batch that is not on the connection yet.
+//!   Without a cluster all keys share one line, and settle together.
 
 mod line;
 
@@ -27,27 +27,27 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// How many drivers a line has where batches are answered soon. One prepares a batch while the server works on the other's. Where they are
-/// answered late, calls do not wait for that, and a driver is started whenever something is queued.
+/// Maximum number of drivers of a line at a fast server: one prepares a batch while the server executes the other's. At a slow server each
+/// queued call may start a driver.
 const DRIVERS: usize = 2;
 
-/// How long no batch is sent after a server has refused one for a missing right: one of the keys in it is none of the user's.
+/// Pause of batches after a server refused one for a missing right to a key.
 const PAUSE: Duration = Duration::from_secs(10);
 
-/// The calls of a pool that are queued, or out by themselves.
+/// A pool's queued and direct calls.
 pub(super) struct Batches {
-    /// `None` where all calls go out by themselves.
+    /// `None` if all calls are direct.
     batching: Option<Batching>,
     state: Mutex<State>,
 }
 
 #[derive(Default)]
 struct State {
-    /// By hash slot on a cluster; one elsewhere. Lines in which nothing happens are dropped.
+    /// By hash slot on a cluster; a single line otherwise. Idle lines are removed.
     lines: HashMap<u16, Line>,
     script: BatchScript,
     pace: Pace,
-    /// The time after which the batch was answered that was answered soonest.
+    /// The shortest time from sending a batch to its reply.
     fastest: Option<Duration>,
     paused_until: Option<Instant>,
 }
@@ -59,7 +59,7 @@ pub(super) struct Queued {
     pub(super) answer: OnAnswer,
 }
 
-/// Takes what became of a call in a line. If it is dropped, the runtime that was to send the call is gone.
+/// Receives the outcome of a queued call. A drop reports that the connection's runtime is gone.
 pub(super) struct OnAnswer(Option<Box<dyn FnOnce(Answer) + Send>>);
 
 impl OnAnswer {
@@ -82,54 +82,54 @@ impl Drop for OnAnswer {
     }
 }
 
-/// How soon the last batch was answered.
+/// How fast the server replied to the last batch.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Pace {
-    /// So soon that calls may wait for it, to be more in the next one.
+    /// Fast: later calls wait for the reply and form a larger batch.
     Quick,
-    /// So late that waiting for it costs more than it saves. It is assumed until there was one.
+    /// Slow: waiting for the reply costs more than it saves. Assumed before the first reply.
     #[default]
     Slow,
 }
 
 /// The way of a call to the server.
 pub(super) enum Way {
-    /// It goes by itself, and is out in this line until [`Batches::come_back`].
+    /// The caller sends the call. The named line counts it until [`Batches::come_back`].
     Direct(Call, Option<LineId>),
-    /// A driver sends it, and answers. If a line is named, another driver is to be started for it.
+    /// A driver sends the call and delivers the outcome. The caller must start another driver for the named line.
     Queued(Option<LineId>),
 }
 
-/// What became of a call in a line.
+/// The outcome of a queued call.
 #[derive(Debug)]
 pub(super) enum Answer {
-    /// The reply, or why there is none.
+    /// The reply, or the error.
     Done(Result<Reply, LinkError>),
-    /// The server has refused the command that the call was in, which has done nothing. The call may be sent by itself.
+    /// The server refused the command, which changed nothing. The call may be sent alone.
     Refused(Call, Refusal),
 }
 
-/// A refusal of the server, which has done nothing.
+/// A server's refusal of a command that changed nothing.
 #[derive(Clone, Debug)]
 pub(super) enum Refusal {
-    /// Of the call.
+    /// The server refused the call.
     OfCall(ServerError),
-    /// Of the batch that it was in.
+    /// The server refused the call's batch.
     OfBatch(ServerError),
 }
 
 impl Queued {
-    /// Answers with what became of it.
+    /// Delivers the outcome.
     pub(super) fn done(self, result: Result<Reply, LinkError>) {
         self.answer.answer(Answer::Done(result));
     }
 
-    /// Answers with an error.
+    /// Delivers an error.
     pub(super) fn fail(self, error: LinkError) {
         self.done(Err(error));
     }
 
-    /// Gives the call back, to be sent by itself.
+    /// Returns the call, to be sent alone.
     pub(super) fn refuse(self, refusal: Refusal) {
         self.answer.answer(Answer::Refused(self.call, refusal));
     }
@@ -146,13 +146,13 @@ impl Pace {
 }
 
 impl Refusal {
-    /// What the server said.
+    /// The error reply.
     pub(super) fn into_inner(self) -> ServerError {
         let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
         refusal
     }
 
-    /// The redirection that it is, if it is one.
+    /// The redirection, if the refusal is one.
     pub(super) fn redirect(&self) -> Option<Redirect> {
         let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
         error::redirect(refusal)
@@ -163,13 +163,13 @@ impl Refusal {
 pub(super) type LineId = u16;
 
 impl Batches {
-    /// No calls yet. Those of a purpose that has no batches all go by themselves.
+    /// Creates empty lines. Only the foreground and the background batch calls.
     pub(super) fn new(batching: Option<Batching>, role: Role) -> Self {
         let has_batches = matches!(role, Role::Calls(Plane::Foreground | Plane::Background));
         Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
     }
 
-    /// Decides the way of a call, and queues it in this line, with `answer`, where that is its way and `may_queue` agrees.
+    /// Queues a call in its line, with `answer`, or returns it for direct sending. Direct if `may_queue` is false.
     pub(super) fn way(
         &self,
         id: LineId,
@@ -186,7 +186,7 @@ impl Batches {
         }
         let most = state.pace.drivers();
         let line = state.lines.entry(id).or_default();
-        // What may not be queued is refused where it would be sent.
+        // The send barrier refuses a call that may not be queued.
         if line.has_room(batching.direct) || !may_queue() {
             line.go_out();
             return Way::Direct(call, Some(id));
@@ -195,12 +195,12 @@ impl Batches {
         Way::Queued(line.wants_driver(most).then_some(id))
     }
 
-    /// A call that was out by itself is back.
+    /// Records the end of a direct call.
     pub(super) fn come_back(&self, id: LineId) {
         self.with_line(id, Line::come_back);
     }
 
-    /// Takes all calls out of a line, in one step with `raise`, which raises the send barrier.
+    /// Removes a line's calls unsent. `raise` raises the send barrier under the same lock.
     pub(super) fn settle(&self, id: LineId, raise: impl FnOnce()) {
         let mut state = self.state.lock();
         raise();
@@ -211,13 +211,13 @@ impl Batches {
         }
     }
 
-    /// The next calls of a line, with what `look` sees in the same step. If there are none, the driver that asks has come to its end.
+    /// Takes a line's next calls, and runs `look` under the same lock. Without calls the driver must end.
     pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Vec<Queued>)> {
         let (seen, taken) = self.with_line(id, |line| (look(), line.take()))?;
         Some((seen, taken?))
     }
 
-    /// Whether the line wants another driver, now that what was taken from it is on the connection.
+    /// Records that the taken calls are on the connection. Returns whether to start another driver.
     pub(super) fn wrote(&self, id: LineId) -> bool {
         let most = self.state.lock().pace.drivers();
         let wants_driver = |line: &mut Line| {
@@ -227,12 +227,12 @@ impl Batches {
         self.with_line(id, wants_driver) == Some(true)
     }
 
-    /// So many calls of a batch have been answered.
+    /// Records the end of a batch of `calls` calls.
     pub(super) fn landed(&self, id: LineId, calls: usize) {
         self.with_line(id, |line| line.land(calls));
     }
 
-    /// A batch was answered after this time.
+    /// Records how long the reply to a batch took.
     pub(super) fn answered_after(&self, took: Duration) {
         let Some(batching) = self.batching else { return };
         let mut state = self.state.lock();
@@ -241,19 +241,19 @@ impl Batches {
         state.pace = if fastest < batching.near && took < batching.quick { Pace::Quick } else { Pace::Slow };
     }
 
-    /// A driver has ended before its time, with its runtime: nobody sends what is in the line.
+    /// Fails a line's calls after a driver was dropped with its runtime.
     pub(super) fn abandon(&self, id: LineId) {
         for queued in self.with_line(id, Line::abandon).into_iter().flatten() {
             queued.fail(LinkError::NotSent("the runtime of the connection is gone".to_owned()));
         }
     }
 
-    /// The one call that stands for these.
+    /// Builds the batch call for these calls.
     pub(super) fn call_for(&self, calls: &[Queued]) -> Call {
         self.state.lock().script.call(&calls.iter().map(|queued| &queued.call).collect::<Vec<_>>())
     }
 
-    /// Sends no batches for a while.
+    /// Stops batches for [`PAUSE`].
     pub(super) fn pause(&self) {
         self.state.lock().paused_until = Some(Instant::now() + PAUSE);
     }

@@ -1,4 +1,4 @@
-//! Calls of scripts.
+//! Sends script calls, and follows up on refusals.
 
 use super::batches::{Answer, LineId, OnAnswer, Refusal, Way};
 use super::connection::{self, Connection};
@@ -18,14 +18,14 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::sync::oneshot;
 
-/// How often one call is sent once more, because the server did not apply it: redirected, and unknown to each server on the way.
+/// Maximum number of resends of one call: redirections, and `NOSCRIPT` from each server in between.
 pub(super) const FOLLOWED: usize = 6;
 
-/// Starts a call that was decided on when the send barrier was at `begun`, as [`call`] does. The session gets the outcome.
+/// Sends a call as [`call`] does, without waiting. The session receives the outcome.
 ///
 /// # Errors
 ///
-/// No connection stands: the call comes back.
+/// Returns the call if the link is not connected.
 pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
     let slot = slot_of(&call);
     let on_answer = || -> OnAnswer {
@@ -61,13 +61,13 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     }))
 }
 
-/// A call whose outcome the session gets.
+/// A call whose outcome goes to the session.
 pub(super) struct Started {
     pool: Arc<Pool>,
     begun: u64,
     id: CallId,
     call: Call,
-    /// It is out by itself in this line.
+    /// The line that counts the call as direct.
     line: Option<LineId>,
 }
 
@@ -76,7 +76,7 @@ impl Started {
         &self.call
     }
 
-    /// The outcome. There is none yet where the server refused the call, and that is followed up.
+    /// Returns the outcome. Returns `None` after a refusal, which a task follows up.
     fn outcome(self, reply: Result<Frame, LinkError>) -> Option<Outcome> {
         let Self { pool, begun, id, call, line } = self;
         line.into_iter().for_each(|line| pool.batches.come_back(line));
@@ -91,7 +91,7 @@ impl Started {
     }
 }
 
-/// Goes on with a call that a server has refused, in a task of the runtime that has read this.
+/// Follows up a refused call in a task on the runtime that has read the refusal. The background may be blocked in a user's telemetry.
 fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, refusal: Refusal) {
     let runtime = pool.runtime.clone();
     drop(runtime.spawn(async move {
@@ -103,7 +103,7 @@ fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, re
     }));
 }
 
-/// The outcomes that came together.
+/// The outcomes from one read of the socket.
 #[derive(Default)]
 pub(super) struct Answered {
     outcomes: Vec<(CallId, Outcome)>,
@@ -111,10 +111,10 @@ pub(super) struct Answered {
 }
 
 impl Answered {
-    /// Adds the reply to a command, or hands it to the future that waits for it.
+    /// Adds a reply for the session, or sends it to the waiting future.
     pub(super) fn push(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
         match answer {
-            // A dropped future needs no reply.
+            // Sending fails if the future was dropped.
             connection::Answer::Future(answer) => drop(answer.send(reply)),
             connection::Answer::Session(started) => {
                 let id = started.id;
@@ -126,7 +126,7 @@ impl Answered {
         }
     }
 
-    /// Hands them to the session. Hold no lock.
+    /// Delivers the outcomes to the session. The caller must hold no lock.
     pub(super) fn deliver(mut self) {
         if let Some(shared) = self.shared.filter(|_| !self.outcomes.is_empty()) {
             shared.answers.deliver(&mut self.outcomes);
@@ -134,7 +134,7 @@ impl Answered {
     }
 }
 
-/// The session.
+/// The session that receives the outcomes.
 #[derive(Default)]
 pub(super) struct Answers(OnceLock<Weak<dyn link::Answers>>);
 
@@ -156,7 +156,7 @@ impl fmt::Debug for Answers {
     }
 }
 
-/// A call that is out by itself, for as long as this lives.
+/// Counts a direct call in its line until dropped.
 struct Out {
     pool: Arc<Pool>,
     line: LineId,
@@ -173,7 +173,7 @@ fn slot_of(call: &Call) -> u16 {
     call.keys().first().map_or(0, |key| leasehold_core::name::slot(key))
 }
 
-/// Decides the way of a call, and queues it with `answer` where it goes with others.
+/// Queues a call for a batch, with `answer`, or returns it for direct sending.
 fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> OnAnswer) -> Way {
     if !pool.shared.may_batch() {
         return Way::Direct(call, None);
@@ -181,10 +181,10 @@ fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> 
     pool.batches.way(pool.line_of(slot), call, answer, || *pool.send_barrier.read() == begun)
 }
 
-/// Sends a call that was decided on when the send barrier was at `begun`, and waits for its reply.
+/// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
 ///
-/// After two replies the server has *not* applied the call: `NOSCRIPT`, which this answers with the text of the script, and
-/// a redirection, which this follows. Nothing else is sent again, and these only if nothing was settled since `begun`.
+/// Two replies prove that the server did *not* apply the call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link sends the script's text;
+/// it follows a redirection. It resends after no other reply, and never after a settling since `begun`.
 pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Reply, LinkError> {
     let slot = slot_of(&call);
     let (answer, answered) = oneshot::channel();
@@ -210,7 +210,7 @@ pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Rep
     Box::pin(refused(pool, connection_slot, begun, call, refusal)).await
 }
 
-/// The outcome of a call that a server has refused and did not apply.
+/// Follows up a refused call, which the server did not apply.
 async fn refused(
     pool: &Pool,
     connection_slot: Arc<ConnectionSlot>,
@@ -220,11 +220,11 @@ async fn refused(
 ) -> Result<Reply, LinkError> {
     let before = refusal.clone().into_inner();
     let followed = follow_up(pool, connection_slot, begun, call, pool.call_timeout(), refusal).await;
-    // The refusal of a batch for want of a right says nothing of this call.
+    // A batch that failed for a missing right says nothing about this call.
     followed.map_err(|error| if before.is_detour() { error.of_a_call_refused(&before) } else { error })
 }
 
-/// The usual case: one send, and the reply. A call that was refused is given back.
+/// Sends the call once, which usually suffices. Returns a refused call.
 async fn direct(
     pool: &Pool,
     begun: u64,
@@ -240,7 +240,7 @@ async fn direct(
     Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
 }
 
-/// Sends again what a server says that it did not apply.
+/// Resends a refused call until a server applies or finally refuses it.
 async fn follow_up(
     pool: &Pool,
     mut connection_slot: Arc<ConnectionSlot>,
@@ -263,7 +263,7 @@ async fn follow_up(
                 ("EVALSHA", call.script().sha1())
             }
             _ => match refusal {
-                // The call itself has not been refused.
+                // The server refused the batch, not this call.
                 Refusal::OfBatch(_) => ("EVALSHA", call.script().sha1()),
                 Refusal::OfCall(refusal) if refusal.code() == "NOSCRIPT" => ("EVAL", call.script().source()),
                 Refusal::OfCall(refusal) => {
@@ -290,8 +290,8 @@ async fn follow_up(
     answer.map_err(|refusal| route::refused(&connection_slot, refusal.into_inner()))
 }
 
-/// Sends, right behind `ASKING` where the node wants that. The two are queued in one go, in this order. Should another thread's
-/// command come between them, ours is redirected once more; `ASKING` does no harm to the other.
+/// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node redirects the call
+/// again. `ASKING` does not harm the other command.
 async fn after_asking(
     connection: &Connection,
     asking: bool,

@@ -151,11 +151,11 @@ enum Writer {
     Driver,
 }
 
-/// The one that waits for the reply to a command.
+/// The recipient of a reply.
 pub(super) enum Answer {
-    /// A future, which may have been dropped.
+    /// A future. It may have been dropped.
     Future(oneshot::Sender<Result<Frame, LinkError>>),
-    /// The session.
+    /// The session, for its call.
     Session(Started),
 }
 
@@ -267,11 +267,11 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends a call of the session once, immediately, by the hash of its script.
+    /// Sends a session's call once, immediately, as `EVALSHA`.
     ///
     /// # Errors
     ///
-    /// The call was not sent, and the session gets no answer.
+    /// The call was not sent. The session receives no outcome.
     pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
         let script = started.call().script().sha1();
         let queue = |wire: &mut Wire<Answer>, answer| wire.send_script("EVALSHA", script, answer, Answer::words);
@@ -553,7 +553,7 @@ impl Shared {
         }
         state.corked = events.len() > 1 && state.wire.in_flight() >= BUSY;
         if !state.corked && state.writer == Writer::Nobody && state.wants_to_write() {
-            // The session has sent within the read before, under a cork.
+            // The session queued calls while it handled the previous, corked read.
             state.writer = Writer::Driver;
         }
         drop(state);
@@ -568,7 +568,7 @@ impl Shared {
                 }
             }
         }
-        // The session may send at once.
+        // The session may send calls in here, so the lock is released.
         answered.deliver();
         match malformed {
             Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),

@@ -1,4 +1,4 @@
-//! A connection that is kept: when one ends, another is made.
+//! Keeps a connection to a server, and reconnects after each loss.
 
 use super::connection::{Connection, Router};
 use super::error::ConnectError;
@@ -20,10 +20,10 @@ use tokio_util::sync::CancellationToken;
 /// stalled process fills the buffer.
 const MESSAGES: usize = 4_096;
 
-/// Ended connections that are remembered until the server says that they are dead.
+/// Maximum number of ended connections kept until the server confirms their death.
 const REMEMBERED: usize = 64;
 
-/// A connection to one server, for one purpose, that is made again whenever it ends.
+/// A connection to one server, for one purpose, with automatic reconnects.
 pub(super) struct ConnectionSlot {
     pub(super) role: Role,
     server: Server,
@@ -31,28 +31,27 @@ pub(super) struct ConnectionSlot {
     state: Mutex<State>,
     changed: Notify,
     closed: CancellationToken,
-    /// One subscription command at a time, where its reply could be taken for another's; and one call at a time, where the server
-    /// blocks the connection.
+    /// Serialises subscription commands, whose replies could be confused, and calls that block the connection.
     pub(super) turn: Arc<tokio::sync::Mutex<()>>,
-    /// How many milliseconds the server may leave the connection blocked, by the last call that had it do so.
+    /// Milliseconds for which the last blocking call may block the connection.
     blocked: AtomicU64,
 }
 
 #[derive(Default)]
 struct State {
     current: Option<Arc<Connection>>,
-    /// Connections that ended, newest last, of which the server has not yet said that they are dead.
+    /// Ended connections, newest last, whose death the server has not confirmed.
     ended: Vec<Arc<Connection>>,
-    /// One of those had to be forgotten.
+    /// The list overflowed, and the oldest connection was dropped.
     forgot: bool,
     attempts: u64,
     trouble: String,
-    /// The runtime that the connection slot lived on is gone.
+    /// The connection slot's runtime was dropped.
     gone: bool,
 }
 
 impl ConnectionSlot {
-    /// Not connected yet. It is closed when `closed` is cancelled.
+    /// Creates a slot without a connection. Cancelling `closed` closes it.
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role, server: Server, closed: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             role,
@@ -66,7 +65,7 @@ impl ConnectionSlot {
         })
     }
 
-    /// The connection, if it stands.
+    /// The current connection, if it is up.
     pub(super) fn current(&self) -> Result<Arc<Connection>, LinkError> {
         let state = self.state.lock();
         match &state.current {
@@ -75,12 +74,12 @@ impl ConnectionSlot {
         }
     }
 
-    /// Whether the connection stands.
+    /// Whether the connection is up.
     pub(super) fn stands(&self) -> bool {
         self.state.lock().current.as_ref().is_some_and(|connection| !connection.has_ended())
     }
 
-    /// The connection, once the first attempt to make one is over.
+    /// The current connection. Waits for the first connection attempt.
     pub(super) async fn ready(&self) -> Result<Arc<Connection>, LinkError> {
         loop {
             let changed = self.changed.notified();
@@ -95,7 +94,7 @@ impl ConnectionSlot {
         }
     }
 
-    /// Waits until the connection stands, for as long as the caller polls.
+    /// Waits, without a limit, until the connection is up.
     pub(super) async fn standing(&self) -> Arc<Connection> {
         loop {
             let mut changed = std::pin::pin!(self.changed.notified());
@@ -107,14 +106,14 @@ impl ConnectionSlot {
         }
     }
 
-    /// Connections that ended, and that the server may not know to be dead.
+    /// Ended connections whose death the server has not confirmed.
     pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
         let mut state = self.state.lock();
         state.ended.retain(|connection| !connection.is_confirmed_dead());
         state.ended.clone()
     }
 
-    /// Every connection on which something sent may still be on its way, and whether one is missing from the list.
+    /// All connections that may still deliver a command. The flag reports that the list is incomplete.
     pub(super) fn not_confirmed_dead(&self) -> (Vec<Arc<Connection>>, bool) {
         let mut state = self.state.lock();
         state.ended.retain(|connection| !connection.is_confirmed_dead());
@@ -122,7 +121,7 @@ impl ConnectionSlot {
         (state.ended.iter().chain(current).cloned().collect(), state.forgot)
     }
 
-    /// Gives the present connection up, so that another is made, unless it is too young to be the cause of the trouble.
+    /// Ends the current connection, to reconnect, unless it is too new to be the cause of the failure.
     pub(super) fn renew(&self) {
         let current = self.state.lock().current.clone();
         if let Some(connection) = current
@@ -132,10 +131,10 @@ impl ConnectionSlot {
         }
     }
 
-    /// Ends the connection slot for good. It may be called from any thread.
+    /// Closes the connection slot permanently, from any thread.
     pub(super) fn close(&self) {
         self.closed.cancel();
-        // The end answers calls, which must not find the lock taken.
+        // Release the lock first: ending the connection delivers outcomes, which may need it.
         let current = self.state.lock().current.clone();
         if let Some(connection) = current {
             connection.end();
@@ -172,8 +171,7 @@ impl ConnectionSlot {
         opened
     }
 
-    /// Keeps the connection until the slot is closed, on the runtime in whose context this is polled. `router` is that of a
-    /// connection that stands already.
+    /// Keeps the slot connected until it closes, on the current runtime. `router` belongs to a connection that is already up.
     pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
         let mut backoff = Backoff::default();
         let mut first = router.is_none();
@@ -242,17 +240,17 @@ impl ConnectionSlot {
         }
     }
 
-    /// How long a reply is waited for.
+    /// Time limit for a reply.
     pub(super) fn timeout(&self) -> Duration {
         self.shared.settings.command_timeout
     }
 
-    /// The server may leave the connection blocked for so long before it answers. Said before the call is sent.
+    /// Announces that the next call may block the connection for `pause`.
     pub(super) fn blocks_for(&self, pause: Duration) {
         self.blocked.store(u64::try_from(pause.as_millis()).unwrap_or(u64::MAX), Ordering::Release);
     }
 
-    /// How long a reply is waited for that comes behind whatever is under way.
+    /// Time limit for a reply behind a blocking call.
     pub(super) fn patience(&self) -> Duration {
         self.timeout() + Duration::from_millis(self.blocked.load(Ordering::Acquire))
     }
@@ -262,21 +260,21 @@ impl ConnectionSlot {
         self.server.label()
     }
 
-    /// Tells the driver of this server, where it is to know: the background's connection stands for all of them.
+    /// Reports an event to the session's driver. Only the background's connection reports, on behalf of all planes.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls(Plane::Background) {
             self.shared.events.event(event(self.label()));
         }
     }
 
-    /// The slots that the server owns; `None` where it is no node of a cluster.
+    /// The slots that the server owns; `None` without a cluster.
     fn owned_slots(&self) -> Option<Vec<u16>> {
         let slots = self.shared.slots.as_ref()?;
         let Server::At(Endpoint::Tcp(host)) = &self.server else { return None };
         Some(slots.owned_by(&host.label()))
     }
 
-    /// Gives a server that was just connected to the scripts that it lacks, and never returns.
+    /// Loads missing scripts after a reconnect. Never returns.
     async fn give_scripts(&self, connection: &Connection) {
         if self.role == Role::Calls(Plane::Background) {
             self.shared.scripts.give(connection, self.timeout()).await;
@@ -287,8 +285,7 @@ impl ConnectionSlot {
     /// Pings the connection, and returns when it stops answering: twice per command timeout while the server owes a
     /// reply or messages, and at each audit otherwise, because each wake-up costs processor time.
     ///
-    /// Not on the foreground: while its executor is busy a ping is late though the connection is well. There the session
-    /// gives up a call without a reply, and settles it.
+    /// The foreground needs no pings: a busy executor would delay them on a healthy connection. There the session settles calls without a reply.
     async fn watch(&self, connection: &Connection) {
         if self.role == Role::Calls(Plane::Foreground) {
             return std::future::pending().await;
@@ -306,15 +303,15 @@ impl ConnectionSlot {
     }
 }
 
-/// That a connection does not stand.
+/// An outage of a connection.
 struct Outage {
     lost_at: Instant,
-    /// The kinds of errors by which attempts to make it anew have failed, and that were told.
+    /// The kinds of reconnect errors already reported.
     told: Vec<Discriminant<ConnectError>>,
 }
 
 impl Outage {
-    /// Whether an attempt has failed in a way that was not told yet. A server that comes back and refuses the password is news.
+    /// Whether this kind of error is new. A server that returns and rejects the password is reported again.
     fn is_news(&mut self, error: &ConnectError) -> bool {
         let kind = discriminant(error);
         let is_news = !self.told.contains(&kind);
@@ -325,7 +322,7 @@ impl Outage {
     }
 }
 
-/// Notes that the task which keeps a connection slot is gone: the slot was closed, or its runtime was dropped.
+/// Marks a connection slot as gone when its task ends: the slot closed, or the runtime was dropped.
 pub(super) struct Gone(pub(super) Arc<ConnectionSlot>);
 
 impl Drop for Gone {

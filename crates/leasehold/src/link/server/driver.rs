@@ -1,4 +1,4 @@
-//! The driver of a line: it sends what is queued, and hands out the replies.
+//! The driver of a line: sends the queued calls and delivers the replies.
 
 use super::batches::{LineId, Queued, Refusal};
 use super::connection_slot::ConnectionSlot;
@@ -12,31 +12,31 @@ use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// The end of a driver that did not come to its own end tells the line.
+/// Empties the line if the driver is dropped before it ended.
 struct Driver {
     pool: Arc<Pool>,
     line: LineId,
-    /// The line was empty, and knows that this driver has ended.
+    /// The line has counted this driver's end.
     ended: bool,
 }
 
 /// Starts a driver on the runtime of the connections. The line has counted it.
 pub(super) fn start(pool: &Arc<Pool>, line: LineId) {
-    // A runtime that has ended drops the task at once.
+    // A stopped runtime drops the task at once.
     drop(pool.runtime.spawn(drive(Driver { pool: Arc::clone(pool), line, ended: false })));
 }
 
 /// Sends batch after batch, until nothing is queued.
 async fn drive(mut driver: Driver) {
     let pool = Arc::clone(&driver.pool);
-    // Tasks that are ready to run may have calls as well.
+    // Let other ready tasks queue their calls first.
     tokio::task::yield_now().await;
-    // In one step: a settling either finds the calls in the line, or raises the barrier in front of them.
+    // Under one lock: a settling either removes the calls from the line, or raises the barrier before they leave.
     while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.send_barrier.read()) {
         let (written, calls) = (Instant::now(), taken.len());
         let mut sent = pin!(send(&pool, driver.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
-        // The first poll has queued the command on the connection, if there is one.
+        // The first poll queued the command, if the link is connected.
         if pool.batches.wrote(driver.line) {
             start(&pool, driver.line);
         }
@@ -57,7 +57,7 @@ impl Drop for Driver {
     }
 }
 
-/// Sends these calls as one command, and answers each of them.
+/// Sends the calls as one command, and delivers each outcome.
 async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, calls: Vec<Queued>) {
     let call = match &calls[..] {
         [queued] => queued.call.clone(),
@@ -69,7 +69,7 @@ async fn send(pool: &Arc<Pool>, line: LineId, begun: u64, calls: Vec<Queued>) {
     }
 }
 
-/// The reply of this server to a call that stands for so many, and the script that it ran.
+/// Sends the command for `calls` calls. Returns the server's reply, and the script that it ran.
 async fn attempt(
     pool: &Arc<Pool>,
     line: LineId,
@@ -90,7 +90,7 @@ async fn attempt(
     Ok((connection_slot, script, answer))
 }
 
-/// Hands out the answer to a command that these calls were in.
+/// Splits the reply to a command among its calls.
 fn answer_each(pool: &Pool, connection_slot: &ConnectionSlot, ran: &Script, mut calls: Vec<Queued>, answer: Frame) {
     if calls.len() == 1 {
         if let Some(queued) = calls.pop() {

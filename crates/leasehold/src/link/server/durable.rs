@@ -1,12 +1,11 @@
 //! Calls that wait for replicas.
 //!
-//! Such a call is one pipeline: the script, a [mark](leasehold_core::command::durable), and `WAIT`, on one connection, which is one
-//! connection with one id, and is never sent again. `WAIT` speaks of what *its* connection has written: on another one it is
-//! answered at once, with replicas that have nothing of the call.
+//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`. The link never resends
+//! it. `WAIT` covers the writes of *its* connection only: on another connection it would count replicas that lack the call's write.
 //!
-//! The server blocks a connection that waits, so these calls have connections of their own, and each takes its turn on one of them.
-//! Renewals have one for themselves: a lease must not run out in a queue of acquires. All of them live on the background's runtime,
-//! and a call is a task there, which keeps its turn to the end even where the caller has gone: the server waits on regardless.
+//! `WAIT` blocks its connection, so these calls have dedicated connections, one call at a time on each. Renewals have their own connection,
+//! because a lease must not expire behind queued acquires. Each call is a task on the background's runtime. It keeps its connection until
+//! the reply even after the caller is gone, because the server stays blocked.
 
 use super::call::FOLLOWED;
 use super::connection::{Connection, word};
@@ -29,18 +28,18 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
-/// How many acquires may wait for replicas of one node at the same time; others stand in line.
+/// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
 const LANES: usize = 4;
 
 /// The connections of calls that wait for replicas.
 pub(super) struct Durable {
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
-    /// As [`Pool::send_barrier`], for all of them. It stands in front of the line, too.
+    /// Like [`Pool::send_barrier`], for all these connections. It also stops calls that wait for a connection.
     pub(super) send_barrier: RwLock<u64>,
 }
 
-/// The turn on a connection.
+/// Exclusive use of a connection.
 struct Turn {
     pool: Arc<Pool>,
     connection_slot: Arc<ConnectionSlot>,
@@ -77,7 +76,7 @@ impl Durable {
         std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)
     }
 
-    /// Waits for a connection that is free. The first ones are preferred, so that the others are made only when they are needed.
+    /// Waits for a free connection. Prefers the first connections, so that the others open only on demand.
     async fn turn(&self, call: &Call, to: To) -> Result<Turn, LinkError> {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
@@ -100,7 +99,7 @@ impl Durable {
         Ok(futures_util::future::select_all(turns).await.0)
     }
 
-    /// Sends a call, and follows `NOSCRIPT` and redirections, by which a server says that it did not apply it.
+    /// Sends a call. Resends it after `NOSCRIPT` and redirections, which prove that the server did not apply it.
     async fn call(&self, begun: u64, call: &Call, replicas: Replicas) -> Result<Reply, LinkError> {
         let slot = call.keys().first().map_or(0, |key| leasehold_core::name::slot(key));
         let mut to = To::Slot(slot);
@@ -144,7 +143,7 @@ impl Durable {
         Err(LinkError::Refused(refused))
     }
 
-    /// A free connection that stands, on a server that knows the script and lets us wait. Nothing of the call has been sent so far.
+    /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends nothing of the call.
     async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Connection>), LinkError> {
         let turn = self.turn(call, to).await?;
         let connection = turn.connection_slot.ready().await?;
@@ -155,20 +154,20 @@ impl Durable {
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
         let timeout = Some(turn.connection_slot.timeout());
         if !connection.has_given_any() {
-            // It is answered at once. If it is refused, the script must not be sent.
+            // The server replies at once. After a refusal the script must not be sent.
             let args = vec![word("0"), word("1")];
             let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
             match answer.error().cloned() {
                 Some(refusal) if refusal.is_of_a_missing_command() => return Err(LinkError::Refused(refusal)),
                 Some(refusal) => {
-                    // A replica, which was the primary until just now.
+                    // The server has become a replica.
                     turn.connection_slot.renew();
                     return Err(LinkError::NotSent(refusal.text().to_owned()));
                 }
                 None => {}
             }
         }
-        // A first call that met NOSCRIPT would wait for replicas in vain. If this is forbidden, it does.
+        // A call that met NOSCRIPT would wait for replicas in vain. If the server forbids SCRIPT, it does.
         let args = vec![word("LOAD"), word(call.script().source())];
         connection.send("SCRIPT", args, timeout).await.map_err(unsent)?;
         connection.note_given(sha1);
@@ -185,7 +184,7 @@ enum To {
     Node(Node),
 }
 
-/// Sends a call, in a task of the background's runtime.
+/// Sends a call in a task on the background's runtime.
 pub(super) async fn call(
     durable: &Arc<Durable>,
     begun: u64,
@@ -200,7 +199,7 @@ pub(super) async fn call(
     task.await.unwrap_or_else(gone)
 }
 
-/// Queues script, mark and `WAIT` in one go, and waits for all three answers. A missing one leaves the outcome unknown.
+/// Queues script, mark and `WAIT` together, and waits for all three replies. A missing reply leaves the outcome unknown.
 async fn pipeline(
     connection: &Connection,
     call: &Call,
@@ -215,7 +214,7 @@ async fn pipeline(
     let mark = mark::mark(lock);
     let millis = replicas.within.as_millis().max(1);
     let wait = vec![replicas.at_least.to_string().into(), millis.to_string().into()];
-    // An importing node wants it before each command with a key. The server answers "OK", which is of no use.
+    // An importing node requires it before each command with a key. Its `OK` carries no information.
     let ask = || async move {
         if asking {
             let _ = connection.send("ASKING", Vec::new(), timeout).await;
@@ -225,7 +224,7 @@ async fn pipeline(
         ask(),
         connection.send(command, route::arguments(call, script), timeout),
         ask(),
-        // By its text, because a script that the server has forgotten would mark nothing.
+        // By its text, because an unknown hash would mark nothing.
         connection.send("EVAL", route::arguments(&mark, mark.script().source()), timeout),
         connection.send("WAIT", wait, timeout),
     );
@@ -234,7 +233,7 @@ async fn pipeline(
     Ok(Answers { script, mark: mark.map_err(unknown)?, wait: wait.map_err(unknown)? })
 }
 
-/// How many replicas have what the script wrote.
+/// Number of replicas that have the script's write.
 fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
     let marked = mark.into_reply().map(|reply| mark::marked(&reply));
     let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];
@@ -246,7 +245,7 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> 
     match (marked, wait.int()) {
         (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
         (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
-        // No single one is known. `WAIT` is refused by a primary that became a replica meanwhile, for one.
+        // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
         (marked, _) => {
             let mark = marked.err();
             event!(debug, server = %connection_slot.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
@@ -255,12 +254,12 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> 
     }
 }
 
-/// The server lacks a command after the script, or refuses it to this user. The script has been executed.
+/// The error if the server lacks or forbids a command after the script. The server has executed the script.
 fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
     LinkError::Refused(ServerError::new(format!("ERR {command} was refused after the script: {refusal}")))
 }
 
-/// The node to which a redirection leads; the slot map learns of it.
+/// The node that a redirection names. Updates the slot map.
 fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
     let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
     let node = slots.node(&route::named(address, &turn.connection_slot));

@@ -14,7 +14,7 @@ use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// The connections of a plane, or those for notices: one to each server, made when it is first needed.
+/// The connections of a plane, or the notice connections: one to each server, opened on demand.
 pub(super) struct Pool {
     pub(super) role: Role,
     pub(super) shared: Arc<LinkShared>,
@@ -22,36 +22,36 @@ pub(super) struct Pool {
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<ConnectionSlot>>>>,
     retired: Mutex<Retired>,
-    /// The runtime is gone.
+    /// Set when the runtime is dropped.
     pub(super) gone: Arc<AtomicBool>,
-    /// Cancelled when the connections are closed for good.
+    /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// Raised by every settling. A call that was begun before sends nothing any more.
+    /// Raised by every settling. Stops calls that the session decided on earlier.
     pub(super) send_barrier: RwLock<u64>,
-    /// The calls that are sent as one.
+    /// Queued calls, for batches.
     pub(super) batches: Batches,
 }
 
-/// Closed connection slots that are remembered until it is certain that nothing is on its way on them.
+/// Maximum number of closed connection slots kept for settling.
 const REMEMBERED: usize = 64;
 
-/// The connection slots to addresses at which no owner of a hash slot is any more. The process may still be one, under another address.
+/// Connection slots to addresses that own no hash slot now. The same process may own one under another address.
 #[derive(Default)]
 struct Retired {
     pool: Vec<Arc<ConnectionSlot>>,
-    /// One of them had to be forgotten.
+    /// The list overflowed, and the oldest slot was dropped.
     forgot: bool,
 }
 
 impl Pool {
-    /// No connections yet; they will live on the runtime in whose context this is called.
+    /// Creates an empty pool. Its connections run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
         let gone = Arc::new(AtomicBool::new(false));
         let guard = SetOnDrop(Arc::clone(&gone));
         let closed = closed_with.clone();
-        // A task ends with its runtime, and what it owns is dropped then.
+        // A stopped runtime drops its tasks, and this guard with them.
         drop(runtime.spawn(async move {
             let _guard = guard;
             closed.cancelled().await;
@@ -69,12 +69,12 @@ impl Pool {
         })
     }
 
-    /// How long a call may take. On the foreground the link does not bound it: the session gives it up.
+    /// The time limit of a call. `None` on the foreground, where the session gives up calls.
     pub(super) fn call_timeout(&self) -> Option<Duration> {
         (self.role != Role::Calls(Plane::Foreground)).then_some(self.shared.settings.command_timeout)
     }
 
-    /// Nothing that was begun for this hash slot is sent from now on, unless it is on a connection already.
+    /// Stops the hash slot's earlier calls, except those already on a connection.
     pub(super) fn raise_send_barrier(&self, slot: u16) {
         self.batches.settle(self.line_of(slot), || *self.send_barrier.write() += 1);
     }
@@ -84,7 +84,7 @@ impl Pool {
         if self.shared.slots.is_some() { slot } else { 0 }
     }
 
-    /// A connection slot to a server. It is in the pool from when it is [adopted](Self::adopt), and is closed together with the pool.
+    /// Creates a connection slot to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.
     pub(super) fn connection_slot(&self, server: Server) -> Arc<ConnectionSlot> {
         ConnectionSlot::new(&self.shared, self.role, server, self.closed.child_token())
     }
@@ -121,25 +121,24 @@ impl Pool {
         pool.filter_map(|(node, connection_slot)| Some((node as Node, Arc::clone(connection_slot.as_ref()?)))).collect()
     }
 
-    /// Whether the code that runs now is run by the runtime on which the connections live: then that runtime runs.
+    /// Whether the current thread runs the connections' runtime. If so, that runtime is not blocked.
     pub(super) fn are_driven_here(&self) -> bool {
         let here = Handle::try_current().is_ok_and(|current| current.id() == self.runtime.id());
         here && !self.gone.load(Ordering::Acquire)
     }
 
-    /// Whether any connection stands.
+    /// Whether any connection is up.
     pub(super) fn stand(&self) -> bool {
         self.by_node.read().iter().flatten().any(|connection_slot| connection_slot.stands())
     }
 
-    /// Closes all connections for good. It may be called from any thread; sockets are closed by the tasks that own them, as
-    /// soon as these are run.
+    /// Closes all connections permanently, from any thread. The tasks that own the sockets close them when they next run.
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.all().iter().for_each(|(_, connection_slot)| connection_slot.close());
     }
 
-    /// Closes the connections to nodes that own no slot any more: replicas that were primaries, and nodes that are gone.
+    /// Closes the connections to nodes that own no slot: former primaries, and removed nodes.
     pub(super) fn prune(&self, primaries: &[Node]) {
         for (node, connection_slot) in self.all() {
             if !primaries.contains(&node) {
@@ -158,19 +157,19 @@ impl Pool {
         }
     }
 
-    /// Closed connection slots to addresses that own nothing any more, on which something may still be on its way, and whether one is missing.
+    /// Retired connection slots that may still deliver a command. The flag reports that the list is incomplete.
     pub(super) fn retired(&self) -> (Vec<Arc<ConnectionSlot>>, bool) {
         let mut retired = self.retired.lock();
         retired.pool.retain(|connection_slot| !matches!(connection_slot.not_confirmed_dead(), (connections, false) if connections.is_empty()));
         (retired.pool.clone(), retired.forgot)
     }
 
-    /// A retired connection slot leads to no process that owns a hash slot.
+    /// Removes a retired connection slot whose process owns no hash slot.
     pub(super) fn forget(&self, connection_slot: &Arc<ConnectionSlot>) {
         self.retired.lock().pool.retain(|other| !Arc::ptr_eq(other, connection_slot));
     }
 
-    /// Takes over a connection slot whose connection stands.
+    /// Adds a connection slot that is already connected.
     pub(super) fn adopt(&self, node: Node, connection_slot: &Arc<ConnectionSlot>, router: super::connection::Router) {
         let other = {
             let mut by_node = self.by_node.write();
@@ -187,7 +186,7 @@ impl Pool {
     }
 
     fn keep(&self, connection_slot: &Arc<ConnectionSlot>, router: Option<super::connection::Router>) {
-        // Made here and not in the task: it must be dropped even when the runtime refuses the task.
+        // Created outside the task, so that it is dropped even if the runtime rejects the task.
         let gone = Gone(Arc::clone(connection_slot));
         let connection_slot = Arc::clone(connection_slot);
         drop(self.runtime.spawn(async move {

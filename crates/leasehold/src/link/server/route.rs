@@ -1,4 +1,4 @@
-//! The way of a command: to which connection, in which words, and not behind a settling.
+//! Routes a command: picks the connection, builds the arguments, and checks the send barrier.
 
 use super::address;
 use super::connection::{Connection, word};
@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// The connection slot that leads to the owner of a hash slot.
+/// The connection slot to the owner of a hash slot.
 pub(super) fn connection_slot_of(pool: &Pool, slot: u16) -> Result<Arc<ConnectionSlot>, LinkError> {
     let node = match &pool.shared.slots {
         None => Some(0),
@@ -40,7 +40,7 @@ pub(super) fn connection_slot_of(pool: &Pool, slot: u16) -> Result<Arc<Connectio
     Ok(connection_slot)
 }
 
-/// The connection in a slot. One that was never there is waited for.
+/// The connection in a slot. Waits for the first connection attempt.
 pub(super) async fn ready(
     connection_slot: &ConnectionSlot,
     timeout: Option<Duration>,
@@ -52,12 +52,12 @@ pub(super) async fn ready(
     }
 }
 
-/// The arguments of the command that calls a script, by its hash or by its text. The call may have to be sent once more.
+/// The arguments of `EVALSHA` or `EVAL`. Keeps the call for a resend.
 pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
     words(script, call.keys().len(), call.keys().iter().chain(call.args()).cloned())
 }
 
-/// The same of a call that is not sent once more.
+/// As [`arguments`], for a call that is not resent.
 pub(super) fn into_arguments(call: Call, script: &'static str) -> Vec<Bytes> {
     let (keys, args) = call.into_words();
     words(script, keys.len(), keys.into_iter().chain(args))
@@ -75,8 +75,8 @@ fn words(script: &'static str, keys: usize, words: impl Iterator<Item = Bytes>) 
     arguments
 }
 
-/// Sends only if nothing was settled since `begun`. The send barrier is held while the command is queued, so that a settling either
-/// comes before it, and it is not sent, or finds it queued.
+/// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a settling either comes first
+/// and stops the command, or comes behind it in the queue.
 pub(super) async fn unless_settled<T>(
     send_barrier: &RwLock<u64>,
     begun: u64,
@@ -98,7 +98,7 @@ pub(super) async fn unless_settled<T>(
     .await
 }
 
-/// The target of a redirection; the slot map learns of it.
+/// The target of a redirection. Updates the slot map.
 pub(super) fn follow(
     pool: &Pool,
     slots: &Slots,
@@ -118,7 +118,7 @@ pub(super) fn follow(
     pool.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))
 }
 
-/// A redirection without a host means the host of the server that said it.
+/// A redirection without a host means the host of the redirecting server.
 pub(super) fn named(address: &str, connection_slot: &ConnectionSlot) -> String {
     match (address::host_and_port(address), connection_slot.current()) {
         (Some(("", port)), Ok(connection)) => {
@@ -129,7 +129,7 @@ pub(super) fn named(address: &str, connection_slot: &ConnectionSlot) -> String {
     }
 }
 
-/// The refusal of a server. One that is a replica is left.
+/// Converts a server's refusal. Reconnects if the server is a replica.
 pub(super) fn refused(connection_slot: &ConnectionSlot, refusal: ServerError) -> LinkError {
     if refusal.is_of_a_replica() {
         connection_slot.renew();
@@ -137,8 +137,8 @@ pub(super) fn refused(connection_slot: &ConnectionSlot, refusal: ServerError) ->
     LinkError::Refused(refusal)
 }
 
-/// Gives the server a script whose call was settled before its text could be sent. It changes no data. Whatever names the script next is
-/// queued behind it, and finds it; otherwise a client that settles all the time would never get it there. The answer is not needed.
+/// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the script. Otherwise a client
+/// that settles constantly would never load it. The reply is ignored.
 pub(super) fn give(connection: &Connection, source: &'static str, timeout: Option<Duration>) {
     let words = vec![word("LOAD"), word(source)];
     drop(connection.send("SCRIPT", words, timeout).now_or_never());

@@ -1,20 +1,18 @@
-//! Settling: to be sure that nothing sent earlier can still be applied.
+//! Settling: making sure that the server can no longer apply earlier calls.
 //!
-//! Why it is sure, for calls of one slot on one plane that were begun before the settling:
+//! The proof, for the calls of one slot on one plane from before the settling:
 //!
 //! 1. **Where such a call can be.** It was queued on one connection (see [`connection`](super::connection)) of one of the
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
-//!    cluster there is one carrier. A call that is still being polled sends at most one more command, after `NOSCRIPT` or a
-//!    redirection; the send barrier is raised first, so either it finds that raised and sends nothing, or its command is queued
-//!    before the steps below. The same holds for a call that waits for its [batch](super::batches): it is taken out of the line in the step
-//!    that raises the barrier, or the batch that has it finds the barrier raised, or is queued on the connection.
-//! 2. **A connection that stands** is asked: a `PING`, queued behind all of that. A connection has one queue,
-//!    and a server answers it in order, so once the answer is here, whatever kind of answer it is, all that
-//!    was queued earlier has been applied or refused.
-//! 3. **A connection that has ended**, or does not answer the `PING` within the command timeout, is given up, and the server is told to
-//!    kill it by id, over the background. "Killed" and "no such client" both mean that the server reads nothing from it any more.
-//!    Unwritten bytes have no other way to the server. This does not depend on the runtime on which the
-//!    connection lives, so a starved executor does not delay it.
+//!    cluster there is one carrier. A call without a reply may resend one command, after `NOSCRIPT` or a redirection. Settling raises the
+//!    send barrier first: either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
+//!    A call that waits for its [batch](super::batches) leaves the line, unsent, when the barrier rises. A batch that a driver has already
+//!    taken meets the barrier, or is queued on the connection.
+//! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server replies in order. So
+//!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.
+//! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The background asks the server to
+//!    kill it by id. "Killed" and "no such client" both prove that the server reads nothing more from it. Unwritten bytes cannot reach the
+//!    server by another connection. The kill does not need the connection's runtime, so a starved executor does not delay it.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process on the background must have the run id of the
 //!    one that the connection spoke to. If it has another, that process must have been found, by the background or by the plane itself,
 //!    *after* the connection ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
@@ -48,14 +46,14 @@ use crate::telemetry::event;
 use leasehold_core::link::{Epoch, LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls on `pool` for the slot of `key`. It takes at most two command timeouts: one for an answer that does not
-/// come, and one for the kill; and what replicas are given, where the server waits for them. It must be polled where tokio's timers are at hand.
+/// Settles the calls on `pool` for the slot of `key`. Takes at most two command timeouts, one for the `PING` and one for the kill, plus the
+/// replicas' time. Needs tokio's timers.
 pub(super) async fn settle(pool: &Pool, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
     pool.raise_send_barrier(leasehold_core::name::slot(key));
     settle_all(&[pool], background, epoch, key).await
 }
 
-/// The same for several connections to each node, whose common send barrier has been raised.
+/// Settles the pools `all`, which share a send barrier. The caller has raised it.
 pub(super) async fn settle_all(
     all: &[&Pool],
     background: &Pool,
@@ -87,13 +85,13 @@ pub(super) async fn settle_all(
     worst(settled)
 }
 
-/// Settles a connection slot to an address that was given up: its calls count where the process at its end is the owner of the hash slot.
+/// Settles a connection slot to an abandoned address. Its calls matter only if they reached the process that now owns the hash slot.
 async fn settle_retired(connection_slot: &ConnectionSlot, owner: &ConnectionSlot) -> Result<Settled, LinkError> {
     let (connections, forgot) = connection_slot.not_confirmed_dead();
     let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
-    // If INFO is forbidden, the process at its end may be the owner, and cannot be told from others.
+    // Without INFO the run id is unknown: any of these processes may be the owner.
     let unknown = connections.iter().any(|connection| connection.is_of_process(&executioner).is_none());
     let at_its_end = connections.iter().filter(|connection| connection.is_of_process(&executioner) == Some(true));
     let settled = at_its_end.map(|connection| have_killed(connection, connection_slot, owner));
@@ -116,12 +114,12 @@ async fn settle_connection(
     if !connection.has_ended() && answers(connection, connection_slot.patience()).await {
         return Ok(Settled::Proven);
     }
-    // Callers that wait on it wait no longer; and it is not asked again.
+    // Fails its waiting callers, and skips the `PING` next time.
     connection.end();
     have_killed(connection, connection_slot, by).await
 }
 
-/// Has the server kill a connection of `connection_slot` that has ended, within the command timeout.
+/// Asks the server to kill an ended connection of `connection_slot`, within the command timeout.
 pub(super) async fn have_killed(
     connection: &Connection,
     connection_slot: &ConnectionSlot,
@@ -133,7 +131,7 @@ pub(super) async fn have_killed(
     }
 }
 
-/// Whether a `PING` behind everything else is answered. An error reply is an answer as well.
+/// Whether the server replies to a `PING` behind all earlier commands. An error reply counts.
 pub(super) async fn answers(connection: &Connection, timeout: Duration) -> bool {
     matches!(tokio::time::timeout(timeout, connection.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
@@ -177,7 +175,7 @@ async fn kill(
     Ok(Settled::Unproven)
 }
 
-/// Whether the ids of a connection that has ended, and of a later or older one to the same process, are of one list.
+/// Whether the server counts the ids of both connections in one list. A proxy may keep a list of its own.
 fn share_ids(ended: &Connection, executioner: &Connection) -> bool {
     let at_one_address = ended.about.address.is_some() && ended.about.address == executioner.about.address;
     let is_later = ended.ended_at().is_some_and(|at| executioner.began > at);

@@ -1,4 +1,4 @@
-//! The end of an acquire: its outcome, what is taken back before its caller is told, and what it waits for before it asks once more.
+//! The end of an acquire: its outcome, its unread grant, and the withdrawals that it waits for.
 
 use crate::owner::HoldNumber;
 use crate::session::failures::Failures;
@@ -7,23 +7,23 @@ use crate::session::{Granted, Patience};
 use crate::time::Instant;
 use std::time::Duration;
 
-/// How long the future of an attempt that is not repeated has at most to read its grant.
+/// Minimum time to read the grant of an attempt that is not repeated.
 const LAST: Duration = Duration::from_secs(1);
 
-/// How far a request has come.
+/// The stage of a request.
 #[derive(Debug)]
 pub(super) enum Stage {
-    /// It asks, or waits.
+    /// It sends acquires, or waits.
     Open,
-    /// It has ended without the lock, and its caller is told once the server has nothing of it any more.
+    /// It ended without the lock. It reports the outcome after its withdrawal from the server.
     TakingBack(Box<TakingBack>),
-    /// It was granted a hold. Its future must read that before this instant.
+    /// It has a grant, which its future must read before this instant.
     Granted(AcquireOutcome, Instant),
-    /// Its caller is to be told this.
+    /// It has an outcome, which its future has not read.
     Ended(AcquireOutcome),
 }
 
-/// An acquire that has ended without the lock, and of which the server may still have something.
+/// An acquire that ended without the lock, during its withdrawal from the server.
 #[derive(Debug)]
 pub(crate) struct TakingBack {
     outcome: AcquireOutcome,
@@ -32,66 +32,66 @@ pub(crate) struct TakingBack {
 }
 
 impl TakingBack {
-    /// The outcome that its caller is told when all is taken back.
+    /// The outcome after the withdrawal.
     pub(crate) fn into_outcome(self) -> AcquireOutcome {
         self.outcome
     }
 
-    /// The holds that are being taken back.
+    /// The holds in withdrawal.
     pub(crate) fn holds(&self) -> &[HoldNumber] {
         &self.holds
     }
 }
 
-/// The holds of the same lock that others of this client have given up, and that the server may still have, while a request asks for it.
+/// Withdrawals of other requests of this client for the same lock. They may be why a request finds the lock busy.
 #[derive(Debug, Default)]
 pub(super) enum GivenUp {
-    /// There was nothing of it when the request asked last.
+    /// None was pending at the request's last acquire.
     #[default]
     Nothing,
-    /// There was something when the request asked, which may be why it finds the lock busy.
+    /// At least one was pending at the request's last acquire.
     Crossed,
-    /// The request has found the lock busy, and asks once more when these holds are gone; it asks no more after this instant.
+    /// The request found the lock busy. It retries once when these holds are gone, but not after this instant.
     Awaited(Vec<HoldNumber>, Instant),
-    /// It has asked once more.
+    /// The request has used its retry.
     Over,
 }
 
-/// What a request's timer means when it is due.
+/// The meaning of a request's due timer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(crate) enum Due {
     /// Nothing: the request has ended.
     Nothing,
-    /// Its future has not read its grant.
+    /// Its future did not read its grant in time.
     Unread,
-    /// The timer is to be set again.
+    /// Too early: set the timer again.
     Later,
-    /// What it began is not taken back in time: its caller is told so now.
+    /// Its withdrawal took too long. Report the outcome now.
     TakenBackTooLate,
-    /// The holds that others gave up are not gone in time: it asks no more.
+    /// The withdrawals of other requests took too long. Do not retry.
     AwaitedTooLong,
-    /// It may try again, or its patience has ended.
+    /// It may retry, or its patience has ended.
     Patience,
 }
 
 impl Acquire {
-    /// Whether its caller is to be told how it ended.
+    /// Whether it has an outcome.
     pub(crate) const fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_) | Stage::Granted(..))
     }
 
-    /// Whether it has ended, and what it began is being taken back.
+    /// Whether it ended and waits for its withdrawal.
     pub(crate) const fn is_taking_back(&self) -> bool {
         matches!(self.stage, Stage::TakingBack(_))
     }
 
-    /// Whether it asks, or waits.
+    /// Whether it sends acquires, or waits.
     pub(crate) const fn is_open(&self) -> bool {
         matches!(self.stage, Stage::Open)
     }
 
-    /// Whether it asks for a hold of its own, or waits for one: it re-enters none.
+    /// Whether it is open and re-enters no hold.
     pub(crate) fn waits(&self) -> bool {
         self.is_open() && !matches!(self.place, LocalPlace::Entering(_))
     }
@@ -101,12 +101,12 @@ impl Acquire {
         self.place == LocalPlace::Line && !self.has_ended()
     }
 
-    /// Whether it sends nothing, because something that was begun is being taken back.
+    /// Whether it sends nothing, because it waits for a withdrawal.
     pub(crate) const fn rests(&self) -> bool {
         self.is_taking_back() || matches!(self.given_up, GivenUp::Awaited(..))
     }
 
-    /// It ends. The first outcome is the one that counts: says whether this is it.
+    /// Ends the request. Only the first outcome counts. Returns whether this is the first.
     pub(crate) fn end(&mut self, outcome: AcquireOutcome) -> bool {
         let is_first = !self.has_ended();
         if is_first {
@@ -115,15 +115,15 @@ impl Acquire {
         is_first
     }
 
-    /// It is granted a hold. If its future has not read that before `until`, the hold goes to another request.
+    /// Stores a grant. Unless the future reads it before `until`, the hold goes to another request.
     pub(crate) fn grant(&mut self, granted: Granted, until: Instant) {
         self.hold = None;
         self.stage = Stage::Granted(Ok(Some(granted)), until);
     }
 
-    /// Until when its future must read a grant that comes now. `turn` is how long others wait for a future that is not polled. Each miss
-    /// doubles that, eight times at most, so that a caller on a slow executor gets the lock in the end. An attempt that is not repeated has
-    /// more time at once: its caller would be told that a free lock is busy.
+    /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, up to eight times, so
+    /// that a caller on a slow executor gets the lock eventually. An attempt that is not repeated has more time: it would report a free lock
+    /// as busy.
     pub(crate) fn read_until(&self, now: Instant, turn: Duration) -> Instant {
         if self.is_final_attempt || self.wish.patience == Patience::Try {
             return now + turn.max(LAST);
@@ -131,7 +131,7 @@ impl Acquire {
         now + turn * (1 << self.missed_grants.min(8))
     }
 
-    /// The grant that its future has not read.
+    /// The unread grant.
     pub(crate) const fn unread(&self) -> Option<&Granted> {
         match &self.stage {
             Stage::Granted(Ok(granted), _) => granted.as_ref(),
@@ -139,14 +139,14 @@ impl Acquire {
         }
     }
 
-    /// Its future must read that grant before `next`.
+    /// Postpones the unread grant's deadline to `next`.
     pub(crate) const fn keep_unread(&mut self, next: Instant) {
         if let Stage::Granted(_, until) = &mut self.stage {
             *until = next;
         }
     }
 
-    /// Takes that grant back. The request asks or waits as if it had met no failure.
+    /// Removes the unread grant. The request continues as if no call had failed.
     pub(crate) fn take_unread(&mut self) -> Option<Granted> {
         self.unread()?;
         self.missed_grants = self.missed_grants.saturating_add(1);
@@ -155,7 +155,7 @@ impl Acquire {
         self.take_outcome().and_then(Result::ok).flatten()
     }
 
-    /// How it ended, if it has.
+    /// The outcome, if the request has ended.
     pub(crate) const fn outcome(&self) -> Option<&AcquireOutcome> {
         match &self.stage {
             Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
@@ -163,7 +163,7 @@ impl Acquire {
         }
     }
 
-    /// Takes out how it ended, if it has.
+    /// Removes and returns the outcome.
     pub(crate) fn take_outcome(&mut self) -> Option<AcquireOutcome> {
         if !self.has_ended() {
             return None;
@@ -174,13 +174,13 @@ impl Acquire {
         }
     }
 
-    /// It has ended so. Its caller is told when these holds are taken back, and at `until` in any case.
+    /// Ends the request, but delays the outcome until these holds are withdrawn, or until `until`.
     pub(crate) fn take_back(&mut self, outcome: AcquireOutcome, holds: Vec<HoldNumber>, until: Instant) {
         self.hold = None;
         self.stage = Stage::TakingBack(Box::new(TakingBack { outcome, holds, until }));
     }
 
-    /// Does not wait any longer for what is being taken back.
+    /// Stops waiting for the withdrawal.
     pub(crate) fn stop_taking_back(&mut self) -> Option<TakingBack> {
         if !self.is_taking_back() {
             return None;
@@ -191,7 +191,7 @@ impl Acquire {
         }
     }
 
-    /// A hold that it waits for is gone from the server. Gives its outcome where that was the last one that it began.
+    /// Records the withdrawal of a hold. Returns the outcome after the last hold.
     pub(crate) fn note_taken_back(&mut self, number: HoldNumber) -> Option<AcquireOutcome> {
         let Stage::TakingBack(taking_back) = &mut self.stage else { return None };
         taking_back.holds.retain(|awaited| *awaited != number);
@@ -201,28 +201,28 @@ impl Acquire {
         self.stop_taking_back().map(TakingBack::into_outcome)
     }
 
-    /// It is about to ask; others of its client are giving up something of the same lock, or not.
+    /// Records, before an acquire, whether withdrawals of other requests are pending.
     pub(crate) fn note_crossing(&mut self, crosses: bool) {
         self.given_up = if crosses { GivenUp::Crossed } else { GivenUp::Nothing };
     }
 
-    /// Whether it matters to it what others give up: a busy answer may end it, and it has not asked once more for that reason yet.
+    /// Whether withdrawals of other requests matter: a busy reply may end this request, and its retry is unused.
     pub(crate) fn may_cross(&self) -> bool {
         self.wish.patience != Patience::Forever && !matches!(self.given_up, GivenUp::Over)
     }
 
-    /// Whether something of the same lock was being given up when it asked last.
+    /// Whether a withdrawal was pending at the last acquire.
     pub(crate) const fn crossed(&self) -> bool {
         matches!(self.given_up, GivenUp::Crossed)
     }
 
-    /// It asks once more when these holds are gone, and no more after `until`.
+    /// Waits for these holds to be gone before a last attempt, until `until`.
     pub(crate) fn await_given_up(&mut self, holds: Vec<HoldNumber>, until: Instant) {
         self.is_final_attempt = true;
         self.given_up = GivenUp::Awaited(holds, until);
     }
 
-    /// A hold that another request gave up is gone. Says whether it was the last one that this request waited for.
+    /// Records that another request's hold is gone. Returns whether it was the last awaited hold.
     pub(crate) fn note_given_up_gone(&mut self, number: HoldNumber) -> bool {
         let ended = self.has_ended();
         let GivenUp::Awaited(holds, _) = &mut self.given_up else { return false };
@@ -230,27 +230,27 @@ impl Acquire {
         holds.is_empty() && !ended
     }
 
-    /// It does not wait any longer for what others give up.
+    /// Stops waiting for the withdrawals of other requests.
     pub(crate) fn stop_awaiting(&mut self) {
         self.given_up = GivenUp::Over;
     }
 
-    /// When its timer is to be due. `end` is when its patience ends.
+    /// The next due time of the timer. `end` is the end of the patience.
     pub(crate) fn timeout(&self, now: Instant, end: Instant) -> Instant {
         match (&self.stage, &self.given_up) {
-            // It tries nothing again, whatever it was about to do before.
+            // A request in withdrawal never retries.
             (Stage::TakingBack(taking_back), _) => taking_back.until,
             (Stage::Granted(_, until), _) => *until,
             (_, GivenUp::Awaited(_, until)) => *until,
             _ => {
-                // A patience that has ended was acted upon: only the last attempt is still awaited.
+                // The end of the patience is handled: only the last attempt is pending.
                 let end = if end <= now && self.is_final_attempt { Instant::FAR_FUTURE } else { end };
                 self.retry_at.map_or(end, |retry| retry.min(end))
             }
         }
     }
 
-    /// What it means that its timer is due.
+    /// The meaning of the due timer.
     pub(crate) fn due(&self, now: Instant) -> Due {
         match (&self.stage, &self.given_up) {
             (Stage::Ended(_), _) => Due::Nothing,

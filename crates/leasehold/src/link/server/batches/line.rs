@@ -1,48 +1,48 @@
-//! The line at a connection: the calls that are queued, and how many are under way.
+//! The line of a connection: its queued calls, and the numbers of calls in flight.
 
 use super::Queued;
 use leasehold_core::batch::MOST;
 use std::collections::VecDeque;
 
-/// The calls that want one connection.
+/// The calls for one connection.
 #[derive(Default)]
 pub(super) struct Line {
     queue: VecDeque<Queued>,
-    /// How many calls are out by themselves.
+    /// Number of direct calls in flight.
     out: usize,
-    /// How many calls are in batches that are not answered.
+    /// Number of calls in batches without a reply.
     in_batches: usize,
     drivers: usize,
-    /// A driver is on its way to the queue.
+    /// A driver is about to take the queue.
     collecting: bool,
-    /// A driver has taken calls that are not on the connection yet. Until they are, nothing may follow them.
+    /// A driver has taken calls that are not on the connection yet. Later calls must wait, to keep the order.
     unwritten: bool,
 }
 
 impl Line {
-    /// Whether a call may go out by itself: it overtakes none, and few are out. Where more than twice as many are under way, the server and the
-    /// other callers have less to do if a driver takes it along.
+    /// Whether a call may be direct: it overtakes no other, and few direct calls are in flight. With more than twice as many in flight in total,
+    /// a batch costs the server and the callers less.
     pub(super) fn has_room(&self, direct: usize) -> bool {
         self.queue.is_empty() && !self.unwritten && self.out < direct && self.out + self.in_batches <= 2 * direct
     }
 
-    /// A call goes out by itself.
+    /// Counts a direct call.
     pub(super) const fn go_out(&mut self) {
         self.out += 1;
     }
 
-    /// A call that was out by itself is back.
+    /// Records the end of a direct call.
     pub(super) const fn come_back(&mut self) {
         self.out -= 1;
     }
 
-    /// Puts a call at the end.
+    /// Queues a call.
     pub(super) fn push(&mut self, queued: Queued) {
         self.queue.push_back(queued);
     }
 
-    /// Whether another driver is to be started, of so many at most. It counts from now on. A full batch has nothing to wait for, and gets a driver
-    /// of its own.
+    /// Whether to start another driver, up to `most`. Counts it at once. A full batch gains nothing by waiting, so it gets a driver beyond the
+    /// limit.
     pub(super) fn wants_driver(&mut self, most: usize) -> bool {
         let may_start = self.drivers < most || self.queue.len() >= MOST as usize;
         let wants = may_start && !self.queue.is_empty() && !self.collecting && !self.unwritten;
@@ -53,8 +53,8 @@ impl Line {
         wants
     }
 
-    /// Takes the next calls to be sent as one. If there is none, or another driver is about to write, the driver that asks has come to its
-    /// end. The other one takes what is left.
+    /// Takes the calls of the next batch. Returns `None`, and ends the driver, if the queue is empty or another driver is about to write. That
+    /// driver takes the rest.
     pub(super) fn take(&mut self) -> Option<Vec<Queued>> {
         self.collecting = false;
         if self.queue.is_empty() || self.unwritten {
@@ -72,17 +72,17 @@ impl Line {
         Some(taken)
     }
 
-    /// The calls that were taken last are on the connection, or never will be.
+    /// The last taken calls are on the connection, or were dropped.
     pub(super) const fn wrote(&mut self) {
         self.unwritten = false;
     }
 
-    /// A batch of so many calls is answered.
+    /// Records the end of a batch of `calls` calls.
     pub(super) const fn land(&mut self, calls: usize) {
         self.in_batches = self.in_batches.saturating_sub(calls);
     }
 
-    /// Takes everything, because a driver has ended before its time: the runtime has.
+    /// Takes all calls after a driver was dropped with its runtime.
     pub(super) fn abandon(&mut self) -> Vec<Queued> {
         self.drivers -= 1;
         self.in_batches = 0;
@@ -90,12 +90,12 @@ impl Line {
         self.take_queued()
     }
 
-    /// Takes the calls that are queued.
+    /// Takes the queued calls.
     pub(super) fn take_queued(&mut self) -> Vec<Queued> {
         self.queue.drain(..).collect()
     }
 
-    /// Whether nothing happens here.
+    /// Whether the line is empty: no calls, no drivers.
     pub(super) fn is_idle(&self) -> bool {
         self.queue.is_empty() && self.out == 0 && self.drivers == 0
     }

@@ -53,7 +53,7 @@ struct Caller {
     answers: Arc<Waiting>,
 }
 
-/// Those who wait for the outcomes of calls.
+/// The senders that await the outcomes of calls.
 #[derive(Default)]
 struct Waiting(parking_lot::Mutex<BTreeMap<CallId, oneshot::Sender<Result<Reply, LinkError>>>>);
 
@@ -61,7 +61,7 @@ impl Answers for Waiting {
     fn answered(&self, answers: &mut Vec<(CallId, Result<Reply, LinkError>)>) {
         for (id, result) in answers.drain(..) {
             let waiting = self.0.lock().remove(&id).expect("a call is answered once");
-            // Its future may have been dropped.
+            // The future may have been dropped.
             drop(waiting.send(result));
         }
     }

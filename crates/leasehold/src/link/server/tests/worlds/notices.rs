@@ -15,7 +15,7 @@ pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// Subscriptions end in time, also where a server is silent. One may be led on to other nodes, and waits for its turn.
+/// Subscribing and unsubscribing end in time, even at a silent server. The limit allows for redirections and for a busy connection.
 fn late(lines: &[Line]) -> Vec<String> {
     let mut channels = BTreeMap::new();
     let mut found = Vec::new();
