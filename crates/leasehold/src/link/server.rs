@@ -199,7 +199,10 @@ impl Link for ServerLink {
     }
 
     fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
-        if call.replicas().is_some() || self.shared().met.check().is_err() {
+        if let Err(not_met) = self.shared().met.check() {
+            return Ok(Some(Err(not_met)));
+        }
+        if call.replicas().is_some() {
             return Err(call);
         }
         call::start(self.pool(plane), decided.plane, id, call)
