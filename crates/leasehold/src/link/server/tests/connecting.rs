@@ -3,6 +3,7 @@
 use super::super::{AddressMap, Credentials, Provider};
 use super::*;
 use leasehold_core::link::ServerError;
+use leasehold_core::session::CallId;
 use leasehold_test_support::{Cluster, Proxy, Rounds, Sentinel, Server, binaries, take_request, until};
 use parking_lot::Mutex;
 use std::io::{self, Read, Write};
@@ -319,6 +320,19 @@ fn socket_of_the_dead() -> std::path::PathBuf {
     let path = std::env::temp_dir().join(format!("leasehold-{}.sock", uuid::Uuid::new_v4()));
     drop(std::os::unix::net::UnixListener::bind(&path).expect("a socket"));
     path
+}
+
+/// A call that waits for the background has an unknown outcome once its caller's time is over.
+#[test]
+fn a_call_to_a_server_never_met_ends_at_once() {
+    let target = ServerTarget::parse("redis://127.0.0.1:1").expect("a target");
+    let connector = Connector::new(target, settings()).expect("a connector");
+    let home = runtime();
+    let _context = home.enter();
+    let link = ServerLink::unmet(None, BackgroundLinks::unconnected(&connector));
+    let decided = link.settlings(Plane::Background);
+    let known = link.start(Plane::Background, decided, CallId::new(1), inspect("a"));
+    assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");
 }
 
 #[test]
