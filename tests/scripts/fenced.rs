@@ -78,17 +78,17 @@ fn tokens_grow_when_the_servers_clock_goes_back() {
 #[test]
 fn tokens_grow_past_a_stored_one_of_the_future_and_past_a_jvms() {
     each("fenced-future", |world| {
-        world.command("SET redisson_lock_token:{{}} 9007199254740000");
+        world.command("SET redisson_lock_token:{fenced-future} 9007199254740000");
         assert_eq!(world.token(FENCED, "me:1", 1), 9_007_199_254_740_001);
         world.release(FENCED, "me:1", 0);
         // The effect of a JVM at each of its grants, and before any of ours the counter is small.
-        world.check("INCR redisson_lock_token:{{}} => 9007199254740002");
+        world.check("INCR redisson_lock_token:{fenced-future} => 9007199254740002");
         assert_eq!(world.token(FENCED, "me:2", 1), 9_007_199_254_740_003);
         world.release(FENCED, "me:2", 0);
-        world.command("SET redisson_lock_token:{{}} 41");
+        world.command("SET redisson_lock_token:{fenced-future} 41");
         assert!(world.token(FENCED, "me:3", 1) > 1_500_000_000_000_000, "time is ahead of a small counter");
         world.release(FENCED, "me:3", 0);
-        world.command("DEL redisson_lock_token:{{}}");
+        world.command("DEL redisson_lock_token:{fenced-future}");
     });
 }
 
@@ -116,15 +116,15 @@ fn a_token_that_is_gone_is_issued_anew_for_the_hold_that_stands() {
 #[test]
 fn keys_of_another_kind_are_named_and_left_alone() {
     each("fenced-kind", |world| {
-        world.command("RPUSH redisson_lock_token:{{}} x");
+        world.command("RPUSH redisson_lock_token:{fenced-kind} x");
         assert_eq!(world.acquire(FENCED, "me:1", 1, Wish::default()), "[-4, \"list\"]");
         assert_eq!(last(world), LastToken::Kind("list".to_owned()));
-        world.check("EXISTS {} => 0\nDEL redisson_lock_token:{{}} => 1");
+        world.check("EXISTS {} => 0\nDEL redisson_lock_token:{fenced-kind} => 1");
         world.command("SET {} x");
         assert_eq!(world.acquire(FENCED, "me:1", 1, Wish::default()), "[-4, \"string\"]");
         world.check("GET {} => \"x\"\nDEL {} => 1\nHSET {} mode read you:1 1 => 2");
         assert_eq!(world.acquire(FENCED, "me:1", 1, Wish::default()), "[-4, \"read-write lock\"]");
-        world.check("HLEN {} => 2\nEXISTS redisson_lock_token:{{}} => 0\nDEL {} => 1");
+        world.check("HLEN {} => 2\nEXISTS redisson_lock_token:{fenced-kind} => 0\nDEL {} => 1");
     });
 }
 

@@ -224,6 +224,18 @@ impl Ear {
     }
 }
 
+impl Drop for Ear {
+    /// Waits until the server counts one listener fewer. A server notices a closed connection only later.
+    fn drop(&mut self) {
+        let Self::Real(connection) = self else { return };
+        if connection.send(&["UNSUBSCRIBE"]).is_ok() {
+            while let Ok(reply) = connection.receive()
+                && reply.elements().first().and_then(Resp::as_str) != Some("unsubscribe")
+            {}
+        }
+    }
+}
+
 fn eval_on(server: &Server, call: &Call) -> Resp {
     server.command(&eval(call.script().source(), call.keys(), call.args()))
 }

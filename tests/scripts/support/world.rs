@@ -36,11 +36,7 @@ impl Default for Wish<'_> {
 /// Runs a test on the embedded engine, and on each server program of this machine. The servers are shared, so the name of the
 /// lock must be the test's own.
 pub(crate) fn each(name: &str, test: impl Fn(&World)) {
-    Bench::everywhere(|bench| match bench {
-        // It shares its server with the test before, whose listeners may still be closing.
-        Bench::Batching(_) => test(&World::new(bench.clone(), &format!("{name}-batched"))),
-        _ => test(&World::new(bench.clone(), name)),
-    });
+    Bench::everywhere(|bench| test(&World::new(bench.clone(), name)));
 }
 
 impl Deref for World {
