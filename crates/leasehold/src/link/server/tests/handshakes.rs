@@ -156,13 +156,8 @@ impl Peers {
 
     async fn serve(self: Arc<Self>, port: u16, end: End) {
         let mut rng = self.rng.lock().fork();
-        let (mut requests, mut buffer) = (Vec::new(), [0; 4_096]);
-        loop {
-            let read = end.read(&mut buffer).await;
-            if read == 0 {
-                return;
-            }
-            requests.extend_from_slice(&buffer[..read]);
+        let mut requests = Vec::new();
+        while end.read_more(&mut requests).await {
             // A client that could not connect asks whether the server speaks TLS.
             if requests.first() == Some(&0x16) {
                 drop(end.write_all(OTHERS[rng.usize(..OTHERS.len())]).await);
@@ -180,7 +175,7 @@ impl Peers {
                 match after {
                     After::More => {}
                     After::End => return end.cut(),
-                    After::Silence => while end.read(&mut buffer).await > 0 {},
+                    After::Silence => while end.read_more(&mut Vec::new()).await {},
                     After::Flood(bytes) => {
                         for _ in 0..FLOOD / bytes.len() {
                             if end.write_all(&bytes).await.is_err() {
@@ -190,7 +185,7 @@ impl Peers {
                         // Pushes are read for as long as the client waits for a reply. Here no time passes.
                         let is_kept = bytes.first() != Some(&b'>');
                         assert!(!is_kept, "what is read has no end: {}", bytes[..bytes.len().min(40)].escape_ascii());
-                        while end.read(&mut buffer).await > 0 {}
+                        while end.read_more(&mut Vec::new()).await {}
                     }
                 }
             }

@@ -183,6 +183,14 @@ impl End {
         self.try_read(buffer).expect("the only reader has waited")
     }
 
+    /// Appends a part of what arrives to `requests`. Returns `false` at the end of the stream.
+    pub(super) async fn read_more(&self, requests: &mut Vec<u8>) -> bool {
+        let mut buffer = [0; 4_096];
+        let read = self.read(&mut buffer).await;
+        requests.extend_from_slice(&buffer[..read]);
+        read > 0
+    }
+
     /// Writes all bytes, unless the stream is closed.
     pub(super) async fn write_all(&self, mut bytes: &[u8]) -> io::Result<()> {
         while !bytes.is_empty() {

@@ -64,13 +64,8 @@ fn play<T>(test: impl AsyncFnOnce(&Scene) -> T) -> T {
 }
 
 async fn serve(peer: Arc<Mutex<Peer>>, end: End) {
-    let (mut requests, mut buffer) = (Vec::new(), [0; 4_096]);
-    loop {
-        let read = end.read(&mut buffer).await;
-        if read == 0 {
-            return;
-        }
-        requests.extend_from_slice(&buffer[..read]);
+    let mut requests = Vec::new();
+    while end.read_more(&mut requests).await {
         while let Some(request) = take_request(&mut requests) {
             let silent = {
                 let mut peer = peer.lock();
