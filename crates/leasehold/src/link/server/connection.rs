@@ -551,11 +551,8 @@ impl Shared {
         if state.tls_waits && state.writer == Writer::Nobody {
             state.writer = Writer::Driver;
         }
-        state.corked = events.len() > 1 && state.wire.in_flight() >= BUSY;
-        if !state.corked && state.writer == Writer::Nobody && state.wants_to_write() {
-            // The session queued calls while it handled the previous, corked read.
-            state.writer = Writer::Driver;
-        }
+        // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
+        state.corked |= events.len() > 1 && state.wire.in_flight() >= BUSY;
         drop(state);
         let mut answered = Answered::default();
         for event in events {

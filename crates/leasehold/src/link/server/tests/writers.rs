@@ -8,7 +8,9 @@ use super::*;
 use futures_util::future::join_all;
 use leasehold_core::wire::Frame;
 use leasehold_test_support::{Resp, take_request};
+use std::pin::pin;
 use std::sync::Arc;
+use std::task::{Context, Wake, Waker};
 use tokio::task::JoinHandle;
 
 const ADDRESS: ([u8; 4], u16) = ([127, 0, 0, 1], 7_000);
@@ -64,6 +66,43 @@ fn callers_that_replies_wake_together_share_a_write() {
     assert!(writes * 2 < CALLERS * COMMANDS, "{writes} writes");
 }
 
+/// Sends a command as soon as a reply arrives, as the session does.
+struct SendsOnReply(Connection);
+
+impl Wake for SendsOnReply {
+    fn wake(self: Arc<Self>) {
+        drop(self.0.begin("ECHO", &[Bytes::from_static(b"last")]).expect("it stands"));
+    }
+}
+
+#[test]
+fn command_sent_during_a_corked_read_leaves_although_a_later_read_is_small() {
+    const FIRST: usize = 8;
+    const READ: usize = 16 * 1024;
+    let runtime = Builder::new_current_thread().enable_time().build().expect("a runtime");
+    let network = Memory::whole();
+    runtime.block_on(async {
+        let mut accepted = network.listen(ADDRESS.into());
+        let connection = Arc::new(SendsOnReply(open(Arc::clone(&network)).await));
+        let mut sent: Vec<_> = (0..FIRST).map(|_| connection.0.begin("PING", &[]).expect("it stands")).collect();
+        let waker = Waker::from(Arc::clone(&connection));
+        assert!(pin!(&mut sent[0]).poll(&mut Context::from_waker(&waker)).is_pending());
+        let end = accepted.recv().await.expect("a client");
+        let mut requests = Vec::new();
+        // Two replies fill the first read, and the second read has one.
+        let long = "x".repeat(READ - "+1\r\n$16370\r\n\r\n".len());
+        let replies = format!("+1\r\n${}\r\n{long}\r\n+3\r\n", long.len());
+        assert_eq!(replies.len(), READ + 4);
+        end.write_all(replies.as_bytes()).await.expect("it stands");
+        let arrives = async {
+            while !requests.ends_with(b"last\r\n") {
+                assert!(end.read_more(&mut requests).await, "the connection ended");
+            }
+        };
+        tokio::time::timeout(HUNG, arrives).await.expect("the command leaves");
+    });
+}
+
 #[test]
 fn command_of_another_thread_ends_the_rest_of_an_idle_connection() {
     let runtime = Builder::new_multi_thread().worker_threads(1).enable_time().build().expect("a runtime");
@@ -104,14 +143,9 @@ async fn open(network: Arc<Memory>) -> Connection {
 /// Answers each command with its argument, in two turns where several commands arrive together, and returns the arguments
 /// when the client has closed the stream.
 async fn echo(end: &End) -> Vec<Bytes> {
-    let (mut buf, mut chunk, mut arrived) = (Vec::new(), [0; 1_024], Vec::new());
-    loop {
-        let read = end.read(&mut chunk).await;
-        if read == 0 {
-            return arrived;
-        }
-        buf.extend_from_slice(&chunk[..read]);
-        let texts: Vec<Bytes> = std::iter::from_fn(|| take_request(&mut buf))
+    let (mut requests, mut arrived) = (Vec::new(), Vec::new());
+    while end.read_more(&mut requests).await {
+        let texts: Vec<Bytes> = std::iter::from_fn(|| take_request(&mut requests))
             .map(|request| request.into_iter().next_back().expect("an argument").into())
             .collect();
         for turn in texts.chunks(texts.len().div_ceil(2).max(1)) {
@@ -122,4 +156,5 @@ async fn echo(end: &End) -> Vec<Bytes> {
         }
         arrived.extend(texts);
     }
+    arrived
 }
