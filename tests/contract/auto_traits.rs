@@ -165,7 +165,6 @@ types! {
     embedded::Inside: send sync unpin forever;
     embedded::ManualClock: send sync unpin forever;
     embedded::Met: send sync unpin forever;
-    embedded::Plane: send sync unpin forever;
     embedded::Recorded: send sync unpin forever;
     embedded::Recorder: send sync unpin forever;
     embedded::ServerClock: send sync unpin forever;

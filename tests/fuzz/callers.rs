@@ -1,7 +1,7 @@
 //! Those who want locks of a session: what they ask for, and what is said to their calls.
 
 use super::answers::{answer, promised};
-use super::{Flight, VIA, World};
+use super::{Flight, World};
 use crate::source::Source;
 use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
@@ -75,7 +75,7 @@ impl World {
         }
         match self.session.poll_acquire(self.now, caller.ticket, Waker::noop()) {
             Poll::Pending => {
-                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call(VIA) {
+                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call() {
                     if of_request {
                         caller.sent = Some(self.now);
                         caller.flight = Some(Flight { id, sent: self.now, call });

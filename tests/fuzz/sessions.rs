@@ -15,18 +15,16 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::hold_cell::HoldCell;
-use leasehold_core::link::{Epoch, LinkEvent, Plane, Settled};
+use leasehold_core::link::{LinkEvent, Settled};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
-use leasehold_core::session::{AcquireRequest, Action, CallId, Outgoing, Session, Ticket, Via};
+use leasehold_core::session::{AcquireRequest, Action, CallId, Outgoing, Session, Ticket};
 use leasehold_core::settings::{HandOver, Settings};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use uuid::Uuid;
-
-const VIA: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
 
 /// A caller's call in flight.
 struct Flight {
@@ -155,7 +153,7 @@ impl World {
                 let event = match source.below(10) {
                     0 => LinkEvent::NoticesReset,
                     1 => LinkEvent::NoticesLagged,
-                    2 => LinkEvent::PlaneReset(source.one_of(&Plane::ALL)),
+                    2 => LinkEvent::CallsReset,
                     3 => LinkEvent::Connected { server: server(), again: true },
                     4 => {
                         let lost_for = Duration::from_millis(source.one_of(&[0, 700, 40_000]));
@@ -221,7 +219,7 @@ impl World {
         }
         match self.session.poll_release(self.now, *ticket, Waker::noop()) {
             Poll::Pending => {
-                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call(VIA) {
+                while let Some(Outgoing { id, call, of_request, .. }) = self.session.poll_call() {
                     if of_request {
                         *flight = Some((id, call));
                     } else {
@@ -234,7 +232,7 @@ impl World {
     }
 
     fn take_actions(&mut self) {
-        while let Some(Outgoing { id, call, .. }) = self.session.poll_call(VIA) {
+        while let Some(Outgoing { id, call, .. }) = self.session.poll_call() {
             self.calls.push((id, self.now, call));
         }
         while let Some(action) = self.session.poll_action() {

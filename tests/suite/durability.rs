@@ -200,9 +200,7 @@ pub(crate) async fn nobody_elses_renewal_waits_for_replicas(_: World) {
     let client = stage.client();
     let guard = durable(&client, "durable").await.expect("the lock");
     let plain = client.lock("plain").acquire().await.expect("the lock");
-    stage
-        .server
-        .inject(Fault::Swallow, FaultTarget::always().script("lock/renew").plane(leasehold_core::link::Plane::Durable));
+    stage.server.inject(Fault::Swallow, FaultTarget::always().script("lock/renew").durable());
     stage.clock.advance(secs(120));
     assert!(plain.is_held());
     assert_eq!(guard.lost().await.reason(), LossReason::NotRenewed);

@@ -17,7 +17,6 @@ pub mod link;
 pub mod name;
 mod number_map;
 pub mod owner;
-mod plane;
 pub mod reply;
 pub mod scan;
 pub mod script;

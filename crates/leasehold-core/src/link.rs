@@ -6,8 +6,6 @@
 
 mod in_script;
 
-pub use crate::plane::Plane;
-
 use crate::call::{Call, CallId};
 use crate::reply::Reply;
 use crate::scan::{ScanPage, Scanned, ServerId};
@@ -16,11 +14,6 @@ use std::future::Future;
 use std::sync::Weak;
 use std::time::Duration;
 use thiserror::Error;
-
-/// One life of the connections of a plane. It changes with every reconnect, to a value never seen before.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-#[expect(clippy::exhaustive_structs, reason = "a link makes these")]
-pub struct Epoch(pub u64);
 
 /// How sure it is, after [`Link::settle`], that nothing sent earlier can still be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,16 +241,16 @@ pub enum LinkEvent {
     NoticesReset,
     /// Messages were missed on a connection that stands, because they came faster than they were taken.
     NoticesLagged,
-    /// The connections of a plane were lost and are back: what the server held may be gone.
-    PlaneReset(Plane),
-    /// The background's connection to a server stands.
+    /// A connection for calls was lost and is back: what the server held may be gone.
+    CallsReset,
+    /// The connection to a server stands.
     Connected {
         /// The server's address.
         server: String,
         /// Whether there was one before.
         again: bool,
     },
-    /// The background's connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
+    /// The connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
     /// stands again.
     OutOfReach {
         /// The server's address.
@@ -285,16 +278,6 @@ impl LinkEvent {
             _ => Self::Notice { channel },
         }
     }
-}
-
-/// How many settlings of a plane have begun, and how many of [`Plane::Durable`], which takes calls of every plane.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "every link makes its own")]
-pub struct Settlings {
-    /// Those of the plane.
-    pub plane: u64,
-    /// Those of [`Plane::Durable`].
-    pub durable: u64,
 }
 
 /// The facts about a server that a client learns when it connects.
@@ -333,43 +316,29 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server's description of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
-    /// The plane by which the calls of the future that is being polled should go: [`Plane::Foreground`] where the runtime that this plane
-    /// is bound to is the one that polls, and its connection stands; [`Plane::Background`] otherwise. A runtime that polls runs, so
-    /// what is sent by its connection is written.
-    fn home(&self) -> Plane;
-
-    /// The current epoch of the plane's connections. Read it *before* sending a call in it. Like [`Link::home`] and [`Link::settlings`], it
-    /// never delivers an outcome, so it may be called while the session is locked.
-    fn epoch(&self, plane: Plane) -> Epoch;
-
-    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`].
-    fn settlings(&self, plane: Plane) -> Settlings;
+    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never delivers an outcome, so it
+    /// may be called while the session is locked.
+    fn settlings(&self) -> u64;
 
     /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
     /// does not know the script, or another node owns the slot.
     ///
-    /// The call leaves at the first poll, or shortly afterwards in a batch. On the foreground plane only the connection's end bounds the wait.
-    /// The session limits the time of such a call, and settles it with [`Link::settle`].
+    /// The call leaves at the first poll, or shortly afterwards in a batch.
     ///
-    /// A call [with replicas](Call::with_replicas) goes by [`Plane::Durable`], whichever plane is named, and only such calls do. Script and
-    /// `WAIT` are one pipeline on one connection, which is never sent again. The reply is an array of two: the script's reply, and how many
-    /// replicas acknowledged it, which may be fewer than were asked for. If the latter is not known, the outcome is not.
+    /// A call [with replicas](Call::with_replicas) has a connection for itself, because the server blocks a connection that waits. Script and
+    /// `WAIT` are one pipeline, which is never sent again. The reply is an array of two: the script's reply, and how many replicas
+    /// acknowledged it, which may be fewer than were asked for. If the latter is not known, the outcome is not.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle its epoch.
-    fn call(&self, plane: Plane, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.call_decided(plane, self.settlings(plane), call)
+    /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle it.
+    fn call(&self, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
+        self.call_decided(self.settlings(), call)
     }
 
-    /// As [`Link::call`], for a call that was decided on after `decided`. If its plane has been settled since, the call is not sent,
-    /// because the settling has ruled out its application. A thread may be suspended between the decision and the call.
-    fn call_decided(
-        &self,
-        plane: Plane,
-        decided: Settlings,
-        call: Call,
-    ) -> impl Future<Output = Result<Reply, LinkError>> + Send;
+    /// As [`Link::call`], for a call that was decided on after `decided`. If a settling has begun since, the call is not sent, because
+    /// the settling has ruled out its application. A thread may be suspended between the decision and the call.
+    fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns the outcome if it is already known. Otherwise delivers it to the
     /// link's [`Answers`].
@@ -377,12 +346,12 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// Returns the call if it cannot leave at once: it must wait for a connection, or for its turn on one.
-    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
+    fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
 
     /// Sets the receiver of [`Link::start`]'s outcomes. Called once, before the first call.
     fn answer_to(&self, answers: Weak<dyn Answers>);
 
-    /// Makes sure that no call for the slot of `key` that was begun on `plane` in `epoch` or before can be applied from now on.
+    /// Makes sure that no call for the slot of `key` that was begun before can be applied from now on.
     ///
     /// A later command on the same connection is answered, or the server is told to kill the old connection. Outside of a cluster all keys are
     /// of one slot.
@@ -390,13 +359,12 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// The server could not be reached: nothing is known; try again.
-    fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes)
-    -> impl Future<Output = Result<Settled, LinkError>> + Send;
+    fn settle(&self, key: Bytes) -> impl Future<Output = Result<Settled, LinkError>> + Send;
 
     /// The servers that have the keys at this moment: one, or each primary of a cluster.
     fn servers(&self) -> Vec<ServerId>;
 
-    /// Asks one of [`Link::servers`] for a page of the names of its keys, by the background's connection.
+    /// Asks one of [`Link::servers`] for a page of the names of its keys.
     ///
     /// # Errors
     ///

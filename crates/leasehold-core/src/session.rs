@@ -69,7 +69,7 @@ mod wish;
 
 pub use crate::call::CallId;
 pub use api::{Action, ClientStats, Event, Outgoing};
-pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience, Ticket, Via};
+pub use wish::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience, Ticket};
 
 use crate::command::record;
 use crate::error::{AcquireError, ReleaseError};
@@ -252,10 +252,10 @@ impl Session {
         self.checked(|parts| parts.handle_timeout(now));
     }
 
-    /// The next call to send. A request's call goes by `home`. After the command timeout the session treats a missing reply as an unknown
+    /// The next call to send. After the command timeout the session treats a missing reply as an unknown
     /// outcome.
-    pub fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
-        self.parts.poll_call(home)
+    pub fn poll_call(&mut self) -> Option<Outgoing> {
+        self.parts.poll_call()
     }
 
     /// Number of a hold's grants that no future has read.
@@ -272,11 +272,6 @@ impl Session {
     /// Whether a call still awaits its outcome.
     pub fn awaits(&self, id: CallId) -> bool {
         self.parts.pending.contains(id)
-    }
-
-    /// Whether there are calls to send.
-    pub fn has_calls(&self) -> bool {
-        self.parts.out.has_calls()
     }
 
     /// The next action.

@@ -7,14 +7,12 @@ use crate::server::EmbeddedServer;
 use crate::server::connections::{Connections, LinkId, LinkState};
 use crate::server::delivery::{Begun, out_of_reach};
 use crate::server::fault::{Fault, FaultTarget};
-use crate::server::in_flight::CallResult;
+use crate::server::in_flight::{CallResult, Wire};
 use crate::server::recorder::Recorder;
 use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{
-    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
-};
+use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId as SessionCall;
@@ -41,7 +39,7 @@ impl EmbeddedLink {
     fn new(server: &EmbeddedServer) -> Self {
         let (id, info) = server.with(|state| {
             let id = state.next_number();
-            let mut connections = Connections::new(Plane::ALL.map(|_| Epoch(state.next_number())), state.mode);
+            let mut connections = Connections::new([(); 2].map(|()| state.next_number()), state.mode);
             if state.down {
                 connections.state = LinkState::Down;
                 connections.was_up = false;
@@ -93,15 +91,14 @@ impl EmbeddedLink {
 
     /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
     /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. The link reports at once that its server is out of
-    /// reach. When it comes back it has no subscriptions and new epochs, and reports both in events.
+    /// reach. When it comes back it has new connections without subscriptions, and reports that in events.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }
 
-    /// Loses a plane's connection, which is at once back in a new epoch. A call that was sent by it and waits for a reply ends with
-    /// [`LinkError::Unknown`].
-    pub fn reset(&self, plane: Plane) {
-        self.with(|state| state.reset(self.inner.id, plane));
+    /// Loses the connection for calls, which is at once back. A call that waits for a reply ends with [`LinkError::Unknown`].
+    pub fn reset(&self) {
+        self.with(|state| state.reset(self.inner.id, Wire::Calls));
     }
 
     /// Loses the notice connection with all its subscriptions; it is at once back.
@@ -188,34 +185,20 @@ impl Link for EmbeddedLink {
         &self.inner.info
     }
 
-    fn home(&self) -> Plane {
-        Plane::Foreground
-    }
-
-    fn epoch(&self, plane: Plane) -> Epoch {
-        let epoch = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.epoch(plane));
-        self.inner.server.peek(epoch).unwrap_or(Epoch(0))
-    }
-
-    fn settlings(&self, plane: Plane) -> Settlings {
-        let settlings = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.settlings(plane));
+    fn settlings(&self) -> u64 {
+        let settlings = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.settlings);
         self.inner.server.peek(settlings).unwrap_or_default()
     }
 
-    fn call_decided(
-        &self,
-        plane: Plane,
-        decided: Settlings,
-        call: Call,
-    ) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.send(move |state, link| state.begin(link, plane, decided, &call))
+    fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
+        self.send(move |state, link| state.begin(link, decided, &call))
     }
 
-    fn start(&self, plane: Plane, decided: Settlings, id: SessionCall, call: Call) -> Result<Option<Outcome>, Call> {
+    fn start(&self, decided: u64, id: SessionCall, call: Call) -> Result<Option<Outcome>, Call> {
         if self.is_stepped() {
             return Err(call);
         }
-        match self.with(|state| state.begin(self.inner.id, plane, decided, &call)) {
+        match self.with(|state| state.begin(self.inner.id, decided, &call)) {
             Begun::Ended(result) => Ok(Some(result)),
             Begun::Waits(waiting) => {
                 Answering::begin(&self.inner, waiting, id);
@@ -228,8 +211,8 @@ impl Link for EmbeddedLink {
         let _ = self.inner.answers.set(answers);
     }
 
-    async fn settle(&self, plane: Plane, epoch: Epoch, _key: Bytes) -> Result<Settled, LinkError> {
-        self.send(move |state, link| state.settle(link, plane, epoch)).await.map(|_| Settled::Proven)
+    async fn settle(&self, _key: Bytes) -> Result<Settled, LinkError> {
+        self.send(State::settle).await.map(|_| Settled::Proven)
     }
 
     fn servers(&self) -> Vec<ServerId> {

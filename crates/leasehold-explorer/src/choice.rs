@@ -24,10 +24,10 @@ pub(crate) enum Choice {
     Poll(usize),
     /// The first request that is still on the way by a connection that is lost reaches the server.
     Late(usize, Wire),
-    /// A connection is lost, with the replies that are on it, and with the requests but for so many of the first.
-    Lose(usize, Wire, u8),
-    /// A process ends at once. So many of the first requests on the foreground's and the background's connection still arrive.
-    Crash(usize, [u8; 2]),
+    /// The connection for calls is lost, with the replies that are on it, and with the requests but for so many of the first.
+    Lose(usize, u8),
+    /// A process ends at once. So many of the first requests on its connection for calls still arrive.
+    Crash(usize, u8),
     /// A process has ended: nothing more is heard of it.
     Vanish(usize),
     /// Time passes although those with these numbers have something to do: their processes stop, or what is on the way to and from
@@ -48,7 +48,7 @@ impl Choice {
             | Self::Tick(of)
             | Self::Poll(of)
             | Self::Late(of, _)
-            | Self::Lose(of, ..)
+            | Self::Lose(of, _)
             | Self::Crash(of, _)
             | Self::Vanish(of) => Some(of),
             Self::HoldUp(_) | Self::Rest => None,
@@ -74,7 +74,7 @@ impl Choice {
             Self::Tick(of) => Self::Tick(own(of)),
             Self::Poll(of) => Self::Poll(own(of)),
             Self::Late(of, wire) => Self::Late(own(of), wire),
-            Self::Lose(of, wire, kept) => Self::Lose(own(of), wire, kept),
+            Self::Lose(of, kept) => Self::Lose(own(of), kept),
             Self::Crash(of, kept) => Self::Crash(own(of), kept),
             Self::Vanish(of) => Self::Vanish(own(of)),
             Self::HoldUp(clients) => Self::HoldUp(members_of(clients).fold(0, |all, of| all | 1 << own(of))),
@@ -114,12 +114,10 @@ impl Choice {
             Self::Late(client, wire) => {
                 format!("client {client}: late, the server gets {}", request(lane(client, wire).old[0]))
             }
-            Self::Lose(client, wire, kept) => {
-                format!("client {client} loses {wire:?}, and what is on it but for {kept} requests")
+            Self::Lose(client, kept) => {
+                format!("client {client} loses its connection, and what is on it but for {kept} requests")
             }
-            Self::Crash(client, [kept, more]) => {
-                format!("client {client} crashes; {kept} and {more} of its requests still arrive")
-            }
+            Self::Crash(client, kept) => format!("client {client} crashes; {kept} of its requests still arrive"),
             Self::Vanish(client) => format!("client {client} has crashed, and nothing more is heard of it"),
             Self::HoldUp(clients) => {
                 let held_up = members_of(clients).map(|client| client.to_string()).collect::<Vec<_>>().join(", ");

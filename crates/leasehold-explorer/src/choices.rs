@@ -7,9 +7,6 @@ use super::state::State;
 use super::world::World;
 use std::rc::Rc;
 
-/// The connections that carry calls.
-const CALLS: [Wire; 2] = [Wire::Foreground, Wire::Background];
-
 impl World {
     /// The choices for the next event. Nothing, where the world is at its end.
     pub(crate) fn choices(&mut self, state: &State) -> Vec<Choice> {
@@ -46,9 +43,7 @@ impl World {
             let comes = own.iter().all(is_left_out) && held_up.count_ones() < u32::from(state.disturbances);
             return if comes { vec![Choice::Vanish(client)] } else { Vec::new() };
         }
-        let [most, more] = self.face(state, client).calls;
-        let kept = (0..=most).flat_map(|kept| (0..=more).map(move |other| [kept, other]));
-        kept.map(|kept| Choice::Crash(client, kept)).collect()
+        (0..=self.face(state, client).calls).map(|kept| Choice::Crash(client, kept)).collect()
     }
 
     /// Choices that are enough, because the others can as well come after them. See the module of the search for why.
@@ -120,15 +115,11 @@ impl World {
     }
 }
 
-/// How a client can lose a connection.
+/// How a client can lose its connection for calls.
 fn losses(client: usize, face: &Face) -> Vec<Choice> {
-    let lost = |(wire, calls): (Wire, u8)| {
-        let lane = &face.member.lanes[wire as usize];
-        let kept = (!lane.requests.is_empty() || !lane.replies.is_empty()).then_some(0..=calls);
-        kept.into_iter().flatten().map(move |kept| Choice::Lose(client, wire, kept))
-    };
-    if face.seen.is_none() {
+    let lane = &face.member.lanes[Wire::Calls as usize];
+    if face.seen.is_none() || (lane.requests.is_empty() && lane.replies.is_empty()) {
         return Vec::new();
     }
-    CALLS.into_iter().zip(face.calls).flat_map(lost).collect()
+    (0..=face.calls).map(|kept| Choice::Lose(client, kept)).collect()
 }

@@ -8,12 +8,12 @@ use leasehold_core::call::Call;
 use leasehold_core::command::{Kind, ReleaseArgs};
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::hold_cell::HoldCell;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::link::{LinkError, LinkEvent, ServerError, Settled};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{ClientId, HoldNumber, OwnerId};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{
-    AcquireRequest, Action, CallId, ClientStats, Event, Granted, LingerTime, Outgoing, Session, Ticket, Via,
+    AcquireRequest, Action, CallId, ClientStats, Event, Granted, LingerTime, Outgoing, Session, Ticket,
 };
 use leasehold_core::settings::{FairSettings, HandOver, Settings};
 use leasehold_core::time::Instant;
@@ -74,8 +74,7 @@ pub(crate) const fn identity(client: usize) -> ClientId {
 /// A connection of a client, on which things keep their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum Wire {
-    Foreground,
-    Background,
+    Calls,
     /// For the commands that kill other connections.
     Control,
     /// For subscriptions. Notices have a way of their own.
@@ -83,21 +82,7 @@ pub(crate) enum Wire {
 }
 
 impl Wire {
-    pub(crate) const ALL: [Self; 4] = [Self::Foreground, Self::Background, Self::Control, Self::Notices];
-
-    const fn of(plane: Plane) -> Self {
-        match plane {
-            Plane::Foreground => Self::Foreground,
-            Plane::Background | Plane::Durable => Self::Background,
-        }
-    }
-
-    const fn plane(self) -> Plane {
-        match self {
-            Self::Foreground => Plane::Foreground,
-            Self::Background | Self::Control | Self::Notices => Plane::Background,
-        }
-    }
+    pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::Control, Self::Notices];
 }
 
 /// Every step draws the same random numbers, so that a client is the same whatever it has drawn before.
@@ -115,10 +100,9 @@ pub(crate) enum Request {
     Barrier {
         key: u32,
     },
-    /// Kills the earlier connections of a plane.
+    /// Kills the earlier connections for calls.
     Kill {
         key: u32,
-        wire: Wire,
     },
     Subscribe,
     Unsubscribe,
@@ -153,7 +137,7 @@ pub(crate) enum Input {
     /// Time has passed.
     Tick,
     /// A connection was lost, and the next one is there.
-    Reset(Wire),
+    Reset,
     /// The future that was woken is polled.
     Poll,
 }
@@ -209,10 +193,10 @@ pub(crate) struct Client {
     tasks: Vec<Task>,
     /// By the acquires of the script that have begun.
     guards: Vec<Option<Guard>>,
-    /// The calls in flight, and their wires.
-    waiting: BTreeMap<u32, (Wire, CallId)>,
-    settling: BTreeMap<u32, (Wire, bool, CallId)>,
-    epochs: [u64; 2],
+    /// The calls in flight.
+    waiting: BTreeMap<u32, CallId>,
+    /// The settlements in flight, and whether each is answered by the connection for calls.
+    settling: BTreeMap<u32, (bool, CallId)>,
     wrong: Option<String>,
 }
 
@@ -284,7 +268,6 @@ impl Client {
             guards: Vec::new(),
             waiting: BTreeMap::new(),
             settling: BTreeMap::new(),
-            epochs: [1; 2],
             wrong: None,
         }
     }
@@ -306,7 +289,7 @@ impl Client {
                 self.answer(now, *key, result);
             }
             Input::Settled { key } => {
-                if let Some((_, _, id)) = self.settling.remove(key) {
+                if let Some((_, id)) = self.settling.remove(key) {
                     self.session.handle_settled(now, id, Ok(Settled::Proven));
                 }
             }
@@ -323,7 +306,7 @@ impl Client {
                 );
             }
             Input::Tick => self.session.handle_timeout(now),
-            Input::Reset(wire) => self.reset(now, *wire, &mut sent),
+            Input::Reset => self.reset(now, &mut sent),
             Input::Poll => self.poll_woken(now, &mut sent),
         }
         self.look_after(now, &mut sent);
@@ -360,10 +343,6 @@ impl Client {
         (0..).find(is_free).expect("few answers are awaited")
     }
 
-    fn epoch(&mut self, wire: Wire) -> &mut u64 {
-        &mut self.epochs[usize::from(wire == Wire::Background)]
-    }
-
     fn begin(&mut self, now: Instant, script: &[Operation], sent: &mut Vec<(Wire, Request)>) {
         let operation = script[self.next];
         self.next += 1;
@@ -393,15 +372,10 @@ impl Client {
         self.send_calls(sent);
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Settle { id, plane, epoch, key: _ } => {
-                    let (wire, key) = (Wire::of(plane), self.key());
-                    let by_barrier = epoch.0 >= *self.epoch(wire);
-                    self.settling.insert(key, (wire, by_barrier, id));
-                    sent.push(if by_barrier {
-                        (wire, Request::Barrier { key })
-                    } else {
-                        (Wire::Control, Request::Kill { key, wire })
-                    });
+                Action::Settle { id, key: _ } => {
+                    let key = self.key();
+                    self.settling.insert(key, (true, id));
+                    sent.push((Wire::Calls, Request::Barrier { key }));
                 }
                 Action::Subscribe { channel } => {
                     if channel != self.channel {
@@ -426,24 +400,23 @@ impl Client {
     }
 
     fn answer(&mut self, now: Instant, key: u32, result: Result<Reply, LinkError>) {
-        if let Some((_, id)) = self.waiting.remove(&key) {
+        if let Some(id) = self.waiting.remove(&key) {
             self.session.handle_called(now, id, result);
         }
     }
 
-    /// A connection is lost: the outcome of what waited for a reply is not known, and what settles it goes another way.
-    fn reset(&mut self, now: Instant, wire: Wire, sent: &mut Vec<(Wire, Request)>) {
-        let lost: Vec<u32> = self.waiting.iter().filter(|(_, known)| known.0 == wire).map(|(key, _)| *key).collect();
-        *self.epoch(wire) += 1;
+    /// The connection for calls is lost: the outcome of what waited for a reply is not known, and what settles it goes another way.
+    fn reset(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
+        let lost: Vec<u32> = self.waiting.keys().copied().collect();
         for key in lost {
             self.answer(now, key, Err(LinkError::Unknown("the connection was lost".to_owned())));
         }
-        for (key, (settled, by_barrier, _)) in &mut self.settling {
-            if *settled == wire && std::mem::take(by_barrier) {
-                sent.push((Wire::Control, Request::Kill { key: *key, wire }));
+        for (key, (by_barrier, _)) in &mut self.settling {
+            if std::mem::take(by_barrier) {
+                sent.push((Wire::Control, Request::Kill { key: *key }));
             }
         }
-        self.session.handle_event(now, LinkEvent::PlaneReset(wire.plane()));
+        self.session.handle_event(now, LinkEvent::CallsReset);
     }
 
     /// Polls the future of an operation, once.
@@ -470,11 +443,10 @@ impl Client {
     }
 
     fn send_calls(&mut self, sent: &mut Vec<(Wire, Request)>) {
-        let home = Via { plane: Plane::Foreground, epoch: Epoch(self.epochs[0]) };
-        while let Some(Outgoing { id, call, via, .. }) = self.session.poll_call(home) {
-            let (key, wire) = (self.key(), Wire::of(via.plane));
-            self.waiting.insert(key, (wire, id));
-            sent.push((wire, Request::Call { key, call }));
+        while let Some(Outgoing { id, call, .. }) = self.session.poll_call() {
+            let key = self.key();
+            self.waiting.insert(key, id);
+            sent.push((Wire::Calls, Request::Call { key, call }));
         }
     }
 

@@ -25,7 +25,7 @@ pub(crate) enum Told {
     Unsubscribed,
     Notice(Message),
     Tick,
-    Reset(Wire),
+    Reset,
     Poll,
     /// Nothing, for so many nanoseconds.
     Pass(u64),
@@ -128,7 +128,7 @@ impl Clients {
             Told::Unsubscribed => Input::Unsubscribed,
             Told::Notice(message) => Input::Notice(message),
             Told::Tick => Input::Tick,
-            Told::Reset(wire) => Input::Reset(wire),
+            Told::Reset => Input::Reset,
             Told::Poll => Input::Poll,
         };
         client.handle(*now, &input, &self.script, self.late_polls)

@@ -13,7 +13,7 @@ pub(crate) enum Back {
         key: u32,
         reply: u32,
     },
-    /// The answer to a barrier, or that the earlier connections of a plane have been killed.
+    /// The answer to a barrier, or that the earlier connections have been killed.
     Settled {
         key: u32,
         by_barrier: bool,
@@ -29,7 +29,7 @@ pub(crate) struct Lane {
     pub(crate) requests: Vec<u32>,
     /// Replies on the way.
     pub(crate) replies: Vec<Back>,
-    /// Messages that are still on the way by earlier connections of the plane, which are lost.
+    /// Messages that are still on the way by earlier connections, which are lost.
     pub(crate) old: Vec<u32>,
 }
 
@@ -47,7 +47,7 @@ pub(crate) enum Local {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Member {
     pub(crate) local: Local,
-    pub(crate) lanes: [Lane; 4],
+    pub(crate) lanes: [Lane; 3],
     pub(crate) is_subscribed: bool,
     /// Notices on the way, the first one first.
     pub(crate) notices: Vec<Message>,
@@ -68,10 +68,10 @@ pub(crate) enum Move {
     Arrived(Wire),
     /// A notice was published.
     Hear(Message),
-    /// A connection is lost, with the requests on it but for so many.
-    Lose(Wire, u8),
-    /// Its process ends. So many of the requests on the foreground's and the background's connection still arrive.
-    Crash(u8, u8),
+    /// The connection for calls is lost, with the requests on it but for so many.
+    Lose(u8),
+    /// Its process ends. So many of the requests on its connection for calls still arrive.
+    Crash(u8),
     /// Its process ends, and nothing of it arrives any more.
     Vanish,
 }
@@ -84,8 +84,8 @@ pub(crate) struct Face {
     pub(crate) seen: Option<Rc<Seen>>,
     /// Whether a request of it is on the way that others could see the server take.
     pub(crate) has_requests: bool,
-    /// How many calls are on the way by the foreground's and the background's connection.
-    pub(crate) calls: [u8; 2],
+    /// How many calls are on the way.
+    pub(crate) calls: u8,
 }
 
 /// All members with one script that were met. The first has the number 0.
@@ -100,12 +100,8 @@ pub(crate) struct Members {
 impl Members {
     pub(crate) fn new(clients: Clients, requests: &Pool<Request>) -> Self {
         let lane = Lane::default;
-        let first = Member {
-            local: Local::At(0),
-            lanes: [lane(), lane(), lane(), lane()],
-            is_subscribed: false,
-            notices: Vec::new(),
-        };
+        let first =
+            Member { local: Local::At(0), lanes: [lane(), lane(), lane()], is_subscribed: false, notices: Vec::new() };
         let mut members = Self { clients, faces: Vec::new(), numbers: HashMap::new(), moves: HashMap::default() };
         members.number(first, requests);
         members
@@ -156,7 +152,7 @@ impl Members {
             Move::Served(wire, back) => {
                 let request = member.lanes[wire as usize].requests.remove(0);
                 match &**requests.get(request) {
-                    Request::Kill { wire, .. } => member.lanes[*wire as usize].old.clear(),
+                    Request::Kill { .. } => member.lanes[Wire::Calls as usize].old.clear(),
                     Request::Subscribe => member.is_subscribed = true,
                     Request::Unsubscribe => member.is_subscribed = false,
                     Request::Call { .. } | Request::Barrier { .. } => {}
@@ -165,13 +161,12 @@ impl Members {
             }
             Move::Arrived(wire) => drop(member.lanes[wire as usize].old.remove(0)),
             Move::Hear(message) => member.notices.push(message),
-            Move::Lose(wire, kept) => {
-                cut(member, wire, usize::from(kept), requests);
-                self.tell(member, Told::Reset(wire), replies, requests);
+            Move::Lose(kept) => {
+                cut(member, usize::from(kept), requests);
+                self.tell(member, Told::Reset, replies, requests);
             }
-            Move::Crash(first, second) => {
-                cut(member, Wire::Foreground, usize::from(first), requests);
-                cut(member, Wire::Background, usize::from(second), requests);
+            Move::Crash(kept) => {
+                cut(member, usize::from(kept), requests);
                 for wire in [Wire::Control, Wire::Notices] {
                     member.lanes[wire as usize] = Lane::default();
                 }
@@ -183,7 +178,7 @@ impl Members {
                 let lane = Lane::default;
                 *member = Member {
                     local: Local::Crashed,
-                    lanes: [lane(), lane(), lane(), lane()],
+                    lanes: [lane(), lane(), lane()],
                     is_subscribed: false,
                     notices: Vec::new(),
                 };
@@ -223,8 +218,7 @@ impl Members {
             Local::At(local) => Some(Rc::clone(self.clients.seen(local))),
             Local::Done | Local::Crashed => None,
         };
-        let calls = [Wire::Foreground, Wire::Background]
-            .map(|wire| u8::try_from(calls_on(&member.lanes[wire as usize], requests)).expect("there are few calls"));
+        let calls = calls_on(&member.lanes[Wire::Calls as usize], requests);
         self.faces.push(Rc::new(Face {
             has_requests: member.lanes.iter().any(|lane| {
                 let is_own =
@@ -240,13 +234,14 @@ impl Members {
 }
 
 /// How many calls there are among the requests of a connection.
-fn calls_on(lane: &Lane, requests: &Pool<Request>) -> usize {
-    lane.requests.iter().filter(|number| matches!(**requests.get(**number), Request::Call { .. })).count()
+fn calls_on(lane: &Lane, requests: &Pool<Request>) -> u8 {
+    let calls = lane.requests.iter().filter(|number| matches!(**requests.get(**number), Request::Call { .. }));
+    u8::try_from(calls.count()).expect("there are few calls")
 }
 
-/// A connection is lost. The first calls that are on the way by it still arrive.
-fn cut(member: &mut Member, wire: Wire, kept: usize, pool: &Pool<Request>) {
-    let lane = &mut member.lanes[wire as usize];
+/// The connection for calls is lost. The first calls that are on the way by it still arrive.
+fn cut(member: &mut Member, kept: usize, pool: &Pool<Request>) {
+    let lane = &mut member.lanes[Wire::Calls as usize];
     lane.replies.clear();
     let requests = std::mem::take(&mut lane.requests);
     let calls = requests.into_iter().filter(|number| matches!(**pool.get(*number), Request::Call { .. }));

@@ -72,8 +72,8 @@ impl World {
             Choice::Tick(_) => Move::Tell(Told::Tick),
             Choice::Notice(_) => Move::Notice,
             Choice::Answer(_, wire) => Move::Answer(wire),
-            Choice::Lose(_, wire, kept) => Move::Lose(wire, kept),
-            Choice::Crash(_, [first, second]) => Move::Crash(first, second),
+            Choice::Lose(_, kept) => Move::Lose(kept),
+            Choice::Crash(_, kept) => Move::Crash(kept),
             Choice::Vanish(_) => Move::Vanish,
             Choice::Serve(_, wire) => {
                 let request = self.face(state, client).member.lanes[wire as usize].requests[0];

@@ -55,7 +55,6 @@ pub use lock::{AnyLock, Lock, ReadWriteLock};
 pub use once::Once;
 pub use search::{AnnouncedClients, Locks};
 
-use crate::caller;
 use crate::sync::{Thread, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
@@ -100,7 +99,7 @@ pub(crate) fn park_on<T>(future: impl Future<Output = T>) -> T {
     let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
-        match caller::as_thread(|| future.as_mut().poll(&mut cx)) {
+        match future.as_mut().poll(&mut cx) {
             Poll::Ready(value) => return value,
             Poll::Pending => thread::park(),
         }

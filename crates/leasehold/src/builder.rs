@@ -42,6 +42,8 @@ pub struct ClientBuilder {
     addresses: Option<AddressMap>,
     publish: Publish,
     batch_calls: bool,
+    /// The client is for threads, and no runtime of the application has part in it.
+    on_thread: bool,
     #[cfg(feature = "embedded")]
     clock: Option<Clock>,
     #[cfg(feature = "embedded")]
@@ -62,6 +64,12 @@ pub enum Publish {
 }
 
 impl ClientBuilder {
+    /// Keeps the client off the runtime in whose context it is built.
+    pub(crate) const fn on_thread(mut self) -> Self {
+        self.on_thread = true;
+        self
+    }
+
     /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, as in
     /// Redisson.
     ///

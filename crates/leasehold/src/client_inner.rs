@@ -1,7 +1,6 @@
 //! The state that the handles of a client, its guards, its futures and its background share.
 
 use crate::background::{Alarm, Background};
-use crate::caller;
 use crate::clock::Clock;
 use crate::error::InvalidInput;
 use crate::foreign::{self, Foreign};
@@ -10,9 +9,9 @@ use crate::process::Process;
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Classes;
-use leasehold_core::link::{Answers, Link, Outcome, Plane, Settlings};
+use leasehold_core::link::{Answers, Link, Outcome};
 use leasehold_core::owner::ClientId;
-use leasehold_core::session::{CallId, Outgoing, Session, Via};
+use leasehold_core::session::{CallId, Outgoing, Session};
 use leasehold_core::time::Instant;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
@@ -25,7 +24,7 @@ pub(crate) struct ClientInner {
     /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
     /// Calls that could not leave at once. The background sends them.
-    deferred: Mutex<Vec<(Outgoing, Settlings)>>,
+    deferred: Mutex<Vec<(Outgoing, u64)>>,
     client: ClientId,
     pub(crate) link: AnyLink,
     pub(crate) clock: Clock,
@@ -90,9 +89,11 @@ impl ClientInner {
         let mut state = self.state.lock();
         // Read the clock under the lock, so that the session's time never decreases.
         let result = work(&mut state.session, self.clock.now_in_process());
-        while let Some(call) = self.next_call(&mut state.session) {
+        while let Some(outgoing) = state.session.poll_call() {
+            // Read before the lock is released: a settling that the session begins later stops the call.
+            let decided = self.link.settlings();
             drop(state);
-            let known = self.send(call);
+            let known = self.send((outgoing, decided));
             state = self.state.lock();
             if let Some((id, outcome)) = known {
                 state.session.handle_called(self.clock.now_in_process(), id, outcome);
@@ -134,24 +135,13 @@ impl ClientInner {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// Takes the session's next call, with the settlings before it. A blocking thread's call always uses the background plane.
-    fn next_call(&self, session: &mut Session) -> Option<(Outgoing, Settlings)> {
-        if !session.has_calls() {
-            return None;
-        }
-        let plane = if caller::is_thread() { Plane::Background } else { self.link.home() };
-        let outgoing = session.poll_call(Via { plane, epoch: self.link.epoch(plane) })?;
-        let decided = self.link.settlings(outgoing.via.plane);
-        Some((outgoing, decided))
-    }
-
     /// Sends a call from this thread, or defers it to the background if it must wait. Returns an outcome that is already known.
-    fn send(&self, (outgoing, decided): (Outgoing, Settlings)) -> Option<(CallId, Outcome)> {
-        let Outgoing { id, call, via, of_request } = outgoing;
-        match self.link.start(via.plane, decided, id, call) {
+    fn send(&self, (outgoing, decided): (Outgoing, u64)) -> Option<(CallId, Outcome)> {
+        let Outgoing { id, call, of_request } = outgoing;
+        match self.link.start(decided, id, call) {
             Ok(known) => known.map(|outcome| (id, outcome)),
             Err(call) => {
-                self.deferred.lock().push((Outgoing { id, call, via, of_request }, decided));
+                self.deferred.lock().push((Outgoing { id, call, of_request }, decided));
                 self.background.wake();
                 None
             }
@@ -159,7 +149,7 @@ impl ClientInner {
     }
 
     /// Takes the deferred calls.
-    pub(crate) fn take_deferred(&self) -> Vec<(Outgoing, Settlings)> {
+    pub(crate) fn take_deferred(&self) -> Vec<(Outgoing, u64)> {
         std::mem::take(&mut *self.deferred.lock())
     }
 }

@@ -71,7 +71,6 @@ mod attempt;
 mod background;
 pub mod blocking;
 mod builder;
-mod caller;
 mod client;
 mod client_inner;
 mod clock;
@@ -181,7 +180,6 @@ pub use tokio_util::sync::CancellationToken;
 /// ```
 #[cfg(feature = "embedded")]
 pub mod embedded {
-    pub use leasehold_core::link::Plane;
     pub use leasehold_embedded::{
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
     };

@@ -5,9 +5,7 @@ pub(crate) mod server;
 use self::server::ServerLink;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{
-    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
-};
+use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId;
@@ -42,32 +40,24 @@ impl Link for AnyLink {
         on_each!(self, link => link.server())
     }
 
-    fn home(&self) -> Plane {
-        on_each!(self, link => link.home())
+    fn settlings(&self) -> u64 {
+        on_each!(self, link => link.settlings())
     }
 
-    fn epoch(&self, plane: Plane) -> Epoch {
-        on_each!(self, link => link.epoch(plane))
+    async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
+        on_each!(self, link => link.call_decided(decided, call).await)
     }
 
-    fn settlings(&self, plane: Plane) -> Settlings {
-        on_each!(self, link => link.settlings(plane))
-    }
-
-    async fn call_decided(&self, plane: Plane, decided: Settlings, call: Call) -> Result<Reply, LinkError> {
-        on_each!(self, link => link.call_decided(plane, decided, call).await)
-    }
-
-    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
-        on_each!(self, link => link.start(plane, decided, id, call))
+    fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
+        on_each!(self, link => link.start(decided, id, call))
     }
 
     fn answer_to(&self, answers: Weak<dyn Answers>) {
         on_each!(self, link => link.answer_to(answers));
     }
 
-    async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
-        on_each!(self, link => link.settle(plane, epoch, key).await)
+    async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {
+        on_each!(self, link => link.settle(key).await)
     }
 
     fn servers(&self) -> Vec<ServerId> {

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::operation::Done;
-use leasehold_core::link::{Link as _, LinkError, Plane};
+use leasehold_core::link::{Link as _, LinkError};
 use leasehold_core::name::{LockName, check_ends};
 use leasehold_core::owner::OwnerId;
 use leasehold_core::reply::{DecodeError, Reply};
@@ -170,7 +170,7 @@ impl LockSpec {
         let end = handle.clock.now() + handle.settings.command_timeout;
         let mut pause = Duration::from_millis(5);
         let reply = loop {
-            let reply = handle.link.call(Plane::Background, call.clone()).await;
+            let reply = handle.link.call(call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all());
             let again = match &reply {
                 // As a try, it does not wait for the end of an outage.
@@ -205,7 +205,7 @@ impl LockSpec {
         let mut pause = Duration::from_millis(10);
         let mut unknown = None;
         loop {
-            let reply = handle.link.call(Plane::Background, call.clone()).await;
+            let reply = handle.link.call(call.clone()).await;
             let outcome = reply.and_then(|reply| decode(&reply).map_err(|error| LinkError::Unknown(error.to_string())));
             let error = match outcome {
                 Ok(value) => return Ok(value),

@@ -2,9 +2,7 @@
 
 use crate::call::{Call, CallId};
 use crate::error::LossReason;
-use crate::link::{Epoch, Plane};
 use crate::name::LockName;
-use crate::session::Via;
 use bytes::Bytes;
 use std::panic::Location;
 use std::sync::Arc;
@@ -18,8 +16,6 @@ pub struct Outgoing {
     pub id: CallId,
     /// The call.
     pub call: Call,
-    /// The connection that carries it.
-    pub via: Via,
     /// Whether the call belongs to a request, not to the background.
     pub of_request: bool,
 }
@@ -32,10 +28,6 @@ pub enum Action {
     Settle {
         /// The name that the answer is to carry.
         id: CallId,
-        /// The plane on which the unsettled call was begun.
-        plane: Plane,
-        /// The epoch in which it was begun.
-        epoch: Epoch,
         /// A key of the slot.
         key: Bytes,
     },

@@ -1,6 +1,5 @@
 //! A server that does not do its part, as a request or a line has met it.
 
-use crate::link::{Epoch, Plane};
 use crate::session::retry;
 use crate::time::Instant;
 use std::time::Duration;
@@ -23,12 +22,12 @@ struct Found {
 }
 
 /// A server that refuses writes, because it is a replica.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 struct Demotion {
     /// Its last words.
     text: String,
-    /// The connections on which it did, the first one of each plane.
-    met: Vec<(Plane, Epoch)>,
+    /// How often connections had been reset when the first call was sent that it refused.
+    resets: u64,
 }
 
 impl Failures {
@@ -95,18 +94,13 @@ impl Failures {
         found.why.push_str(why);
     }
 
-    /// Notes that a replica refused to write. Whether a connection that was made since its first refusal leads to a replica, too: a primary
+    /// Notes that a replica refused a call that was sent after so many resets of connections. Whether a connection that was made since its first refusal leads to a replica, too: a primary
     /// that has taken its place would have been found.
-    pub(super) fn note_demotion(&mut self, text: &str, (plane, epoch): (Plane, Epoch)) -> bool {
-        let demotion = self.found().demotion.get_or_insert_default();
+    pub(super) fn note_demotion(&mut self, text: &str, resets: u64) -> bool {
+        let first = || Box::new(Demotion { text: String::new(), resets });
+        let demotion = self.found().demotion.get_or_insert_with(first);
         text.clone_into(&mut demotion.text);
-        match demotion.met.iter().find(|(known, _)| *known == plane) {
-            Some((_, first)) => epoch > *first,
-            None => {
-                demotion.met.push((plane, epoch));
-                false
-            }
-        }
+        resets > demotion.resets
     }
 
     /// The last failure, and whether the server was seen to be a replica.

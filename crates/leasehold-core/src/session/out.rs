@@ -52,11 +52,6 @@ impl Out {
         self.calls.remove(at).map(|(id, call, _)| (id, call))
     }
 
-    /// Whether there are calls to send.
-    pub(super) fn has_calls(&self) -> bool {
-        !self.calls.is_empty()
-    }
-
     pub(super) fn poll_action(&mut self) -> Option<Action> {
         self.actions.pop_front()
     }

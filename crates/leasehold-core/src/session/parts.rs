@@ -49,6 +49,8 @@ pub(super) struct Parts {
     pub(super) pending: Pending,
     /// The deadlines of the calls in flight.
     pub(super) unanswered: Unanswered,
+    /// How often connections for calls were reset.
+    pub(super) resets: u64,
     /// The servers that are out of reach.
     pub(super) outages: Outages,
     /// Holds whose lowering waits for room.
@@ -104,6 +106,7 @@ impl Parts {
             settlements: Settlements::default(),
             pending: Pending::default(),
             unanswered: Unanswered::default(),
+            resets: 0,
             outages: Outages::default(),
             to_lower: ToLower::default(),
             server_clock: None,

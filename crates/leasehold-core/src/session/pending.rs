@@ -111,14 +111,6 @@ impl Pending {
         self.calls.contains_key(&id)
     }
 
-    /// The hold whose count a request's call changes.
-    pub(super) fn changed_by(&self, id: CallId) -> Option<HoldNumber> {
-        match self.calls.get(&id)? {
-            Purpose::Request(number) => Some(*number),
-            _ => None,
-        }
-    }
-
     /// How many lowerings are under way.
     pub(super) const fn lowerings(&self) -> usize {
         self.lowerings

@@ -1,10 +1,9 @@
 //! The wishes of callers, and the grants that answer them.
 
 use crate::backoff::Backoff;
-use crate::call::{Call, Replicas};
+use crate::call::Replicas;
 use crate::command::Kind;
 use crate::hold_cell::HoldCell;
-use crate::link::{Epoch, Plane};
 use crate::name::LockName;
 use crate::owner::{HoldNumber, OwnerId};
 use crate::time::Instant;
@@ -147,30 +146,6 @@ impl AcquireRequest {
             prefer_writers: None,
             replicas: None,
             linger: None,
-        }
-    }
-}
-
-/// The connection that carries a call. Read the epoch before sending.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
-pub struct Via {
-    /// The plane.
-    pub plane: Plane,
-    /// Its epoch.
-    pub epoch: Epoch,
-}
-
-impl Via {
-    /// The background's connection. The maximal epoch makes a settling cover every connection so far.
-    pub(super) const BACKGROUND: Self = Self { plane: Plane::Background, epoch: Epoch(u64::MAX) };
-
-    /// Redirects a call with replicas to the durable plane. That plane has several connections and no single epoch, so a settling covers them
-    /// all.
-    pub(super) const fn for_call(self, call: &Call) -> Self {
-        match Plane::for_call(call, self.plane) {
-            Plane::Durable => Self { plane: Plane::Durable, epoch: Epoch(u64::MAX) },
-            _ => self,
         }
     }
 }

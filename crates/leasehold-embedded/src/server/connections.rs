@@ -2,21 +2,22 @@
 
 use crate::engine::channels::{Listener, PubSubMode};
 use crate::server::fault::Faults;
-use leasehold_core::link::{Epoch, LinkEvent, Plane, Settlings};
+use crate::server::in_flight::Wire;
+use leasehold_core::link::LinkEvent;
 use std::collections::VecDeque;
 use std::task::Waker;
 
 /// The number of a link within its server, under which it is subscribed, too.
 pub(crate) type LinkId = Listener;
 
-/// The connections of one client: one for each plane, and one for notices.
+/// The connections of one client: one for calls, one for calls that wait for replicas, and one for notices.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    pub(crate) foreground: Epoch,
-    pub(crate) background: Epoch,
-    pub(crate) durable: Epoch,
-    /// How many settlings have begun on each plane.
-    settlings: [u64; 3],
+    /// The lives of the connections for calls. Each reset begins another.
+    calls: u64,
+    durable: u64,
+    /// How many settlings have begun.
+    pub(crate) settlings: u64,
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
     /// Whether the link has had a connection before.
@@ -40,21 +41,12 @@ pub(crate) enum LinkState {
     Closed,
 }
 
-const fn index(plane: Plane) -> usize {
-    match plane {
-        Plane::Foreground => 0,
-        Plane::Background => 1,
-        Plane::Durable => 2,
-    }
-}
-
 impl Connections {
-    pub(crate) fn new([foreground, background, durable]: [Epoch; 3], mode: PubSubMode) -> Self {
+    pub(crate) fn new([calls, durable]: [u64; 2], mode: PubSubMode) -> Self {
         Self {
-            foreground,
-            background,
+            calls,
             durable,
-            settlings: [0; 3],
+            settlings: 0,
             mode,
             state: LinkState::Up,
             was_up: true,
@@ -67,36 +59,11 @@ impl Connections {
         }
     }
 
-    pub(crate) const fn epoch(&self, plane: Plane) -> Epoch {
-        match plane {
-            Plane::Foreground => self.foreground,
-            Plane::Background => self.background,
-            Plane::Durable => self.durable,
-        }
-    }
-
-    pub(crate) const fn settlings(&self, plane: Plane) -> Settlings {
-        Settlings { plane: self.settlings[index(plane)], durable: self.settlings[index(Plane::Durable)] }
-    }
-
-    /// Whether a plane has been settled since a call for it was decided on.
-    pub(crate) const fn is_settled_since(&self, decided: Settlings, plane: Plane) -> bool {
-        let settled = match plane {
-            Plane::Durable => decided.durable,
-            Plane::Foreground | Plane::Background => decided.plane,
-        };
-        self.settlings[index(plane)] != settled
-    }
-
-    pub(crate) const fn note_settling(&mut self, plane: Plane) {
-        self.settlings[index(plane)] += 1;
-    }
-
-    pub(crate) const fn set_epoch(&mut self, plane: Plane, epoch: Epoch) {
-        match plane {
-            Plane::Foreground => self.foreground = epoch,
-            Plane::Background => self.background = epoch,
-            Plane::Durable => self.durable = epoch,
+    /// The life of a connection for calls.
+    pub(crate) const fn life(&mut self, wire: Wire) -> &mut u64 {
+        match wire {
+            Wire::Durable => &mut self.durable,
+            Wire::Calls | Wire::Notices => &mut self.calls,
         }
     }
 

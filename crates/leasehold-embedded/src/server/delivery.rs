@@ -7,7 +7,7 @@ use crate::server::recorded::Recorded;
 use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, ServerError, Settlings};
+use leasehold_core::link::{LinkError, LinkEvent, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::ScanPage;
 use std::task::Waker;
@@ -26,30 +26,29 @@ pub(crate) struct NotYet;
 
 impl State {
     /// Sends a call from a link, with whatever fault waits for it.
-    pub(crate) fn begin(&mut self, link: LinkId, plane: Plane, decided: Settlings, call: &Call) -> Begun {
-        let plane = Plane::for_call(call, plane);
-        if self.links.get(&link).is_some_and(|connections| connections.is_settled_since(decided, plane)) {
+    pub(crate) fn begin(&mut self, link: LinkId, decided: u64, call: &Call) -> Begun {
+        if self.links.get(&link).is_some_and(|connections| connections.settlings != decided) {
             return Begun::Ended(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
         }
         let entry = self.log.as_mut().map(|log| {
-            log.push(Recorded { link, plane, call: call.clone(), applied: 0, outcome: None });
+            log.push(Recorded { link, call: call.clone(), applied: 0, outcome: None });
             log.len() - 1
         });
-        let begun = self.begin_logged(link, plane, call, entry);
+        let begun = self.begin_logged(link, call, entry);
         if let Begun::Ended(result) = &begun {
             self.note_outcome(entry, result);
         }
         begun
     }
 
-    fn begin_logged(&mut self, link: LinkId, plane: Plane, call: &Call, entry: Option<usize>) -> Begun {
+    fn begin_logged(&mut self, link: LinkId, call: &Call, entry: Option<usize>) -> Begun {
         let connections = match self.reachable(link) {
             Ok(connections) => connections,
             Err(error) => return Begun::Ended(Err(error)),
         };
-        let script = call.script().name();
-        let route = Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) };
-        let fault = connections.faults.take(plane, script).or_else(|| self.faults.take(plane, script));
+        let wire = Wire::of(call);
+        let route = Route { link, wire, life: *connections.life(wire) };
+        let fault = connections.faults.take(call).or_else(|| self.faults.take(call));
         match fault {
             Some(Fault::LinkDown) => {
                 self.set_down(link);
@@ -60,7 +59,7 @@ impl State {
                 self.held.push(Held { id, route, entry, call: call.clone() });
                 Begun::Waits(id)
             }
-            fault if self.transit.is_instant() => match self.arrive(link, plane, call, entry, fault) {
+            fault if self.transit.is_instant() => match self.arrive(link, call, entry, fault) {
                 Some(result) => Begun::Ended(result),
                 None => Begun::Waits(self.wait(route, entry)),
             },
@@ -68,7 +67,7 @@ impl State {
                 let id = self.wait(route, entry);
                 let call = call.clone();
                 self.carry(route, move |state| {
-                    if let Some(result) = state.arrive(link, plane, &call, entry, fault) {
+                    if let Some(result) = state.arrive(link, &call, entry, fault) {
                         state.carry(route, move |state| {
                             // It is noted for a caller that has gone, too.
                             state.note_outcome(entry, &result);
@@ -99,14 +98,7 @@ impl State {
     }
 
     /// A call is at the server; gives its result, if there is to be one.
-    fn arrive(
-        &mut self,
-        link: LinkId,
-        plane: Plane,
-        call: &Call,
-        entry: Option<usize>,
-        fault: Option<Fault>,
-    ) -> Option<CallResult> {
+    fn arrive(&mut self, link: LinkId, call: &Call, entry: Option<usize>, fault: Option<Fault>) -> Option<CallResult> {
         let reply = match fault {
             // The last two are seen to where the call is sent.
             None | Some(Fault::LinkDown | Fault::Hold) => self.apply(call, entry),
@@ -117,12 +109,12 @@ impl State {
             Some(Fault::Refuse(error)) => Err(error),
             Some(Fault::RefuseInside(inside, error)) => self.apply_refused(call, entry, inside, error).0,
             Some(Fault::LoseRequest) => {
-                self.reset(link, plane);
+                self.reset(link, Wire::of(call));
                 return Some(Err(lost()));
             }
             Some(Fault::LoseReply) => {
                 let _lost_reply = self.apply(call, entry);
-                self.reset(link, plane);
+                self.reset(link, Wire::of(call));
                 return Some(Err(lost()));
             }
             Some(Fault::Swallow) => {
@@ -171,12 +163,12 @@ impl State {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Settles the plane's calls up to `epoch`. Kills the current connection if such calls still wait on it.
-    pub(crate) fn settle(&mut self, link: LinkId, plane: Plane, epoch: Epoch) -> Begun {
+    /// Settles the calls so far. Kills each connection on which one of them still waits.
+    pub(crate) fn settle(&mut self, link: LinkId) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => {
-                connections.note_settling(plane);
-                Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) }
+                connections.settlings += 1;
+                Route { link, wire: Wire::Calls, life: *connections.life(Wire::Calls) }
             }
             Err(error) => return Begun::Ended(Err(error)),
         };
@@ -184,11 +176,11 @@ impl State {
         // Whatever was sent before is answered before this is, as far as it is answered at all.
         self.carry(route, move |state| {
             state.carry(route, move |state| {
-                let is_stuck = state.is_stuck(link, plane, epoch, id);
+                let stuck = Wire::OF_CALLS.map(|wire| (wire, state.is_stuck(link, wire, id)));
                 state.reply(id, Ok(Reply::Nil));
-                state.held.retain(|held| held.id > id || !held.route.is_of(link, plane, epoch));
-                if is_stuck {
-                    state.reset(link, plane);
+                state.held.retain(|held| held.id > id || held.route.link != link);
+                for (wire, _) in stuck.into_iter().filter(|(_, is_stuck)| *is_stuck) {
+                    state.reset(link, wire);
                 }
             });
         });
@@ -197,9 +189,8 @@ impl State {
 
     /// Asks for a page of the names of keys. The reply is that of `SCAN`.
     pub(crate) fn scan(&mut self, link: LinkId, page: ScanPage) -> Begun {
-        let plane = Plane::Background;
         let route = match self.reachable(link) {
-            Ok(connections) => Route { link, wire: Wire::Plane(plane), epoch: connections.epoch(plane) },
+            Ok(connections) => Route { link, wire: Wire::Calls, life: *connections.life(Wire::Calls) },
             Err(error) => return Begun::Ended(Err(error)),
         };
         let id = self.wait(route, None);
@@ -212,13 +203,14 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// Whether a call that was sent before `id` waits for its reply on the plane's connection.
-    fn is_stuck(&self, link: LinkId, plane: Plane, epoch: Epoch, id: CallId) -> bool {
-        let current = self.links.get(&link).map(|connections| connections.epoch(plane));
+    /// Whether a call that was sent before `id` still waits for its reply on this connection.
+    fn is_stuck(&mut self, link: LinkId, wire: Wire, id: CallId) -> bool {
+        let Some(connections) = self.links.get_mut(&link) else { return false };
+        let route = Route { link, wire, life: *connections.life(wire) };
         let waiting = self.waiting.range(..id).filter(|(_, waiting)| waiting.result.is_none());
         let waiting = waiting.map(|(_, waiting)| &waiting.route);
         let mut all = waiting.chain(self.held.iter().filter(|held| held.id < id).map(|held| &held.route));
-        all.any(|route| route.is_of(link, plane, epoch) && Some(route.epoch) == current)
+        all.any(|other| *other == route)
     }
 
     /// Begins a subscription, or ends one.
@@ -247,13 +239,13 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// The plane's connection is lost and at once back, in a new epoch.
-    pub(crate) fn reset(&mut self, link: LinkId, plane: Plane) {
-        self.lose(link, Wire::Plane(plane));
-        let epoch = Epoch(self.next_number());
+    /// A connection for calls is lost and at once back.
+    pub(crate) fn reset(&mut self, link: LinkId, wire: Wire) {
+        self.lose(link, wire);
+        let life = self.next_number();
         let Some(connections) = self.links.get_mut(&link) else { return };
-        connections.set_epoch(plane, epoch);
-        self.wakers.extend(connections.push(LinkEvent::PlaneReset(plane)));
+        *connections.life(wire) = life;
+        self.wakers.extend(connections.push(LinkEvent::CallsReset));
     }
 
     /// The notice connection is lost and at once back, without subscriptions.
@@ -286,7 +278,7 @@ impl State {
     /// Every connection of a link is lost and at once back.
     fn reset_all(&mut self, link: LinkId) {
         self.reset_notices(link);
-        Plane::ALL.into_iter().for_each(|plane| self.reset(link, plane));
+        Wire::OF_CALLS.into_iter().for_each(|wire| self.reset(link, wire));
     }
 
     /// The process died and came back with nothing. A call that a proxy kept has lost the connection that it would have gone by.

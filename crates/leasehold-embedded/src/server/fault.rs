@@ -1,15 +1,16 @@
 //! The faults between a client and its server, on demand.
 
 use crate::engine::refusal::Inside;
-use leasehold_core::link::{Plane, ServerError};
+use leasehold_core::call::Call;
+use leasehold_core::link::ServerError;
 
 /// The fate of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request is lost with its connection: not applied, and the caller cannot know. The plane has a reset.
+    /// The request is lost with its connection: not applied, and the caller cannot know. The connection is reset.
     LoseRequest,
-    /// The reply is lost with its connection: applied, and the caller cannot know. The plane has a reset.
+    /// The reply is lost with its connection: applied, and the caller cannot know. The connection is reset.
     LoseReply,
     /// The server answers with an error.
     Refuse(ServerError),
@@ -18,7 +19,7 @@ pub enum Fault {
     RefuseInside(Inside, ServerError),
     /// A proxy keeps the request and lets its future wait. It is applied by
     /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
-    /// its epoch is settled first.
+    /// it is settled first.
     Hold,
     /// Applied, but no reply comes: the future waits until its connection is reset, or settled.
     Swallow,
@@ -32,7 +33,7 @@ pub enum Fault {
 #[derive(Clone, Debug)]
 pub struct FaultTarget {
     script: Option<&'static str>,
-    plane: Option<Plane>,
+    durable: bool,
     skip: u32,
     /// How many calls it hits; `None` for every one.
     hits: Option<u32>,
@@ -41,12 +42,12 @@ pub struct FaultTarget {
 impl FaultTarget {
     /// The next call, whatever it is.
     pub const fn next() -> Self {
-        Self { script: None, plane: None, skip: 0, hits: Some(1) }
+        Self { script: None, durable: false, skip: 0, hits: Some(1) }
     }
 
     /// Every call, until the faults are cleared.
     pub const fn always() -> Self {
-        Self { script: None, plane: None, skip: 0, hits: None }
+        Self { script: None, durable: false, skip: 0, hits: None }
     }
 
     /// Calls of this script only, such as `lock/acquire`.
@@ -56,10 +57,10 @@ impl FaultTarget {
         self
     }
 
-    /// Calls on this plane only.
+    /// Calls that wait for replicas only.
     #[must_use]
-    pub const fn plane(mut self, plane: Plane) -> Self {
-        self.plane = Some(plane);
+    pub const fn durable(mut self) -> Self {
+        self.durable = true;
         self
     }
 
@@ -77,8 +78,8 @@ impl FaultTarget {
         self
     }
 
-    fn is_for(&self, plane: Plane, script: &str) -> bool {
-        self.script.is_none_or(|name| name == script) && self.plane.is_none_or(|wanted| wanted == plane)
+    fn is_for(&self, call: &Call) -> bool {
+        self.script.is_none_or(|name| name == call.script().name()) && (!self.durable || call.replicas().is_some())
     }
 }
 
@@ -100,10 +101,10 @@ impl Faults {
     }
 
     /// The fault for this call: the first that is aimed at it. Only faults up to that one count the call.
-    pub(crate) fn take(&mut self, plane: Plane, script: &str) -> Option<Fault> {
+    pub(crate) fn take(&mut self, call: &Call) -> Option<Fault> {
         for at in 0..self.0.len() {
             let (fault, target) = &mut self.0[at];
-            if !target.is_for(plane, script) || target.hits == Some(0) {
+            if !target.is_for(call) || target.hits == Some(0) {
                 continue;
             }
             if target.skip > 0 {
@@ -126,20 +127,26 @@ impl Faults {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use leasehold_core::call::Replicas;
+    use leasehold_core::script::{ACQUIRE, RELEASE};
+    use std::time::Duration;
 
     #[test]
     fn a_fault_hits_what_it_is_aimed_at() {
+        let call = |script| Call::new(script, Vec::new(), Vec::new());
+        let (acquire, release) = (call(&ACQUIRE), call(&RELEASE));
+        let durable = call(&RELEASE).with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(1) }));
         let mut faults = Faults::default();
-        faults.add(Fault::Hold, FaultTarget::next().script("a").plane(Plane::Background).after(1));
-        faults.add(Fault::Duplicate, FaultTarget::next().script("b").times(2));
-        assert_eq!(faults.take(Plane::Foreground, "a"), None);
-        assert_eq!(faults.take(Plane::Background, "a"), None, "the first one passes");
-        assert_eq!(faults.take(Plane::Background, "a"), Some(Fault::Hold));
-        assert_eq!(faults.take(Plane::Background, "a"), None);
-        assert_eq!(faults.take(Plane::Foreground, "b"), Some(Fault::Duplicate));
-        assert_eq!(faults.take(Plane::Background, "b"), Some(Fault::Duplicate));
+        faults.add(Fault::Hold, FaultTarget::next().script("lock/acquire").after(1));
+        faults.add(Fault::Duplicate, FaultTarget::next().script("lock/release").durable().times(2));
+        assert_eq!(faults.take(&acquire), None, "the first one passes");
+        assert_eq!(faults.take(&acquire), Some(Fault::Hold));
+        assert_eq!(faults.take(&acquire), None);
+        assert_eq!(faults.take(&release), None);
+        assert_eq!(faults.take(&durable), Some(Fault::Duplicate));
+        assert_eq!(faults.take(&durable), Some(Fault::Duplicate));
         assert!(faults.0.is_empty());
         faults.add(Fault::LoseReply, FaultTarget::always());
-        assert!((0..10).all(|_| faults.take(Plane::Foreground, "c") == Some(Fault::LoseReply)));
+        assert!((0..10).all(|_| faults.take(&acquire) == Some(Fault::LoseReply)));
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::server::connections::LinkId;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, Plane};
+use leasehold_core::link::LinkError;
 use leasehold_core::reply::Reply;
 use std::task::Waker;
 
@@ -15,8 +15,10 @@ pub(crate) type CallResult = Result<Reply, LinkError>;
 /// Which of a client's connections it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// That of a plane.
-    Plane(Plane),
+    /// The one for calls.
+    Calls,
+    /// The one for calls that wait for replicas.
+    Durable,
     /// The one for notices, by which subscriptions go, too.
     Notices,
 }
@@ -27,21 +29,23 @@ pub(crate) struct Route {
     pub(crate) link: LinkId,
     pub(crate) wire: Wire,
     /// The life of the connection; of no meaning for notices.
-    pub(crate) epoch: Epoch,
+    pub(crate) life: u64,
 }
 
 impl Wire {
     /// Every connection of a client.
-    pub(crate) const ALL: [Self; 4] =
-        [Self::Plane(Plane::Foreground), Self::Plane(Plane::Background), Self::Plane(Plane::Durable), Self::Notices];
+    pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::Durable, Self::Notices];
+
+    /// Those that carry calls.
+    pub(crate) const OF_CALLS: [Self; 2] = [Self::Calls, Self::Durable];
+
+    /// The one that carries a call.
+    pub(crate) const fn of(call: &Call) -> Self {
+        if call.replicas().is_some() { Self::Durable } else { Self::Calls }
+    }
 }
 
 impl Route {
-    /// Whether it is a connection of this plane from `epoch` or before.
-    pub(crate) fn is_of(&self, link: LinkId, plane: Plane, epoch: Epoch) -> bool {
-        self.is_by(link, Wire::Plane(plane)) && self.epoch <= epoch
-    }
-
     /// Whether it is this connection, in whichever life.
     pub(crate) fn is_by(&self, link: LinkId, wire: Wire) -> bool {
         self.link == link && self.wire == wire
@@ -49,7 +53,7 @@ impl Route {
 
     /// The connection for notices.
     pub(crate) const fn of_notices(link: LinkId) -> Self {
-        Self { link, wire: Wire::Notices, epoch: Epoch(0) }
+        Self { link, wire: Wire::Notices, life: 0 }
     }
 }
 

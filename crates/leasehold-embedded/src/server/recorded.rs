@@ -3,25 +3,19 @@
 use crate::server::connections::LinkId;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{LinkError, Plane};
+use leasehold_core::link::LinkError;
 use leasehold_core::reply::Reply;
 
 /// One call that a client made.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub(crate) link: LinkId,
-    pub(crate) plane: Plane,
     pub(crate) call: Call,
     pub(crate) applied: u32,
     pub(crate) outcome: Option<Result<Reply, LinkError>>,
 }
 
 impl Recorded {
-    /// The plane that it went by.
-    pub const fn plane(&self) -> Plane {
-        self.plane
-    }
-
     /// The name of its script, such as `lock/acquire`.
     pub const fn script(&self) -> &'static str {
         self.call.script().name()

@@ -2,13 +2,11 @@
 
 use crate::support::{call, check, now, poll, server, show_result};
 use leasehold_core::call::Call;
-use leasehold_core::link::{Link, LinkError, LinkEvent, Plane, ServerError, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, ServerError, Settled};
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, Met};
 use std::pin::pin;
 use std::task::Poll;
-
-const FOREGROUND: Plane = Plane::Foreground;
 
 fn acquire() -> Call {
     call(&ACQUIRE, "k", "me:1 1 1000 -1")
@@ -19,7 +17,7 @@ fn count(server: &EmbeddedServer) -> String {
 }
 
 fn send(link: &EmbeddedLink, call: Call) -> String {
-    show_result(&now(link.call(FOREGROUND, call)))
+    show_result(&now(link.call(call)))
 }
 
 fn event(link: &EmbeddedLink) -> Option<LinkEvent> {
@@ -33,7 +31,7 @@ fn event(link: &EmbeddedLink) -> Option<LinkEvent> {
 fn a_call_is_applied_at_its_first_poll_and_not_before() {
     let (server, _) = server();
     let link = server.link();
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert_eq!(count(&server), "nil");
     assert!(poll(future.as_mut()).is_ready());
     assert_eq!(count(&server), "\"1\"");
@@ -44,13 +42,10 @@ fn a_lost_request_is_not_applied_and_a_lost_reply_is() {
     for (fault, stored) in [(Fault::LoseRequest, "nil"), (Fault::LoseReply, "\"1\"")] {
         let (server, _) = server();
         let link = server.link();
-        let (foreground, background) = (link.epoch(FOREGROUND), link.epoch(Plane::Background));
         link.inject(fault.clone(), FaultTarget::next());
         assert_eq!(send(&link, acquire()), "?");
         assert_eq!(count(&server), stored, "{fault:?}");
-        assert!(link.epoch(FOREGROUND) > foreground);
-        assert_eq!(link.epoch(Plane::Background), background);
-        assert_eq!(event(&link), Some(LinkEvent::PlaneReset(FOREGROUND)));
+        assert_eq!(event(&link), Some(LinkEvent::CallsReset));
         assert_eq!(event(&link), None);
         assert!(send(&link, acquire()).starts_with('['), "the next call is unharmed");
     }
@@ -80,13 +75,13 @@ fn a_duplicate_shows_the_second_reply() {
 }
 
 #[test]
-fn a_fault_meets_only_its_script_and_plane() {
+fn a_fault_meets_only_its_script() {
     let (server, _) = server();
     let link = server.link();
-    link.inject(Fault::LoseReply, FaultTarget::next().script("lock/acquire").plane(Plane::Background));
+    link.inject(Fault::LoseReply, FaultTarget::next().script("lock/acquire").after(1));
     assert_eq!(send(&link, acquire()), "[1, 1000, 0]");
-    assert_eq!(show_result(&now(link.call(Plane::Background, call(&INSPECT, "k", "")))), "[1, 1000, \"me:1\", \"1\"]");
-    assert_eq!(show_result(&now(link.call(Plane::Background, acquire()))), "?");
+    assert_eq!(send(&link, call(&INSPECT, "k", "")), "[1, 1000, \"me:1\", \"1\"]");
+    assert_eq!(send(&link, acquire()), "?");
 }
 
 #[test]
@@ -94,10 +89,10 @@ fn held_request_is_applied_when_released_without_a_caller() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, FaultTarget::next().times(2));
-    let mut stays = pin!(link.call(FOREGROUND, acquire()));
+    let mut stays = pin!(link.call(acquire()));
     assert!(poll(stays.as_mut()).is_pending());
     {
-        let mut goes = pin!(link.call(FOREGROUND, call(&ACQUIRE, "other", "me:2 1 1000 -1")));
+        let mut goes = pin!(link.call(call(&ACQUIRE, "other", "me:2 1 1000 -1")));
         assert!(poll(goes.as_mut()).is_pending());
     }
     assert_eq!((server.keys().len(), link.held()), (0, 2));
@@ -112,9 +107,9 @@ fn a_held_request_outlives_its_connection() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, FaultTarget::next());
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
-    link.reset(FOREGROUND);
+    link.reset();
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection is gone") };
     assert_eq!(show_result(&result), "?");
     assert_eq!(count(&server), "nil");
@@ -129,49 +124,39 @@ fn a_caller_whose_connection_has_died_gets_no_late_reply() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, FaultTarget::next());
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
-    link.reset(FOREGROUND);
+    link.reset();
     assert_eq!(link.release_held(), 1);
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection is gone") };
     assert_eq!((show_result(&result), count(&server)), ("?".into(), "\"1\"".into()));
 }
 
 #[test]
-fn settling_kills_what_was_held_in_its_epoch_or_before() {
+fn settling_kills_what_was_held_before() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, FaultTarget::next());
-    let old = link.epoch(FOREGROUND);
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
-    assert_eq!(now(link.settle(Plane::Background, link.epoch(Plane::Background), "k".into())), Ok(Settled::Proven));
-    assert_eq!(link.held(), 1, "the other plane is none of its business");
-    assert_eq!(now(link.settle(FOREGROUND, old, "k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
     assert_eq!((link.held(), link.release_held()), (0, 0));
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
     assert_eq!(show_result(&result), "?");
-    assert!(link.epoch(FOREGROUND) > old, "the connection was killed");
+    assert_eq!(event(&link), Some(LinkEvent::CallsReset), "the connection was killed");
     assert_eq!(count(&server), "nil");
 }
 
 #[test]
-fn settling_an_old_epoch_spares_the_new_one() {
+fn settling_what_a_lost_connection_left_spares_the_new_one() {
     let (server, _) = server();
     let link = server.link();
-    let old = link.epoch(FOREGROUND);
-    link.inject(Fault::Hold, FaultTarget::next().times(2));
-    assert!(poll(pin!(link.call(FOREGROUND, acquire()))).is_pending());
-    link.reset(FOREGROUND);
-    let mut young = pin!(link.call(FOREGROUND, call(&ACQUIRE, "young", "me:2 1 1000 -1")));
-    assert!(poll(young.as_mut()).is_pending());
-    let epoch = link.epoch(FOREGROUND);
-    assert_eq!(now(link.settle(FOREGROUND, old, "k".into())), Ok(Settled::Proven));
-    assert_eq!((link.held(), link.epoch(FOREGROUND)), (1, epoch));
-    assert!(poll(young.as_mut()).is_pending());
-    link.release_held();
-    assert_eq!(server.keys(), ["young"]);
-    assert!(poll(young.as_mut()).is_ready());
+    link.inject(Fault::Hold, FaultTarget::next());
+    assert!(poll(pin!(link.call(acquire()))).is_pending());
+    link.reset();
+    assert_eq!(event(&link), Some(LinkEvent::CallsReset));
+    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!((link.held(), event(&link)), (0, None));
 }
 
 #[test]
@@ -179,11 +164,10 @@ fn a_quiet_connection_is_settled_without_a_reset() {
     let (server, _) = server();
     let link = server.link();
     send(&link, acquire());
-    let epoch = link.epoch(FOREGROUND);
-    assert_eq!(now(link.settle(FOREGROUND, epoch, "k".into())), Ok(Settled::Proven));
-    assert_eq!((link.epoch(FOREGROUND), event(&link)), (epoch, None));
+    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!(event(&link), None);
     link.set_down(true);
-    assert!(matches!(now(link.settle(FOREGROUND, epoch, "k".into())), Err(LinkError::NotSent(_))));
+    assert!(matches!(now(link.settle("k".into())), Err(LinkError::NotSent(_))));
 }
 
 #[test]
@@ -191,16 +175,15 @@ fn a_swallowed_reply_never_comes() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Swallow, FaultTarget::next());
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
     assert_eq!(count(&server), "\"1\"");
     assert_eq!(link.release_held(), 0);
     assert!(poll(future.as_mut()).is_pending());
-    let epoch = link.epoch(FOREGROUND);
-    assert_eq!(now(link.settle(FOREGROUND, epoch, "k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
     assert_eq!(show_result(&result), "?");
-    assert_eq!(event(&link), Some(LinkEvent::PlaneReset(FOREGROUND)));
+    assert_eq!(event(&link), Some(LinkEvent::CallsReset));
 }
 
 #[test]
@@ -228,7 +211,7 @@ fn a_stepped_call_can_be_dropped_at_each_of_its_waits() {
         let link = server.link();
         link.stepped(true);
         {
-            let mut future = pin!(link.call(FOREGROUND, acquire()));
+            let mut future = pin!(link.call(acquire()));
             for _ in 0..polls {
                 assert!(poll(future.as_mut()).is_pending());
             }
@@ -251,7 +234,7 @@ fn a_restart_takes_held_requests_with_it() {
     let (server, _) = server();
     let link = server.link();
     link.inject(Fault::Hold, FaultTarget::next());
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
     server.restart_empty();
     assert_eq!(link.release_held(), 0);
@@ -271,7 +254,6 @@ fn recorder_tells_the_traffic_and_can_send_it_again() {
     assert_eq!(recorder.scripts(), ["lock/acquire", "lock/release"]);
     assert_eq!(all.scripts(), ["lock/acquire", "lock/release", "lock/inspect"]);
     let calls = recorder.calls();
-    assert_eq!(calls[0].plane(), FOREGROUND);
     assert_eq!(calls[0].keys(), ["k"]);
     assert_eq!(calls[0].args(), ["me:1", "1", "1000", "-1"]);
     assert_eq!(calls[0].outcome().map(show_result).as_deref(), Some("[1, 1000, 0]"));
@@ -289,7 +271,7 @@ fn a_recorder_learns_the_outcome_of_a_held_call_when_it_comes() {
     let link = server.link();
     let recorder = link.record();
     link.inject(Fault::Hold, FaultTarget::next());
-    let mut future = pin!(link.call(FOREGROUND, acquire()));
+    let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
     assert_eq!((recorder.calls()[0].applied(), recorder.calls()[0].outcome()), (0, None));
     link.release_held();
@@ -331,9 +313,9 @@ fn script_refused_in_its_middle_has_done_what_came_before() {
 fn call_that_was_decided_on_before_a_settling_is_not_applied_after_it() {
     let (server, _) = server();
     let link = server.link();
-    let decided = link.settlings(FOREGROUND);
-    assert_eq!(now(link.settle(FOREGROUND, link.epoch(FOREGROUND), "k".into())), Ok(Settled::Proven));
-    let late = now(link.call_decided(FOREGROUND, decided, acquire()));
+    let decided = link.settlings();
+    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    let late = now(link.call_decided(decided, acquire()));
     assert!(matches!(late, Err(LinkError::NotSent(_))), "{late:?}");
     assert_eq!(count(&server), "nil");
 }

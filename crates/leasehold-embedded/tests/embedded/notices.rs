@@ -2,7 +2,7 @@
 
 use crate::support::{check, command, now, poll, server};
 use bytes::Bytes;
-use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{Link, LinkError, LinkEvent};
 use leasehold_embedded::EmbeddedLink;
 use std::future::Future;
 use std::pin::pin;
@@ -111,7 +111,6 @@ fn a_link_that_was_down_comes_back_bare() {
     let (server, _) = server();
     let (link, other) = (server.link(), server.link());
     subscribe(&link, "a");
-    let before = (link.epoch(Plane::Foreground), link.epoch(Plane::Background));
     link.set_down(true);
     assert_eq!(server.subscriptions(), 0);
     assert!(matches!(now(link.subscribe("a".into())), Err(LinkError::NotSent(_))));
@@ -123,12 +122,10 @@ fn a_link_that_was_down_comes_back_bare() {
     let resets = [
         LinkEvent::Connected { server: "embedded".to_owned(), again: true },
         LinkEvent::NoticesReset,
-        LinkEvent::PlaneReset(Plane::Foreground),
-        LinkEvent::PlaneReset(Plane::Background),
-        LinkEvent::PlaneReset(Plane::Durable),
+        LinkEvent::CallsReset,
+        LinkEvent::CallsReset,
     ];
     assert_eq!(events(&link), resets);
-    assert!(link.epoch(Plane::Foreground) > before.0 && link.epoch(Plane::Background) > before.1);
     assert_eq!(events(&other), []);
 }
 
@@ -141,7 +138,7 @@ fn a_restart_loses_the_data_and_every_connection() {
     server.restart_empty();
     assert!(server.keys().is_empty());
     assert_eq!(server.subscriptions(), 0);
-    assert_eq!((events(&link).len(), events(&other).len()), (4, 4));
+    assert_eq!((events(&link).len(), events(&other).len()), (3, 3));
 }
 
 #[test]
@@ -166,5 +163,4 @@ fn a_link_says_what_it_is_connected_to() {
     assert_eq!(link.server().flavor, "embedded");
     assert_eq!(link.server().eviction_policy.as_deref(), Some("volatile-lru"));
     assert!(!link.server().cluster);
-    assert_eq!(link.home(), Plane::Foreground);
 }

@@ -2,7 +2,7 @@
 
 use crate::support::{call, command, poll, server, show_result};
 use leasehold_core::call::Call;
-use leasehold_core::link::{Link, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{Link, LinkError, LinkEvent};
 use leasehold_core::script::{ACQUIRE, RELEASE};
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, ManualClock, ServerClock};
@@ -10,8 +10,6 @@ use std::pin::pin;
 use std::sync::mpsc::channel;
 use std::task::{Context, Poll, Wake, Waker};
 use std::time::Duration;
-
-const FOREGROUND: Plane = Plane::Foreground;
 
 fn ms(millis: u64) -> Duration {
     Duration::from_millis(millis)
@@ -43,7 +41,7 @@ fn event(link: &EmbeddedLink) -> Option<LinkEvent> {
 #[test]
 fn call_takes_half_a_round_trip_and_its_reply_the_rest() {
     let (server, link, clock) = slow();
-    let mut sent = pin!(link.call(FOREGROUND, acquire()));
+    let mut sent = pin!(link.call(acquire()));
     assert!(poll(sent.as_mut()).is_pending());
     clock.advance(Duration::from_micros(4_999));
     assert_eq!(count(&server), "nil");
@@ -59,7 +57,7 @@ fn call_takes_half_a_round_trip_and_its_reply_the_rest() {
 #[test]
 fn one_step_of_the_clock_goes_all_the_way() {
     let (server, link, clock) = slow();
-    let mut sent = pin!(link.call(FOREGROUND, acquire()));
+    let mut sent = pin!(link.call(acquire()));
     assert!(poll(sent.as_mut()).is_pending());
     clock.advance(ms(10));
     assert!(poll(sent).is_ready());
@@ -71,7 +69,7 @@ fn sent_call_arrives_although_future_and_link_are_gone() {
     let (server, link, clock) = slow();
     let log = server.record();
     {
-        let mut sent = pin!(link.call(FOREGROUND, acquire()));
+        let mut sent = pin!(link.call(acquire()));
         assert!(poll(sent.as_mut()).is_pending());
     }
     drop(link);
@@ -83,10 +81,10 @@ fn sent_call_arrives_although_future_and_link_are_gone() {
 #[test]
 fn calls_stay_in_order_where_the_way_becomes_shorter() {
     let (server, link, clock) = slow();
-    let mut first = pin!(link.call(FOREGROUND, acquire()));
+    let mut first = pin!(link.call(acquire()));
     assert!(poll(first.as_mut()).is_pending());
     server.set_round_trip(Duration::ZERO);
-    let mut second = pin!(link.call(FOREGROUND, acquire()));
+    let mut second = pin!(link.call(acquire()));
     assert!(poll(second.as_mut()).is_pending(), "it does not overtake the first");
     clock.advance(ms(5));
     let (Poll::Ready(first), Poll::Ready(second)) = (poll(first), poll(second)) else { panic!("both have arrived") };
@@ -95,16 +93,16 @@ fn calls_stay_in_order_where_the_way_becomes_shorter() {
         ("[1, 1000, 0]".into(), "[2, 1000, 0]".into()),
         "the second one finds what the first one did"
     );
-    let mut third = pin!(link.call(FOREGROUND, acquire()));
+    let mut third = pin!(link.call(acquire()));
     assert!(poll(third.as_mut()).is_ready(), "from now on it takes no time");
 }
 
 #[test]
 fn a_connection_that_is_lost_takes_with_it_what_is_on_its_way() {
     for (advanced, stored) in [(4, "nil"), (6, "\"1\"")] {
-        for lose in [|link: &EmbeddedLink| link.reset(FOREGROUND), |link: &EmbeddedLink| link.set_down(true)] {
+        for lose in [|link: &EmbeddedLink| link.reset(), |link: &EmbeddedLink| link.set_down(true)] {
             let (server, link, clock) = slow();
-            let mut sent = pin!(link.call(FOREGROUND, acquire()));
+            let mut sent = pin!(link.call(acquire()));
             let mut subscribed = pin!(link.subscribe("c".into()));
             assert!(poll(sent.as_mut()).is_pending() && poll(subscribed.as_mut()).is_pending());
             clock.advance(ms(advanced));
@@ -139,24 +137,23 @@ fn notice_takes_half_a_round_trip_and_subscribing_all() {
 #[test]
 fn a_settlement_asks_about_what_was_sent_before_it() {
     let (server, link, clock) = slow();
-    let epoch = link.epoch(FOREGROUND);
-    let mut before = pin!(link.call(FOREGROUND, acquire()));
-    let mut settle = pin!(link.settle(FOREGROUND, epoch, "k".into()));
+    let mut before = pin!(link.call(acquire()));
+    let mut settle = pin!(link.settle("k".into()));
     assert!(poll(before.as_mut()).is_pending() && poll(settle.as_mut()).is_pending());
-    let mut after = pin!(link.call(FOREGROUND, call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
+    let mut after = pin!(link.call(call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
     clock.advance(ms(1));
     assert!(poll(after.as_mut()).is_pending());
     clock.advance(ms(9));
     assert!(matches!(poll(settle), Poll::Ready(Ok(_))));
     assert!(poll(before).is_ready());
-    assert_eq!(link.epoch(FOREGROUND), epoch, "nothing was stuck, so nothing is killed");
+    assert_eq!(event(&link), None, "nothing was stuck, so nothing is killed");
     clock.advance(ms(1));
     assert!(poll(after).is_ready());
 
     link.inject(Fault::Swallow, FaultTarget::next());
-    let mut stuck = pin!(link.call(FOREGROUND, acquire()));
+    let mut stuck = pin!(link.call(acquire()));
     assert!(poll(stuck.as_mut()).is_pending());
-    let mut settle = pin!(link.settle(FOREGROUND, epoch, "k".into()));
+    let mut settle = pin!(link.settle("k".into()));
     assert!(poll(settle.as_mut()).is_pending());
     clock.advance(ms(10));
     assert!(matches!(poll(settle), Poll::Ready(Ok(_))));
@@ -170,14 +167,13 @@ fn faults_happen_where_the_call_arrives() {
         let (server, link, clock) = slow();
         let is_lost = fault != Fault::Duplicate;
         link.inject(fault, FaultTarget::next());
-        let epoch = link.epoch(FOREGROUND);
-        let mut sent = pin!(link.call(FOREGROUND, acquire()));
+        let mut sent = pin!(link.call(acquire()));
         assert!(poll(sent.as_mut()).is_pending());
-        assert_eq!((count(&server).as_str(), link.epoch(FOREGROUND)), ("nil", epoch));
+        assert_eq!((count(&server).as_str(), event(&link)), ("nil", None));
         clock.advance(ms(10));
         let Poll::Ready(result) = poll(sent) else { panic!("an answer") };
         assert_eq!(matches!(result, Err(LinkError::Unknown(_))), is_lost);
-        assert_eq!((count(&server).as_str(), link.epoch(FOREGROUND) != epoch), (stored, is_lost));
+        assert_eq!((count(&server).as_str(), event(&link)), (stored, is_lost.then_some(LinkEvent::CallsReset)));
     }
 }
 
@@ -199,7 +195,7 @@ fn waiter_on_the_machines_clock_wakes_without_an_executor() {
     let waker = Waker::from(std::sync::Arc::new(Rings(std::sync::Mutex::new(bell))));
     for _ in 0..3 {
         let begun = std::time::Instant::now();
-        let mut sent = pin!(link.call(FOREGROUND, acquire()));
+        let mut sent = pin!(link.call(acquire()));
         assert!(sent.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
         rung.recv_timeout(Duration::from_secs(20)).expect("the reply wakes its caller");
         assert!(poll(sent).is_ready());

@@ -3,10 +3,10 @@
 use crate::report::stats::FaultKind;
 use crate::world::event::WorldEvent;
 use crate::world::message::{CallKey, Message};
-use crate::world::network::Connection;
+use crate::world::network::{Connection, Role};
 use crate::world::subscriptions::next_event;
 use crate::world::{World, ms, trace};
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent};
 use std::time::Duration;
 
 /// The link's name of the server.
@@ -20,15 +20,15 @@ fn out_of_reach() -> LinkEvent {
 
 impl World {
     /// A connection is lost by chance, or because of what was sent by it.
-    pub(crate) fn lose_connection(&mut self, client: usize, plane: Plane, lose: bool) {
+    pub(crate) fn lose_connection(&mut self, client: usize, role: Role, lose: bool) {
         self.note_fault_of(client, self.now);
         self.stats.fault(FaultKind::Reset);
-        if self.net.connection(client, plane).up {
+        if self.net.connection(client, role).up {
             if lose {
-                let epoch = self.net.connection(client, plane).epoch;
-                self.net.kill(client, plane, epoch);
+                let epoch = self.net.connection(client, role).epoch;
+                self.net.kill(client, role, epoch);
             }
-            self.reset(client, plane);
+            self.reset(client, role);
         }
     }
 
@@ -41,31 +41,29 @@ impl World {
     }
 
     /// A connection works again.
-    pub(crate) fn reconnected(&mut self, client: usize, plane: Plane) {
-        if self.net.wires[client].reachable && !self.net.connection(client, plane).up {
-            self.net.connection(client, plane).up = true;
-            self.event(client, LinkEvent::PlaneReset(plane));
+    pub(crate) fn reconnected(&mut self, client: usize, role: Role) {
+        if self.net.wires[client].reachable && !self.net.connection(client, role).up {
+            self.net.connection(client, role).up = true;
+            self.event(client, LinkEvent::CallsReset);
         }
     }
 
     /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
-    pub(crate) fn reset(&mut self, client: usize, plane: Plane) {
-        trace!(self, "client {client}: {plane:?} is lost");
+    pub(crate) fn reset(&mut self, client: usize, role: Role) {
+        trace!(self, "client {client}: {role:?} is lost");
         self.note_fault_of(client, self.now);
         self.net.epochs += 1;
-        let epoch = Epoch(self.net.epochs);
+        let epoch = self.net.epochs;
         let now = self.now;
-        let connection = self.net.connection(client, plane);
+        let connection = self.net.connection(client, role);
         let old = connection.epoch;
         let killed = connection.killed;
-        let fence = connection.fence;
-        *connection =
-            Connection { epoch, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now, fence };
+        *connection = Connection { epoch, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now };
         let lost: Vec<CallKey> = self
             .net
             .waiting
             .iter()
-            .filter(|(_, waiting)| waiting.client == client && waiting.plane == plane && waiting.epoch <= old)
+            .filter(|(_, waiting)| waiting.client == client && waiting.role == role && waiting.epoch <= old)
             .map(|(key, _)| *key)
             .collect();
         for key in lost {
@@ -75,7 +73,7 @@ impl World {
             );
         }
         let pause = self.between(ms(0), ms(5));
-        self.after(pause, Message::Reconnected { client, plane });
+        self.after(pause, Message::Reconnected { client, role });
     }
 
     pub(crate) fn reset_notices(&mut self, client: usize) {
@@ -96,11 +94,11 @@ impl World {
                 if yes { out_of_reach() } else { LinkEvent::Connected { server: SERVER.to_owned(), again: true } };
             self.after(ms(1), Message::Event { client, event });
         }
-        for plane in self.net.planes() {
-            if yes && self.net.connection(client, plane).up {
-                self.reset(client, plane);
+        for role in self.net.roles() {
+            if yes && self.net.connection(client, role).up {
+                self.reset(client, role);
             } else if !yes {
-                self.after(ms(1), Message::Reconnected { client, plane });
+                self.after(ms(1), Message::Reconnected { client, role });
             }
         }
         if yes {
@@ -119,17 +117,17 @@ impl World {
         self.note_fault_of(client, self.now + ms(1_500));
     }
 
-    /// Nothing that a client sends by a plane's connection arrives for a while; order is kept.
-    pub(crate) fn freeze(&mut self, client: usize, plane: Plane, pause: Duration) {
-        trace!(self, "client {client}: {plane:?} freezes for {pause:?}");
+    /// Nothing that a client sends by a connection arrives for a while; order is kept.
+    pub(crate) fn freeze(&mut self, client: usize, role: Role, pause: Duration) {
+        trace!(self, "client {client}: {role:?} freezes for {pause:?}");
         let until = self.now + pause;
         self.note_fault_of(client, until);
-        let connection = self.net.connection(client, plane);
+        let connection = self.net.connection(client, role);
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);
         let now = connection.epoch;
         self.events.put_off_all(until, |what| {
-            matches!(what, WorldEvent::Message(Message::Arrive { client: c, plane: p, epoch, .. }) if (*c, *p, *epoch) == (client, plane, now))
+            matches!(what, WorldEvent::Message(Message::Arrive { client: c, role: p, epoch, .. }) if (*c, *p, *epoch) == (client, role, now))
         });
     }
 }

@@ -2,7 +2,7 @@
 
 use crate::report::stats::FaultKind;
 use crate::world::World;
-use leasehold_core::link::Plane;
+use crate::world::network::Role;
 use std::time::Duration;
 
 /// A fault that is about to happen.
@@ -10,7 +10,7 @@ use std::time::Duration;
 pub(crate) enum FaultEvent {
     Reset {
         client: usize,
-        plane: Plane,
+        role: Role,
         lose: bool,
     },
     ResetNotices {
@@ -18,7 +18,7 @@ pub(crate) enum FaultEvent {
     },
     Freeze {
         client: usize,
-        plane: Plane,
+        role: Role,
         pause: Duration,
     },
     Unreachable {
@@ -75,11 +75,11 @@ pub(crate) enum FaultEvent {
 /// Lets a fault happen.
 pub(crate) fn apply(world: &mut World, fault: FaultEvent) {
     match fault {
-        FaultEvent::Reset { client, plane, lose } => world.lose_connection(client, plane, lose),
+        FaultEvent::Reset { client, role, lose } => world.lose_connection(client, role, lose),
         FaultEvent::ResetNotices { client } => world.lose_notice_connection(client),
-        FaultEvent::Freeze { client, plane, pause } => {
+        FaultEvent::Freeze { client, role, pause } => {
             world.stats.fault(FaultKind::Freeze);
-            world.freeze(client, plane, pause);
+            world.freeze(client, role, pause);
         }
         FaultEvent::Unreachable { client, yes } => world.set_unreachable(client, yes),
         FaultEvent::RestartEmpty => world.restart_empty(),

@@ -9,8 +9,9 @@ use crate::workload::plan::{DISTURBED, LEASE};
 use crate::workload::replicas;
 use crate::world::event::WorldEvent;
 use crate::world::message::Message;
+use crate::world::network::Role;
 use crate::world::{World, ms};
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use std::time::Duration;
 
 /// For how long at most the server's memory is full.
@@ -90,11 +91,11 @@ fn connections(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Losses) || mix.has(FaultMix::Delays) {
         for _ in 0..world.rng.usize(..6) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
-            let plane = if world.rng.bool() { Plane::Foreground } else { Plane::Background };
+            let role = if world.net.durable && world.rng.bool() { Role::Durable } else { Role::Calls };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
             let what: WorldEvent = match world.rng.u8(..5) {
-                0 | 1 => FaultEvent::Reset { client, plane, lose }.into(),
-                2 => FaultEvent::Freeze { client, plane, pause }.into(),
+                0 | 1 => FaultEvent::Reset { client, role, lose }.into(),
+                2 => FaultEvent::Freeze { client, role, pause }.into(),
                 3 => FaultEvent::ResetNotices { client }.into(),
                 _ => Message::Event { client, event: LinkEvent::NoticesLagged }.into(),
             };
@@ -216,7 +217,7 @@ fn hold_back(world: &mut World, seed: u64) {
     for _ in 0..1 + rng.usize(..8) {
         let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
         let pause = LEASE.mul_f64(rng.f64() * 0.8);
-        world.after(at, FaultEvent::Freeze { client, plane: Plane::Foreground, pause });
+        world.after(at, FaultEvent::Freeze { client, role: Role::Calls, pause });
     }
 }
 

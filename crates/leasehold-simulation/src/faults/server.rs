@@ -53,11 +53,11 @@ impl World {
     /// Every connection is gone, and comes back.
     fn reset_all(&mut self) {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
-            for plane in self.net.planes() {
-                if self.net.connection(client, plane).up {
-                    let epoch = self.net.connection(client, plane).epoch;
-                    self.net.kill(client, plane, epoch);
-                    self.reset(client, plane);
+            for role in self.net.roles() {
+                if self.net.connection(client, role).up {
+                    let epoch = self.net.connection(client, role).epoch;
+                    self.net.kill(client, role, epoch);
+                    self.reset(client, role);
                 }
             }
             self.reset_notices(client);

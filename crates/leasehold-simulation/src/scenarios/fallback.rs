@@ -7,9 +7,8 @@ use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
-use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Event, Fallback, Outgoing, Patience, Via};
+use leasehold_core::session::{AcquireRequest, Event, Fallback, Outgoing, Patience};
 
 fn local(lock: &str) -> AcquireRequest {
     AcquireRequest { fallback: Fallback::Local, ..wish(lock) }
@@ -154,7 +153,6 @@ fn restoration_without_reply_is_taken_back_with_its_guard() {
         assert!(world.step(world.now + ms(1_000)), "the server is asked for it");
     }
     // The server is out of reach again before it could tell, and is asked in vain.
-    world.run(ms(2));
     world.set_unreachable(0, true);
     world.run(ms(1_000));
     assert!(is_degraded(&world, guard));
@@ -326,8 +324,7 @@ fn restoration_read_after_the_deadline_restores_nothing() {
     // The process stands still while the server is asked: when it goes on, it reads the reply before it looks at its timers.
     let session = &mut world.clients[0].session;
     session.handle_timeout(due);
-    let home = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-    let Outgoing { id, call, .. } = session.poll_call(home).expect("the server is asked again");
+    let Outgoing { id, call, .. } = session.poll_call().expect("the server is asked again");
     assert_eq!(call.script().name(), "lock/acquire");
     let reply = Reply::Array([1, 1_000, 0].map(Reply::Int).to_vec());
     session.handle_called(cell.deadline(), id, Ok(reply));

@@ -7,7 +7,6 @@ use crate::workload::event::UserEvent;
 use crate::world::client::Outcome;
 use crate::world::ms;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
-use leasehold_core::link::Plane;
 use leasehold_core::session::AcquireRequest;
 
 #[test]
@@ -160,11 +159,12 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
         world.granted(0, task)
     });
     world.fault(0, "lock/release", CallFault::Swallow);
-    world.freeze(0, Plane::Background, ms(900));
+    world.faults.rates.settle_fails = 1.0;
     let tasks = [world.release(guards[0]), world.release(guards[1])];
     for task in tasks {
         assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));
     }
+    world.faults.rates.settle_fails = 0.0;
     world.after(ms(1_500), UserEvent::GiveUp { guard: guards[2], how: 6 });
     world.run(ms(3_500));
     world.check_nothing_left();

@@ -2,21 +2,18 @@
 
 use super::driver::wish;
 use crate::world::{ms, name, settings};
-use leasehold_core::link::{Epoch, Plane};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, CallId, Granted, Session, Via};
+use leasehold_core::session::{AcquireRequest, CallId, Granted, Session};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::collections::VecDeque;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 
-const HOME: Via = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-
 /// The calls that the session wants sent now.
 fn calls(session: &mut Session) -> Vec<CallId> {
-    std::iter::from_fn(|| session.poll_call(HOME)).map(|outgoing| outgoing.id).collect()
+    std::iter::from_fn(|| session.poll_call()).map(|outgoing| outgoing.id).collect()
 }
 
 #[test]
@@ -39,7 +36,7 @@ fn holding(now: Instant, holds: usize, lease: Duration) -> (Session, Vec<Granted
         let wish = AcquireRequest { name: name(&number.to_string()), lease, ..wish("a") };
         let ticket = session.acquire(now, wish);
         assert!(session.poll_acquire(now, ticket, Waker::noop()).is_pending());
-        let id = session.poll_call(HOME).expect("a call").id;
+        let id = session.poll_call().expect("a call").id;
         let reply = [1, i64::try_from(lease.as_millis()).expect("a lease"), 0];
         session.handle_called(now, id, Ok(Reply::Array(reply.map(Reply::Int).to_vec())));
         match session.poll_acquire(now, ticket, Waker::noop()) {
@@ -71,7 +68,7 @@ fn locks_of_many_batches_are_kept_over_a_slow_link() {
         while let Some((id, locks, _)) = flying.pop_front_if(|(_, _, sent_at)| *sent_at + way <= now) {
             session.handle_called(now, id, Ok(renewed(locks, lease)));
         }
-        let sent = std::iter::from_fn(|| session.poll_call(HOME));
+        let sent = std::iter::from_fn(|| session.poll_call());
         flying.extend(sent.map(|outgoing| (outgoing.id, outgoing.call.keys().len(), now)));
     }
     let lost = granted.iter().filter(|granted| granted.cell.ended(now).is_some()).count();

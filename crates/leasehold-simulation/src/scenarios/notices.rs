@@ -6,8 +6,9 @@ use crate::faults::event::FaultEvent;
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
 use crate::world::ms;
+use crate::world::network::Role;
 use leasehold_core::error::AcquireError;
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use leasehold_core::session::{AcquireRequest, Event};
 
 /// A waiter whose notice is lost gets in within `most`, counted from when the holder took a lease of this length.
@@ -49,7 +50,7 @@ fn whoever_missed_notices_tries_again() {
             0 => world.event(1, LinkEvent::NoticesLagged),
             1 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
             // The connection of the callers breaks, and perhaps the server with it.
-            _ => world.reset(1, Plane::Foreground),
+            _ => world.reset(1, Role::Calls),
         }
         let guard = world.granted(1, waiter);
         assert!(elapsed(&world, start) < ms(60), "{event}: {:?}", elapsed(&world, start));

@@ -4,9 +4,11 @@ use super::driver::wish;
 use super::{nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::{Outcome, PollPolicy};
+use crate::world::network::Role;
 use crate::world::{World, ms, settings};
+use leasehold_core::call::Replicas;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use leasehold_core::owner::OwnerId;
 use leasehold_core::session::{AcquireRequest, Event, Patience};
 use leasehold_core::time::Instant;
@@ -189,7 +191,7 @@ fn an_entry_whose_hold_ends_meanwhile_acquires_anew() {
 fn wait_ended_during_an_entry_does_not_begin_anew() {
     let (mut world, owner, guards) = nested(1);
     let until = world.now + ms(20);
-    world.freeze(0, Plane::Foreground, ms(60));
+    world.freeze(0, Role::Calls, ms(60));
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
     world.run(ms(30));
     world.drop_guard(guards[0]);
@@ -215,6 +217,11 @@ fn a_shorter_entry_does_not_shorten_the_lease() {
 /// The wish of an owner that wants the hold for so long, and no renewals.
 fn fixed(owner: OwnerId, lease: u64) -> AcquireRequest {
     AcquireRequest { lease: ms(lease), renewed: false, ..owned(owner) }
+}
+
+/// The same, by the connection for calls that wait for replicas.
+fn by_another_connection(wish: AcquireRequest) -> AcquireRequest {
+    AcquireRequest { replicas: Some(Replicas { at_least: 0, within: ms(0) }), ..wish }
 }
 
 /// A hold for two seconds, and when they end for its guard; then the server's clock is stepped.
@@ -268,10 +275,10 @@ fn reply_to_an_earlier_call_takes_nothing_from_a_later() {
     let (mut world, owner, guards) = nested(1);
     // The server executes the renewal, and its answer to that comes behind its answer to the entry.
     while world.server.calls("lock/renew") == 0 {
-        world.net.connection(0, Plane::Background).last_reply = world.now + ms(15);
+        world.net.connection(0, Role::Calls).last_reply = world.now + ms(15);
         world.run(Duration::from_micros(50));
     }
-    let entry = world.hold(0, fixed(owner, 60_000));
+    let entry = world.hold(0, by_another_connection(fixed(owner, 60_000)));
     let promised = world.guards[entry].cell.deadline();
     assert!(promised > world.now + ms(59_000));
     assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
@@ -296,8 +303,8 @@ fn held_while_a_renewal_flies() -> (World, OwnerId, usize) {
 fn concurrent_renewal_and_entry_disprove_nothing() {
     let (mut world, owner, guard) = held_while_a_renewal_flies();
     // The entry is executed before the renewal, which was sent before it, and its reply is read after that to the renewal.
-    world.net.connection(0, Plane::Foreground).last_reply = world.now + ms(15);
-    let task = world.acquire(0, fixed(owner, 100));
+    world.net.connection(0, Role::Durable).last_reply = world.now + ms(15);
+    let task = world.acquire(0, by_another_connection(fixed(owner, 100)));
     world.run(ms(3));
     assert_eq!((world.server.calls("lock/acquire"), world.server.calls("lock/renew")), (2, 0));
     let entry = world.granted(0, task);
@@ -310,11 +317,11 @@ fn concurrent_renewal_and_entry_disprove_nothing() {
 #[test]
 fn withdrawn_promise_is_not_restored_by_older_calls() {
     let (mut world, owner, guard) = held_while_a_renewal_flies();
-    world.net.connection(0, Plane::Background).last_reply = world.now + ms(17);
+    world.net.connection(0, Role::Calls).last_reply = world.now + ms(17);
     world.run(ms(7));
     assert_eq!(world.server.calls("lock/renew"), 1);
     world.step_server(settings().lease.as_millis() as i64 - 500);
-    let entry = world.hold(0, fixed(owner, 100));
+    let entry = world.hold(0, by_another_connection(fixed(owner, 100)));
     let deadline = world.guards[guard].cell.deadline();
     assert!(deadline < world.now + ms(500), "the entry was told of the step");
     world.run(ms(15));
@@ -370,7 +377,7 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
     let first = world.acquire(0, owned(owner));
     world.set_unreachable(0, false);
     world.run(ms(50));
-    world.freeze(0, Plane::Foreground, ms(900));
+    world.freeze(0, Role::Calls, ms(900));
     world.faults.rates.settle_fails = 1.0;
     let second = world.acquire(0, owned(owner));
     let until = world.now + ms(100);

@@ -3,13 +3,15 @@
 use super::driver::wish;
 use super::{nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
+use crate::world::network::Role;
 use crate::world::{World, ms, settings};
+use leasehold_core::call::Replicas;
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::hold_cell::HoldCell;
-use leasehold_core::link::{Epoch, LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{AcquireRequest, Event, Outgoing, Via};
+use leasehold_core::session::{AcquireRequest, Event, Outgoing};
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
@@ -62,8 +64,7 @@ fn reads_a_renewal(reply: [i64; 2], when: impl FnOnce(&HoldCell) -> Instant) {
     let due = world.now + ms(1_000);
     let session = &mut world.clients[0].session;
     session.handle_timeout(due);
-    let home = Via { plane: Plane::Foreground, epoch: Epoch(1) };
-    let Outgoing { id, call, .. } = session.poll_call(home).expect("the renewal is due");
+    let Outgoing { id, call, .. } = session.poll_call().expect("the renewal is due");
     assert_eq!(call.script().name(), "lock/renew");
     let reply = Reply::Array(reply.map(Reply::Int).to_vec());
     let (now, deadline) = (when(&cell), cell.deadline());
@@ -122,15 +123,16 @@ fn renewal_answered_behind_a_later_one_is_no_mismatch() {
     let owner = world.clients[0].session.new_owner();
     let wish = AcquireRequest { owner: Some(owner), lease: ms(480), ..wish("a") };
     let guard = world.hold(0, wish.clone());
-    // The first renewal is executed, and its answer comes after the second was sent.
+    // The first renewal is executed, and its answer comes after that to the second.
     while world.server.calls("lock/renew") == 0 {
-        world.net.connection(0, Plane::Background).last_reply = world.now + ms(180);
+        world.net.connection(0, Role::Calls).last_reply = world.now + ms(180);
         world.run(Duration::from_micros(50));
     }
-    let entry = world.hold(0, wish);
+    let by_another_connection = Some(Replicas { at_least: 0, within: ms(0) });
+    let entry = world.hold(0, AcquireRequest { replicas: by_another_connection, ..wish });
     world.run(ms(170));
-    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 0);
     assert_eq!(world.server.calls("lock/renew"), 2);
+    assert_eq!(world.events(0, |event| matches!(event, Event::Renewed { .. })), 1, "the later one is answered");
     world.run(ms(1_000));
     assert_eq!(world.guards[guard].cell.ended(world.now), None);
     world.give_back(entry);
@@ -168,7 +170,7 @@ fn at_most_one_batch_is_on_the_way() {
     let mut world = World::new(7);
     world.add_client(Settings { renew_batch: 10, ..settings() });
     let guards = hold_many(&mut world, 95);
-    world.event(0, LinkEvent::PlaneReset(Plane::Background));
+    world.event(0, LinkEvent::CallsReset);
     world.run(ms(100));
     assert!(world.server.calls("lock/renew") >= 10);
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -184,7 +186,7 @@ fn no_renewal_names_more_than_a_thousand_permits() {
     let request = || AcquireRequest { permits: 400, kind: Kind::Permits, ..wish("seats") };
     let tasks: Vec<_> = (0..5).map(|_| world.acquire(0, request())).collect();
     let guards: Vec<_> = tasks.into_iter().map(|task| world.granted(0, task)).collect();
-    world.reset(0, Plane::Background);
+    world.reset(0, Role::Calls);
     world.run(ms(20));
     assert_eq!(world.server.calls("permits/renew"), 3, "two holds of 400 permits, and two, and one");
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -197,7 +199,7 @@ fn a_reconnect_has_everything_renewed_at_once() {
     let mut world = world(1);
     let guards = hold_many(&mut world, 10);
     world.server.command(&[b"DEL", b"a3"]).expect("the server works");
-    world.reset(0, Plane::Background);
+    world.reset(0, Role::Calls);
     world.run(ms(20));
     assert!(world.guards[guards[3]].over, "the loss is seen at once, not after a third of the lease");
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
@@ -227,7 +229,7 @@ fn concurrent_renewal_and_release_are_no_loss() {
     for round in 0..10_000 {
         let guard = world.hold(0, outer.clone());
         // Every renewal is made due again, so that one is on the way at any instant of the release.
-        world.event(0, LinkEvent::PlaneReset(Plane::Background));
+        world.event(0, LinkEvent::CallsReset);
         let pause = world.between(Duration::ZERO, Duration::from_micros(1_200));
         world.run(pause);
         world.give_back(guard);

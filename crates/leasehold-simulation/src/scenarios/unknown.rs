@@ -4,10 +4,10 @@ use super::driver::wish;
 use super::{elapsed, holding, nothing_left, nothing_left_after, world};
 use crate::faults::rates::CallFault;
 use crate::world::client::Outcome;
+use crate::world::network::Role;
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
-use leasehold_core::link::Plane;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::settings::Settings;
@@ -61,7 +61,7 @@ fn wait_ending_with_unknown_outcome_says_so_and_cleans_up() {
 #[test]
 fn request_kept_by_a_proxy_is_killed_before_the_release() {
     let mut world = world(1);
-    world.freeze(0, Plane::Foreground, ms(800));
+    world.freeze(0, Role::Calls, ms(800));
     let task = world.acquire(0, wish("a"));
     world.run(ms(1));
     world.abandon(0, task);
@@ -74,7 +74,7 @@ fn request_kept_by_a_proxy_is_killed_before_the_release() {
 fn unproven_release_is_repeated_until_the_lease_has_ended() {
     let mut world = world(1);
     world.faults.rates.unproven = 1.0;
-    world.freeze(0, Plane::Foreground, ms(700));
+    world.freeze(0, Role::Calls, ms(700));
     let task = world.acquire(0, wish("a"));
     world.run(ms(1));
     world.abandon(0, task);
@@ -101,7 +101,7 @@ fn late_copy_behind_a_busy_attempt_is_taken_back() {
             Kind::Simple => "simple/acquire",
             _ => "lock/acquire",
         };
-        world.freeze(0, Plane::Foreground, ms(900));
+        world.freeze(0, Role::Calls, ms(900));
         let patience = Patience::Until(world.now + ms(500));
         let task = world.acquire(0, AcquireRequest { patience, ..wish() });
         let outcome = world.outcome(0, task);
@@ -201,9 +201,9 @@ fn settling_an_old_connection_proves_nothing_of_the_next() {
     let mut world = world(1);
     let old = world.acquire_polled(0, wish("a"), crate::world::client::PollPolicy::Never);
     world.run(ms(1));
-    world.reset(0, Plane::Foreground);
+    world.reset(0, Role::Calls);
     world.run(ms(6));
-    world.freeze(0, Plane::Foreground, ms(90));
+    world.freeze(0, Role::Calls, ms(90));
     let new = world.acquire(0, wish("b"));
     let guard = world.granted(0, new);
     assert_eq!(world.task(0, new).sent, 1, "it was taken for answered");

@@ -5,27 +5,19 @@ use crate::report::stats::{Coverage, FaultKind};
 use crate::workload::family::hold_of;
 use crate::world::client::PollPolicy;
 use crate::world::message::{CallKey, Message, ReplyFate};
-use crate::world::network::{Caller, Waiting};
+use crate::world::network::{Caller, Role, Waiting};
 use crate::world::replica::{acknowledged, of_script};
 use crate::world::{World, ms, trace};
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, Plane, ServerError};
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{Inside, Met};
 use std::time::Duration;
 
 impl World {
-    pub(crate) fn arrive(
-        &mut self,
-        key: CallKey,
-        client: usize,
-        plane: Plane,
-        epoch: Epoch,
-        call: Call,
-        reply: ReplyFate,
-    ) {
-        if epoch <= self.net.connection(client, plane).killed {
+    pub(crate) fn arrive(&mut self, key: CallKey, client: usize, role: Role, epoch: u64, call: Call, reply: ReplyFate) {
+        if epoch <= self.net.connection(client, role).killed {
             trace!(self, "call {key} dies with its connection");
             return;
         }
@@ -40,8 +32,8 @@ impl World {
             self.server.learn(script);
         } else if !self.server.knows(script) {
             self.net.unknown_script.insert(key);
-            let at = self.reply_at(client, plane);
-            return self.at(at, Message::NoScript { key, client, plane, call, reply });
+            let at = self.reply_at(client, role);
+            return self.at(at, Message::NoScript { key, client, role, call, reply });
         }
         self.note_way(key, &call);
         self.note_expiry(&call);
@@ -59,17 +51,17 @@ impl World {
         match reply {
             ReplyFate::Comes | ReplyFate::Refused(_) | ReplyFate::Inside(_) => {
                 let (result, waited) = self.acknowledge(&call, result);
-                let at = self.reply_at(client, plane) + waited;
-                let at = self.net.connection(client, plane).reply(at);
+                let at = self.reply_at(client, role) + waited;
+                let at = self.net.connection(client, role).reply(at);
                 self.at(at, Message::Answer { key, result: result.map_err(LinkError::Refused) });
             }
             ReplyFate::Lost => {
                 // Nothing that follows on this connection is answered before that is seen.
-                let at = self.reply_at(client, plane);
-                self.at(at, FaultEvent::Reset { client, plane, lose: false });
+                let at = self.reply_at(client, role);
+                self.at(at, FaultEvent::Reset { client, role, lose: false });
             }
             // Nothing that is sent by this connection from here on is answered while it lasts.
-            ReplyFate::Swallowed => self.freeze(client, plane, ms(1_500)),
+            ReplyFate::Swallowed => self.freeze(client, role, ms(1_500)),
         }
     }
 
@@ -89,9 +81,9 @@ impl World {
     }
 
     /// When a reply to what has just arrived comes to the client.
-    fn reply_at(&mut self, client: usize, plane: Plane) -> Instant {
+    fn reply_at(&mut self, client: usize, role: Role) -> Instant {
         let at = self.now + self.delay(client);
-        self.net.connection(client, plane).reply(at)
+        self.net.connection(client, role).reply(at)
     }
 
     /// A copy of a call comes to the server.
@@ -114,15 +106,15 @@ impl World {
     }
 
     /// The link learns that the server does not know the script of a call, and sends its text, unless the call was settled meanwhile.
-    pub(crate) fn no_script(&mut self, key: CallKey, client: usize, plane: Plane, call: Call, reply: ReplyFate) {
+    pub(crate) fn no_script(&mut self, key: CallKey, client: usize, role: Role, call: Call, reply: ReplyFate) {
         let Some(waiting) = self.net.waiting.get(&key) else { return };
         let (epoch, fence) = (waiting.epoch, waiting.fence);
-        let connection = self.net.connection(client, plane);
+        let connection = self.net.connection(client, role);
         if !connection.up || connection.epoch != epoch {
             self.net.unknown_script.remove(&key);
             return;
         }
-        if connection.fence != fence {
+        if self.net.wires[client].fence != fence {
             self.net.unknown_script.remove(&key);
             if call.script().name().ends_with("/release") {
                 self.doubts.refused_releases.extend(hold_of(&call).map(|(id, _)| id));
@@ -134,8 +126,8 @@ impl World {
         }
         self.stats.reach(Coverage::NoScript);
         let delay = self.delay(client);
-        let at = self.net.connection(client, plane).arrival(self.now + delay);
-        self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
+        let at = self.net.connection(client, role).arrival(self.now + delay);
+        self.at(at, Message::Arrive { key, client, role, epoch, call, reply });
     }
 
     /// Notes where an acquire was on its way for longer than the lease that it asks for: its client reckons with it no more.

@@ -237,7 +237,7 @@ impl World {
         self.send_calls(client, None);
         while let Some(action) = self.clients[client].session.poll_action() {
             match action {
-                Action::Settle { id, plane, epoch, key: _ } => self.settle(client, id, plane, epoch),
+                Action::Settle { id, key: _ } => self.settle(client, id),
                 Action::Subscribe { channel } => self.change_subscription(client, channel, true),
                 Action::Unsubscribe { channel } => self.change_subscription(client, channel, false),
             }

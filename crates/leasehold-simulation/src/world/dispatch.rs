@@ -51,11 +51,11 @@ impl World {
 
     fn apply_message(&mut self, message: Message) {
         match message {
-            Message::Arrive { key, client, plane, epoch, call, reply } => {
-                self.arrive(key, client, plane, epoch, call, reply);
+            Message::Arrive { key, client, role, epoch, call, reply } => {
+                self.arrive(key, client, role, epoch, call, reply);
             }
             Message::Copy { key, call } => self.arrive_again(key, call),
-            Message::NoScript { key, client, plane, call, reply } => self.no_script(key, client, plane, call, reply),
+            Message::NoScript { key, client, role, call, reply } => self.no_script(key, client, role, call, reply),
             Message::Answer { key, result } => self.answer(key, result),
             Message::Barrier { of, until } => self.barrier_arrives(of, until),
             Message::Settled { of } => self.barrier_answered(of),
@@ -76,7 +76,7 @@ impl World {
                 }
             }
             Message::Event { client, event } => self.event(client, event),
-            Message::Reconnected { client, plane } => self.reconnected(client, plane),
+            Message::Reconnected { client, role } => self.reconnected(client, role),
             Message::Replicated { reign, content } => self.replicated(reign, content),
         }
     }

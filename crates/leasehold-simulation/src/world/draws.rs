@@ -10,9 +10,8 @@ use crate::workload::event::UserEvent;
 use crate::world::World;
 use crate::world::event::WorldEvent;
 use crate::world::message::{CallKey, Message};
-use crate::world::network::Caller;
+use crate::world::network::{Caller, Role};
 use leasehold_core::call::Call;
-use leasehold_core::link::Plane;
 use rustc_hash::{FxHashMap, FxHasher};
 use std::hash::{Hash, Hasher};
 use std::ops::{Deref, DerefMut};
@@ -163,9 +162,7 @@ impl World {
                 other => hash(("client", other.within(self))),
             },
             // A reset follows from a call, and its event has another number in each world.
-            WorldEvent::Fault(FaultEvent::Reset { client, plane, .. }) => {
-                hash(("reset", client, *plane == Plane::Background))
-            }
+            WorldEvent::Fault(FaultEvent::Reset { client, role, .. }) => hash(("reset", client, *role == Role::Calls)),
             WorldEvent::Fault(_) => hash(("fault", number)),
             // JVMs draw from sources of their own; what is drawn here is for the notices that they send.
             WorldEvent::Jvm(_) => hash("jvm"),

@@ -1,9 +1,10 @@
 //! The messages between clients and the server, in either direction.
 
 use crate::world::World;
+use crate::world::network::Role;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane};
+use leasehold_core::link::{LinkError, LinkEvent};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
@@ -12,12 +13,12 @@ use leasehold_embedded::{Inside, Snapshot};
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
-/// A client makes sure that nothing can be applied any more that it sent by a plane up to an epoch.
+/// A client makes sure that nothing can be applied any more that it sent by a role up to an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settlement {
     pub(crate) client: usize,
-    pub(crate) plane: Plane,
-    pub(crate) epoch: Epoch,
+    pub(crate) role: Role,
+    pub(crate) epoch: u64,
     /// The client's name for it.
     pub(crate) id: CallId,
 }
@@ -29,8 +30,8 @@ pub(crate) enum Message {
     Arrive {
         key: CallKey,
         client: usize,
-        plane: Plane,
-        epoch: Epoch,
+        role: Role,
+        epoch: u64,
         call: Call,
         reply: ReplyFate,
     },
@@ -93,7 +94,7 @@ pub(crate) enum Message {
     },
     Reconnected {
         client: usize,
-        plane: Plane,
+        role: Role,
     },
     /// The replica of a server has heard of all that it had.
     Replicated {
@@ -104,7 +105,7 @@ pub(crate) enum Message {
     NoScript {
         key: CallKey,
         client: usize,
-        plane: Plane,
+        role: Role,
         call: Call,
         reply: ReplyFate,
     },

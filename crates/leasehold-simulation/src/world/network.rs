@@ -8,25 +8,37 @@ use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, LinkError, Plane};
-use leasehold_core::session::{CallId, Via};
+use leasehold_core::link::{LinkError, Settled};
+use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A connection of a plane.
+/// The purpose of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    Calls,
+    /// Calls that wait for a replica.
+    Durable,
+}
+
+impl Role {
+    const fn of(call: &Call) -> Self {
+        if call.replicas().is_some() { Self::Durable } else { Self::Calls }
+    }
+}
+
+/// A connection for calls.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) epoch: Epoch,
+    pub(crate) epoch: u64,
     pub(crate) up: bool,
     /// Nothing arrives any more of connections up to this.
-    pub(crate) killed: Epoch,
+    pub(crate) killed: u64,
     pub(crate) last_arrival: Instant,
     pub(crate) last_reply: Instant,
     pub(crate) frozen_until: Instant,
-    /// How often it was settled.
-    pub(crate) fence: u64,
 }
 
 impl Connection {
@@ -45,7 +57,10 @@ impl Connection {
 
 #[derive(Debug)]
 pub(crate) struct Wires {
-    planes: [Connection; 3],
+    calls: Connection,
+    durable: Connection,
+    /// How often the client has settled its calls.
+    pub(crate) fence: u64,
     /// The life of the notice connection.
     pub(crate) life: u64,
     pub(crate) reachable: bool,
@@ -59,10 +74,10 @@ pub(crate) struct Wires {
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) client: usize,
-    pub(crate) plane: Plane,
-    pub(crate) epoch: Epoch,
+    pub(crate) role: Role,
+    pub(crate) epoch: u64,
     pub(crate) who: Caller,
-    /// How often its connection had been settled when it was begun.
+    /// How often its client had settled its calls when it was begun.
     pub(crate) fence: u64,
     /// The id that tells the hold that it is about from all others.
     pub(crate) hold: Option<Bytes>,
@@ -78,10 +93,10 @@ pub(crate) enum Caller {
 pub(crate) struct Network {
     pub(crate) wires: Vec<Wires>,
     pub(crate) waiting: BTreeMap<CallKey, Waiting>,
-    /// Barriers and kills under way.
-    pub(crate) settling: FxHashSet<(usize, CallId)>,
+    /// Settlements under way: how many connections are left, and what was found of the others.
+    pub(crate) settling: FxHashMap<(usize, CallId), (usize, Settled)>,
     pub(crate) epochs: u64,
-    /// Calls wait for a replica, by a plane of their own.
+    /// Calls wait for a replica, by a connection of their own.
     pub(crate) durable: bool,
     /// The number of subscriptions so far.
     pub(crate) subscribes: usize,
@@ -95,49 +110,47 @@ pub(crate) struct Network {
 
 impl Network {
     pub(crate) fn add_client(&mut self) {
-        let durable = self.durable;
-        let mut connection = |plane| {
-            self.epochs += u64::from(durable || plane != Plane::Durable);
-            let start = Instant::from_nanos(0);
+        let start = Instant::from_nanos(0);
+        let mut connection = || {
+            self.epochs += 1;
             Connection {
-                epoch: Epoch(self.epochs),
+                epoch: self.epochs,
                 up: true,
-                killed: Epoch(0),
+                killed: 0,
                 last_arrival: start,
                 last_reply: start,
                 frozen_until: start,
-                fence: 0,
             }
         };
-        let planes = [Plane::Foreground, Plane::Background, Plane::Durable].map(&mut connection);
-        let start = Instant::from_nanos(0);
+        let (calls, durable) = (connection(), connection());
         let (last_notice, last_subscription) = (start, start);
-        self.wires.push(Wires { planes, life: 0, reachable: true, latest: 0, last_notice, last_subscription });
+        let wires =
+            Wires { calls, durable, fence: 0, life: 0, reachable: true, latest: 0, last_notice, last_subscription };
+        self.wires.push(wires);
     }
 
-    pub(crate) fn connection(&mut self, client: usize, plane: Plane) -> &mut Connection {
-        let index = match plane {
-            Plane::Foreground => 0,
-            Plane::Background => 1,
-            Plane::Durable => 2,
-        };
-        &mut self.wires[client].planes[index]
+    pub(crate) fn connection(&mut self, client: usize, role: Role) -> &mut Connection {
+        let wires = &mut self.wires[client];
+        match role {
+            Role::Calls => &mut wires.calls,
+            Role::Durable => &mut wires.durable,
+        }
     }
 
-    /// The planes of every client.
-    pub(crate) fn planes(&self) -> impl Iterator<Item = Plane> + use<> {
-        [Plane::Foreground, Plane::Background].into_iter().chain(self.durable.then_some(Plane::Durable))
+    /// The connections of every client.
+    pub(crate) fn roles(&self) -> impl Iterator<Item = Role> + use<> {
+        std::iter::once(Role::Calls).chain(self.durable.then_some(Role::Durable))
     }
 
-    pub(crate) fn kill(&mut self, client: usize, plane: Plane, epoch: Epoch) {
-        let connection = self.connection(client, plane);
+    pub(crate) fn kill(&mut self, client: usize, role: Role, epoch: u64) {
+        let connection = self.connection(client, role);
         connection.killed = connection.killed.max(epoch);
     }
 
     /// Whether a client waits for nothing.
     pub(crate) fn is_idle(&self, client: usize) -> bool {
         self.waiting.values().all(|waiting| waiting.client != client)
-            && self.settling.iter().all(|(other, _)| *other != client)
+            && self.settling.keys().all(|(other, _)| *other != client)
     }
 }
 
@@ -165,12 +178,7 @@ impl World {
         delay
     }
 
-    /// The plane of a caller's call.
-    pub(crate) fn via(&mut self, client: usize) -> Via {
-        Via { plane: Plane::Foreground, epoch: self.net.connection(client, Plane::Foreground).epoch }
-    }
-
-    pub(crate) fn send_by_task(&mut self, client: usize, task: usize, id: CallId, via: Via, call: Call) {
+    pub(crate) fn send_by_task(&mut self, client: usize, task: usize, id: CallId, call: Call) {
         let key = self.events.number();
         let state = &mut self.clients[client].tasks[task];
         state.call = Some((id, key));
@@ -182,31 +190,32 @@ impl World {
         state.asked = asked;
         let ticket = state.ticket;
         trace!(self, "client {client} {ticket:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, Plane::for_call(&call, via.plane), Caller::Task(task, id), call);
+        self.send(key, client, Role::of(&call), Caller::Task(task, id), call);
     }
 
     pub(crate) fn send_by_background(&mut self, client: usize, id: CallId, call: Call) {
         let key = self.events.number();
         trace!(self, "client {client} background {id:?} sends {key}: {} {:?}", call.script().name(), call.args());
-        self.send(key, client, Plane::for_call(&call, Plane::Background), Caller::Background(id), call);
+        self.send(key, client, Role::of(&call), Caller::Background(id), call);
     }
 
-    fn send(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
+    fn send(&mut self, key: CallKey, client: usize, role: Role, who: Caller, call: Call) {
         let outer = self.draw_for_call(key, client, who, &call);
-        self.send_drawn(key, client, plane, who, call);
+        self.send_drawn(key, client, role, who, call);
         self.draw_as(outer);
     }
 
-    fn send_drawn(&mut self, key: CallKey, client: usize, plane: Plane, who: Caller, call: Call) {
-        let Connection { epoch, fence, .. } = *self.net.connection(client, plane);
+    fn send_drawn(&mut self, key: CallKey, client: usize, role: Role, who: Caller, call: Call) {
+        let Connection { epoch, .. } = *self.net.connection(client, role);
+        let fence = self.net.wires[client].fence;
         let hold = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = &hold {
             self.invariants.grants.sent_by(id, client);
         }
         let words = (call.script().name(), call.keys(), call.args());
-        self.stats.digest.record((self.now, client, key, plane == Plane::Background, words));
-        self.net.waiting.insert(key, Waiting { client, plane, epoch, who, fence, hold });
-        let up = self.net.connection(client, plane).up;
+        self.stats.digest.record((self.now, client, key, role == Role::Durable, words));
+        self.net.waiting.insert(key, Waiting { client, role, epoch, who, fence, hold });
+        let up = self.net.connection(client, role).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
         if let Some(fault) = &fault {
             self.stats.fault(fault.kind());
@@ -232,15 +241,15 @@ impl World {
             self.after(timeout, Message::Answer { key, result });
         }
         let now = self.now;
-        let at = self.net.connection(client, plane).arrival(now + delay);
+        let at = self.net.connection(client, role).arrival(now + delay);
         let at = self.worst_instant(client, at, &call);
-        self.net.connection(client, plane).last_arrival = at;
+        self.net.connection(client, role).last_arrival = at;
         if let Some(CallFault::CopyAfter(more)) = fault {
             // A copy never comes before what it is a copy of.
             self.at(at + more, Message::Copy { key, call: call.clone() });
         }
         if matches!(fault, Some(CallFault::LoseRequest)) {
-            return self.at(at, FaultEvent::Reset { client, plane, lose: true });
+            return self.at(at, FaultEvent::Reset { client, role, lose: true });
         }
         let reply = match fault {
             Some(CallFault::LoseReply) => ReplyFate::Lost,
@@ -252,6 +261,6 @@ impl World {
         if call.script().name().ends_with("/acquire") {
             self.net.sent.insert(key, now);
         }
-        self.at(at, Message::Arrive { key, client, plane, epoch, call, reply });
+        self.at(at, Message::Arrive { key, client, role, epoch, call, reply });
     }
 }

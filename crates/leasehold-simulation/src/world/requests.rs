@@ -165,10 +165,9 @@ impl World {
 
     /// Sends the session's calls, for the polled task or for the background.
     pub(crate) fn send_calls(&mut self, client: usize, task: Option<usize>) {
-        let home = self.via(client);
-        while let Some(Outgoing { id, call, of_request, .. }) = self.clients[client].session.poll_call(home) {
+        while let Some(Outgoing { id, call, of_request, .. }) = self.clients[client].session.poll_call() {
             match task.filter(|_| of_request) {
-                Some(task) => self.send_by_task(client, task, id, home, call),
+                Some(task) => self.send_by_task(client, task, id, call),
                 None => self.send_by_background(client, id, call),
             }
         }

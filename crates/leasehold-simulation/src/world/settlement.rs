@@ -2,46 +2,52 @@
 
 use crate::report::stats::FaultKind;
 use crate::world::message::{Message, Settlement};
+use crate::world::network::Role;
 use crate::world::{World, ms, trace};
-use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
+use leasehold_core::link::{LinkError, Settled};
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
 
 impl World {
-    pub(crate) fn settle(&mut self, client: usize, id: CallId, plane: Plane, epoch: Epoch) {
-        trace!(self, "client {client} settles {plane:?} up to {epoch:?} as {id:?}");
-        self.stats.digest.record((self.now, client, "settle", plane == Plane::Background, epoch.0));
-        self.net.settling.insert((client, id));
+    pub(crate) fn settle(&mut self, client: usize, id: CallId) {
+        trace!(self, "client {client} settles as {id:?}");
+        self.stats.digest.record((self.now, client, "settle"));
+        let roles: Vec<_> = self.net.roles().collect();
+        self.net.settling.insert((client, id), (roles.len(), Settled::Proven));
         if !self.net.wires[client].reachable || self.chance(self.faults.rates.settle_fails) {
             self.note_fault_of(client, self.now);
             self.stats.fault(FaultKind::SettleFailed);
             return self.after(ms(5), Message::SettleFailed { client, id });
         }
+        self.net.wires[client].fence += 1;
+        for role in roles {
+            self.settle_connection(client, id, role);
+        }
+    }
+
+    fn settle_connection(&mut self, client: usize, id: CallId, role: Role) {
         let delay = self.delay(client);
         let now = self.now;
-        let connection = self.net.connection(client, plane);
-        connection.fence += 1;
-        if connection.up && epoch >= connection.epoch {
-            let epoch = connection.epoch;
+        let connection = self.net.connection(client, role);
+        let epoch = connection.epoch;
+        if connection.up {
             let at = connection.arrival(now + delay);
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self.at(at, Message::Barrier { of: Settlement { client, plane, epoch, id }, until });
+                return self.at(at, Message::Barrier { of: Settlement { client, role, epoch, id }, until });
             }
-            return self.at(until, Message::Kill { of: Settlement { client, plane, epoch, id } });
+            return self.at(until, Message::Kill { of: Settlement { client, role, epoch, id } });
         }
         // A connection that is yet to come has carried nothing.
-        let last = if connection.up { connection.epoch } else { Epoch(connection.epoch.0 - 1) };
-        let epoch = epoch.min(last);
-        self.at(now, Message::Kill { of: Settlement { client, plane, epoch, id } });
+        self.at(now, Message::Kill { of: Settlement { client, role, epoch: epoch - 1, id } });
     }
 
     /// A barrier comes to the server.
     pub(crate) fn barrier_arrives(&mut self, of: Settlement, until: Instant) {
-        let Settlement { client, plane, epoch, .. } = of;
+        let Settlement { client, role, epoch, .. } = of;
         // Its reply comes behind those to what was sent before.
         let back = self.now + self.delay(client);
-        let connection = self.net.connection(client, plane);
+        let connection = self.net.connection(client, role);
         let back = back.max(connection.last_reply);
         if connection.epoch != epoch || !connection.up || back > until {
             return self.at(until, Message::Kill { of });
@@ -52,12 +58,12 @@ impl World {
 
     /// The reply to a barrier comes to its client.
     pub(crate) fn barrier_answered(&mut self, of: Settlement) {
-        let Settlement { client, plane, epoch, id } = of;
+        let Settlement { client, role, epoch, id } = of;
         let now = self.now;
-        let connection = self.net.connection(client, plane);
+        let connection = self.net.connection(client, role);
         let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
         if answered {
-            self.net.kill(client, plane, Epoch(epoch.0 - 1));
+            self.net.kill(client, role, epoch - 1);
             self.settled(client, id, Ok(Settled::Proven));
         } else {
             self.at(self.now, Message::Kill { of });
@@ -81,22 +87,30 @@ impl World {
 
     /// The connections of a client were killed, as far as that is proven.
     pub(crate) fn kill_answered(&mut self, of: Settlement, proven: bool) {
-        let Settlement { client, plane, epoch, id } = of;
+        let Settlement { client, role, epoch, id } = of;
         if proven {
-            trace!(self, "client {client}: {plane:?} up to {epoch:?} is killed");
-            self.net.kill(client, plane, epoch);
+            trace!(self, "client {client}: {role:?} up to {epoch:?} is killed");
+            self.net.kill(client, role, epoch);
         }
-        if self.net.connection(client, plane).epoch <= epoch && self.net.connection(client, plane).up {
-            self.reset(client, plane);
+        if self.net.connection(client, role).epoch <= epoch && self.net.connection(client, role).up {
+            self.reset(client, role);
         }
         let settled = if proven { Settled::Proven } else { Settled::Unproven };
         self.settled(client, id, Ok(settled));
     }
 
+    /// A connection of a client was settled, or the settlement has failed.
     pub(crate) fn settled(&mut self, client: usize, id: CallId, result: Result<Settled, LinkError>) {
-        if !self.net.settling.remove(&(client, id)) {
+        let Some((left, worst)) = self.net.settling.get_mut(&(client, id)) else { return };
+        if result == Ok(Settled::Unproven) {
+            *worst = Settled::Unproven;
+        }
+        *left -= 1;
+        if result.is_ok() && *left > 0 {
             return;
         }
+        let result = result.map(|_| *worst);
+        self.net.settling.remove(&(client, id));
         trace!(self, "client {client} {id:?} settled: {result:?}");
         let now = self.local(client);
         self.clients[client].session.handle_settled(now, id, result);

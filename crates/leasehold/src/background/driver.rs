@@ -51,9 +51,9 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
         for action in actions {
             flying.push(perform(&inner, action).boxed());
         }
-        for (Outgoing { id, call, via, .. }, decided) in inner.take_deferred() {
+        for (Outgoing { id, call, .. }, decided) in inner.take_deferred() {
             let link = inner.link.clone();
-            flying.push(async move { Outcome::Called(id, link.call_decided(via.plane, decided, call).await) }.boxed());
+            flying.push(async move { Outcome::Called(id, link.call_decided(decided, call).await) }.boxed());
         }
         let mut until = due;
         match wait {
@@ -183,7 +183,7 @@ fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome>
     let link = inner.link.clone();
     async move {
         match action {
-            Action::Settle { id, plane, epoch, key } => Outcome::Settled(id, link.settle(plane, epoch, key).await),
+            Action::Settle { id, key } => Outcome::Settled(id, link.settle(key).await),
             Action::Subscribe { channel } => {
                 let result = link.subscribe(channel.clone()).await;
                 Outcome::Subscribed(channel, result)

@@ -5,7 +5,6 @@ use super::{
     ReadWriteLock, Semaphore, mirrors, park_on,
 };
 use crate::ClientId;
-use crate::caller;
 use crate::error::{ConnectError, Error};
 use crate::kind::{Fair, Fenced, Simple, Spin};
 use crate::record::{AnnouncedLock, ClientRecord};
@@ -45,7 +44,7 @@ impl Client {
     /// As [`ClientBuilder::connect`].
     #[track_caller]
     pub fn build(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
-        park_on(builder.connect(url)).map(Self)
+        park_on(builder.on_thread().connect(url)).map(Self)
     }
 
     /// A client with the default settings that is made without waiting for its server.
@@ -74,7 +73,7 @@ impl Client {
     /// # Ok::<(), leasehold::ConnectError>(())
     /// ```
     pub fn build_lazy(builder: ClientBuilder, url: &str) -> Result<Self, ConnectError> {
-        caller::as_thread(|| builder.connect_lazy(url)).map(Self)
+        builder.on_thread().connect_lazy(url).map(Self)
     }
 
     /// The reentrant lock of that name. See [`Lock`](crate::Lock).

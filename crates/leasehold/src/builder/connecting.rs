@@ -2,13 +2,12 @@
 
 use super::{ClientBuilder, Publish};
 use crate::background::{self, Background};
-use crate::caller;
 use crate::client::Client;
 use crate::client_inner::{ClientInner, Handle};
 use crate::clock::Clock;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::link::AnyLink;
-use crate::link::server::{self as server_link, Connector, Foreground, ServerLink, ServerTarget};
+use crate::link::server::{self as server_link, Connector, ServerLink, ServerTarget};
 use crate::record;
 use crate::runtime;
 use crate::settings::{Settings, publish};
@@ -116,11 +115,10 @@ impl ClientBuilder {
     /// ```
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
-        let (connector, on_runtime) = builder.prepare(target)?;
-        let foreground = on_runtime.then(|| Foreground::unconnected(&connector));
+        let connector = builder.prepare(target)?;
         let background = || server_link::BackgroundLinks::unconnected(&connector);
         let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
-        let link = ServerLink::unmet(foreground, background);
+        let link = ServerLink::unmet(background);
         let settings = builder.settings.clone();
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
@@ -294,20 +292,19 @@ impl ClientBuilder {
     }
 
     /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
-    fn prepare(&self, target: ServerTarget) -> Result<(Connector, bool), ConnectError> {
+    fn prepare(&self, target: ServerTarget) -> Result<Connector, ConnectError> {
         self.check()?;
         #[cfg(feature = "embedded")]
         if self.clock.is_some() || self.seed.is_some() {
             let message = "manual_clock, tokio_clock and seed are for an embedded engine, and a server would ignore them: leave them out";
             return Err(ConnectError::invalid(message));
         }
-        let on_runtime = !caller::is_thread() && tokio::runtime::Handle::try_current().is_ok();
-        if on_runtime {
+        let home = tokio::runtime::Handle::try_current().ok().filter(|_| !self.on_thread);
+        if home.is_some() {
             runtime::check()?;
         }
         let target = self.complete(target)?;
-        let connector = Connector::new(target, self.link_settings()).map_err(ConnectError::from)?;
-        Ok((connector, on_runtime))
+        Connector::new(target, self.link_settings(), home).map_err(ConnectError::from)
     }
 
     /// The target with the certificates, the credentials and the address map of the builder.
@@ -320,22 +317,12 @@ impl ClientBuilder {
     }
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
-        let (connector, on_runtime) = self.prepare(target)?;
-        let for_background = connector.clone();
-        let prepare = async move || server_link::BackgroundLinks::connect(&for_background).await;
+        let connector = self.prepare(target)?;
+        let prepare = async move || server_link::BackgroundLinks::connect(&connector).await;
         let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
         let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
-        let prepared = async { ready.await.map_err(ended) };
-        // Both at once: connecting takes as long as the slower of the two.
-        let (foreground, background) = if on_runtime {
-            let (foreground, background) = futures_util::join!(Foreground::connect(&connector), prepared);
-            (Some(foreground), background)
-        } else {
-            (None, prepared.await)
-        };
-        let (background, server) = background?.map_err(ConnectError::from)?;
-        let foreground = foreground.transpose().map_err(ConnectError::from)?;
-        let link = AnyLink::Server(ServerLink::new(foreground, background, server));
+        let (background, server) = ready.await.map_err(ended)?.map_err(ConnectError::from)?;
+        let link = AnyLink::Server(ServerLink::new(background, server));
         let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))

@@ -9,9 +9,8 @@
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
-//! A link has three connections to each server: for the foreground's calls, for the background's calls, and for notices. On a
-//! cluster the third is there only where there are subscriptions. Calls that wait for replicas have up to five more, which are made
-//! when they are needed.
+//! A link has two connections to each server: for calls, and for notices. On a cluster the second is there only where there are
+//! subscriptions. Calls that wait for replicas have up to five more, which are made when they are needed.
 
 mod absent;
 mod address;
@@ -59,7 +58,7 @@ mod tls_session;
 mod words;
 
 pub(crate) use certificates::Certificates;
-pub(crate) use connect::{BackgroundLinks, Connector, Foreground};
+pub(crate) use connect::{BackgroundLinks, Connector};
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use error::ConnectError;
@@ -69,9 +68,7 @@ pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 use crate::error::Cause;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{
-    Answers, Epoch, Link, LinkError, LinkEvent, Outcome, Plane, ServerInfo, Settled, Settlings,
-};
+use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId;
@@ -82,7 +79,6 @@ use no_tls_session as tls_session;
 use pool::Pool;
 use std::fmt;
 use std::pin::pin;
-use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 use tokio::runtime::Handle;
 
@@ -93,22 +89,20 @@ pub(crate) struct ServerLink {
 }
 
 struct Parts {
-    foreground: Option<Foreground>,
     background: BackgroundLinks,
 }
 
 impl ServerLink {
-    /// Puts a link together. Both parts must come from clones of one [`Connector`]. Without a foreground all calls go by the
-    /// background.
-    pub(crate) fn new(foreground: Option<Foreground>, background: BackgroundLinks, server: ServerInfo) -> Self {
-        let link = Self::unmet(foreground, background);
+    /// A link to a server that is known.
+    pub(crate) fn new(background: BackgroundLinks, server: ServerInfo) -> Self {
+        let link = Self::unmet(background);
         link.shared().met.is(server);
         link
     }
 
-    /// The same of parts that are not connected. It sends nothing until its server has been met.
-    pub(crate) fn unmet(foreground: Option<Foreground>, background: BackgroundLinks) -> Self {
-        Self { parts: Arc::new(Parts { foreground, background }) }
+    /// A link that sends nothing until its server has been met.
+    pub(crate) fn unmet(background: BackgroundLinks) -> Self {
+        Self { parts: Arc::new(Parts { background }) }
     }
 
     /// Has the background's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
@@ -128,13 +122,8 @@ impl ServerLink {
             };
             met(&info);
             shared.met.is(info);
-            // These connect by themselves.
-            let nodes = shared.slots.as_ref().map_or_else(|| vec![0], slots::Slots::primaries);
-            if let Some(foreground) = &link.parts.foreground {
-                nodes.into_iter().for_each(|node| drop(foreground.pool.to(node)));
-            }
             // For those who have tried in vain.
-            shared.events.event(LinkEvent::PlaneReset(Plane::Background));
+            shared.events.event(LinkEvent::CallsReset);
         };
         drop(self.runtime().spawn(meeting));
     }
@@ -143,12 +132,8 @@ impl ServerLink {
         &self.parts.background.pool.shared
     }
 
-    fn pool(&self, plane: Plane) -> &Arc<Pool> {
-        match (plane, &self.parts.foreground) {
-            (Plane::Foreground, Some(foreground)) => &foreground.pool,
-            // Nothing but calls that wait for replicas goes by the durable plane, and these do not come here.
-            (Plane::Foreground | Plane::Background | Plane::Durable, _) => &self.parts.background.pool,
-        }
+    fn pool(&self) -> &Arc<Pool> {
+        &self.parts.background.pool
     }
 
     fn runtime(&self) -> &Handle {
@@ -161,70 +146,40 @@ impl Link for ServerLink {
         self.shared().met.server()
     }
 
-    fn home(&self) -> Plane {
-        match &self.parts.foreground {
-            Some(foreground) if foreground.pool.are_driven_here() && foreground.pool.stand() => Plane::Foreground,
-            _ => Plane::Background,
-        }
+    fn settlings(&self) -> u64 {
+        *self.shared().send_barrier.read()
     }
 
-    fn epoch(&self, plane: Plane) -> Epoch {
-        let pool = self.pool(plane);
-        let role = if plane == Plane::Durable { shared::Role::Calls(plane) } else { pool.role };
-        Epoch(pool.shared.epochs[role.index()].load(Ordering::Acquire))
-    }
-
-    fn settlings(&self, plane: Plane) -> Settlings {
-        Settlings {
-            plane: *self.pool(plane).send_barrier.read(),
-            durable: *self.parts.background.durable.send_barrier.read(),
-        }
-    }
-
-    async fn call_decided(&self, plane: Plane, decided: Settlings, call: Call) -> Result<Reply, LinkError> {
+    async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
-            return Box::pin(durable::call(&self.parts.background.durable, decided.durable, call, replicas)).await;
+            return Box::pin(durable::call(&self.parts.background.durable, decided, call, replicas)).await;
         }
-        let pool = self.pool(plane);
-        // On the foreground it needs no timer, so it may be polled from any thread as it is.
-        let timers = (pool.role != shared::Role::Calls(Plane::Foreground)).then(|| self.runtime());
-        let mut sent = pin!(call::call(pool, decided.plane, call));
-        std::future::poll_fn(|cx| {
-            let _context = timers.map(Handle::enter);
-            sent.as_mut().poll(cx)
-        })
-        .await
+        within(self.runtime(), call::call(self.pool(), decided, call)).await
     }
 
-    fn start(&self, plane: Plane, decided: Settlings, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
+    fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
         if let Err(not_met) = self.shared().met.check() {
             return Ok(Some(Err(not_met)));
         }
         if call.replicas().is_some() {
             return Err(call);
         }
-        call::start(self.pool(plane), decided.plane, id, call)
+        call::start(self.pool(), decided, id, call)
     }
 
     fn answer_to(&self, answers: Weak<dyn Answers>) {
         self.shared().answers.set(answers);
     }
 
-    async fn settle(&self, plane: Plane, epoch: Epoch, key: Bytes) -> Result<Settled, LinkError> {
+    async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {
         if self.shared().met.check().is_err() {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);
         }
-        let background = &self.parts.background;
-        let settled = async {
-            match plane {
-                Plane::Durable => background.durable.settle(&background.pool, epoch, &key).await,
-                _ => settle::settle(self.pool(plane), &background.pool, epoch, &key).await,
-            }
-        };
-        within(self.runtime(), settled).await
+        let BackgroundLinks { pool, durable, .. } = &self.parts.background;
+        within(self.runtime(), settle::settle(pool, durable, &key)).await
     }
 
     fn servers(&self) -> Vec<ServerId> {

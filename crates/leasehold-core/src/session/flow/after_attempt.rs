@@ -159,7 +159,7 @@ impl Parts {
             LocalPlace::Aside | LocalPlace::Entering(_) => acquire.failures_mut(),
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
-        let found_again = of_a_replica && failures.note_demotion(&why, change.route());
+        let found_again = of_a_replica && failures.note_demotion(&why, change.resets());
         if found_again && acquire.wish().patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {

@@ -1,7 +1,7 @@
 //! Events of the link, and what notices and subscriptions do to waiters.
 
 use crate::error::AcquireError;
-use crate::link::{LinkError, LinkEvent, Plane};
+use crate::link::{LinkError, LinkEvent};
 use crate::session::Event;
 use crate::session::ids::LockId;
 use crate::session::lock::line::Phase;
@@ -50,11 +50,11 @@ impl Parts {
             }
             LinkEvent::NoticesLagged => self.all_try_again(now),
             LinkEvent::NoticesReset => self.subscriptions.reset(&mut self.out),
-            LinkEvent::PlaneReset(Plane::Background) => {
+            LinkEvent::CallsReset => {
+                self.resets += 1;
                 self.renew_all(now);
                 self.all_try_again(now);
             }
-            LinkEvent::PlaneReset(Plane::Foreground | Plane::Durable) => self.all_try_again(now),
             LinkEvent::Connected { server, again } => self.server_connected(now, server, again),
             LinkEvent::OutOfReach { server, why, lost_for, slots } => {
                 self.server_out_of_reach(now, server, why, lost_for, slots);

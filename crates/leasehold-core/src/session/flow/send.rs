@@ -9,7 +9,7 @@ use crate::session::hold::change::{Change, CountChange};
 use crate::session::lock::Lock;
 use crate::session::parts::Parts;
 use crate::session::pending::Purpose;
-use crate::session::{CallId, Outgoing, Ticket, Via, replicas};
+use crate::session::{CallId, Outgoing, Ticket, replicas};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::time::Duration;
@@ -79,7 +79,7 @@ impl Parts {
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish().lease);
         if let Some(hold) = self.holds.known_mut(number) {
-            hold.begin_change(Change::new(now, id, by, aim).with_lease(lease).with_replicas(replicas));
+            hold.begin_change(Change::new(now, id, by, aim, self.resets).with_lease(lease).with_replicas(replicas));
         }
         let purpose = match (by, aim) {
             (Some(_), _) => Purpose::Request(number),
@@ -90,15 +90,11 @@ impl Parts {
     }
 
     /// See [`Session::poll_call`](crate::session::Session::poll_call).
-    pub(crate) fn poll_call(&mut self, home: Via) -> Option<Outgoing> {
+    pub(crate) fn poll_call(&mut self) -> Option<Outgoing> {
         // A suspended thread may send late: skip calls that the session has given up.
         let (id, call, of_request) =
             std::iter::from_fn(|| self.out.poll_call()).find(|(id, ..)| self.pending.contains(*id))?;
-        let via = if of_request { home } else { Via::BACKGROUND }.for_call(&call);
-        if let Some(hold) = self.pending.changed_by(id).and_then(|number| self.holds.get_mut(number)) {
-            hold.note_via(id, via);
-        }
-        Some(Outgoing { id, call, via, of_request })
+        Some(Outgoing { id, call, of_request })
     }
 
     /// Queues a background call that changes no hold count.

@@ -1,10 +1,8 @@
 //! Settling: making sure that the server can no longer apply any copy of a call.
 
-use crate::link::{Epoch, Plane};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::session::parts::Parts;
-use crate::session::settlements::Scope;
 use crate::session::{Action, CallId};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -15,33 +13,35 @@ impl Parts {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
 
-    fn send_settle(&mut self, scope: Scope) {
+    fn send_settle(&mut self, slot: u16) {
         let id = CallId(self.next_id());
-        if let Some(key) = self.settlements.begin(scope, id) {
-            self.out.act(Action::Settle { id, plane: scope.0, epoch: scope.1, key });
+        if let Some(key) = self.settlements.begin(slot, id) {
+            self.out.act(Action::Settle { id, key });
         }
     }
 
-    /// Settles the call that a hold sent on `plane` in `epoch`.
-    pub(super) fn settle(&mut self, plane: Plane, epoch: Epoch, key: Bytes, number: HoldNumber) {
-        let scope = (plane, epoch, self.slot_of(&key));
-        if self.settlements.add(scope, key, number) {
-            self.send_settle(scope);
+    /// Settles the call that a hold sent.
+    pub(super) fn settle(&mut self, key: Bytes, number: HoldNumber) {
+        let slot = self.slot_of(&key);
+        if self.settlements.add(slot, key, number) {
+            self.send_settle(slot);
         }
     }
 
     /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
-        let Some((plane, epoch)) = hold.begin_settling() else { return };
+        if !hold.begin_settling() {
+            return;
+        }
         let key = self.locks[hold.lock()].name().to_key();
-        self.settle(plane, epoch, key, number);
+        self.settle(key, number);
     }
 
     /// Retries failed settlements.
     pub(super) fn retry_settlements(&mut self, now: Instant) {
-        for scope in self.settlements.due(now) {
-            self.send_settle(scope);
+        for slot in self.settlements.due(now) {
+            self.send_settle(slot);
         }
     }
 }

@@ -136,7 +136,6 @@ mod tests {
         let ticket = session.acquire(NOW, wish(Kind::Lock, None));
         assert!(session.poll_acquire(NOW, ticket, Waker::noop()).is_pending());
         session.handle_timeout(NOW + Duration::from_secs(10));
-        let home = crate::session::Via { plane: crate::link::Plane::Foreground, epoch: crate::link::Epoch(1) };
-        assert!(session.poll_call(home).is_none());
+        assert!(session.poll_call().is_none());
     }
 }

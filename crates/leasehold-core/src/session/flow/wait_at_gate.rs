@@ -114,7 +114,7 @@ impl Parts {
 mod tests {
     use super::*;
     use crate::command::Kind;
-    use crate::link::{LinkError, LinkEvent, Plane};
+    use crate::link::{LinkError, LinkEvent};
     use crate::name::LockName;
     use crate::owner::ClientId;
     use crate::reply::Reply;
@@ -201,7 +201,7 @@ mod tests {
             let (ticket, flight) = asks(&mut session, NOW, wish);
             let guard = falls_back(&mut session, ticket, flight);
             let mut now = NOW + UNREACHABLE;
-            session.handle_event(now, LinkEvent::PlaneReset(Plane::Background));
+            session.handle_event(now, LinkEvent::CallsReset);
             session.parts.look_again(now, "stock");
             for _ in 0..10 {
                 now = now + Duration::from_millis(100);

@@ -2,9 +2,8 @@
 
 use crate::call::Replicas;
 use crate::error::AcquireError;
-use crate::link::{Epoch, Plane};
 use crate::session::hold::Hold;
-use crate::session::{CallId, Ticket, Via};
+use crate::session::{CallId, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
 
@@ -17,7 +16,8 @@ pub(crate) struct Change {
     aim: CountChange,
     /// The most that the server may have had before.
     before: u32,
-    via: Via,
+    /// How often connections had been reset by then.
+    resets: u64,
     /// Start of the lease for the deadline.
     sent_at: Instant,
     /// The lease that it asks for, if it asks for one.
@@ -48,13 +48,13 @@ impl CountChange {
 
 impl Change {
     /// Creates a change sent at `now`. `by` is the request; `None` for the background.
-    pub(crate) const fn new(now: Instant, id: CallId, by: Option<Ticket>, aim: CountChange) -> Self {
+    pub(crate) const fn new(now: Instant, id: CallId, by: Option<Ticket>, aim: CountChange, resets: u64) -> Self {
         Self {
             id,
             by,
             aim,
             before: 0,
-            via: Via::BACKGROUND,
+            resets,
             sent_at: now,
             lease: Duration::ZERO,
             is_settling: false,
@@ -85,9 +85,9 @@ impl Change {
         self.aim
     }
 
-    /// Where it was sent.
-    pub(crate) const fn route(&self) -> (Plane, Epoch) {
-        (self.via.plane, self.via.epoch)
+    /// How often connections had been reset when it was sent.
+    pub(crate) const fn resets(&self) -> u64 {
+        self.resets
     }
 
     /// When it was sent.
@@ -151,13 +151,6 @@ impl Hold {
         self.change.as_ref().is_some_and(|change| matches!(change.aim, CountChange::RaiseTo(_)))
     }
 
-    /// Records the connection of the change's call.
-    pub(crate) fn note_via(&mut self, id: CallId, via: Via) {
-        if let Some(change) = self.change.as_mut().filter(|change| change.id == id) {
-            change.via = via;
-        }
-    }
-
     /// The replicas that have what the change brought about.
     pub(crate) fn note_replicas(&mut self, acknowledged: u32) {
         if let Some(change) = &mut self.change {
@@ -165,13 +158,12 @@ impl Hold {
         }
     }
 
-    /// Marks the change as settling after its reply was lost. Returns its plane and epoch, unless it is already settling.
-    pub(crate) fn begin_settling(&mut self) -> Option<(Plane, Epoch)> {
-        let change = self.change.as_mut().filter(|change| !change.is_settling)?;
+    /// Marks the change as settling after its reply was lost. Returns whether it was not settling before.
+    pub(crate) fn begin_settling(&mut self) -> bool {
+        let Some(change) = self.change.as_mut().filter(|change| !change.is_settling) else { return false };
         change.is_settling = true;
-        let route = change.route();
         self.doubt_lowering();
-        Some(route)
+        true
     }
 
     /// Removes and returns the change.

@@ -125,7 +125,7 @@ impl Hold {
             return NextStep::Nothing;
         }
         let repeats = self.owes_last_repeat(now);
-        if self.is_abandoned() && (!self.count.is_high() || now >= self.clean_up.until) && !repeats {
+        if self.is_abandoned() && (!self.count.is_high() || self.has_run_out(now)) && !repeats {
             return NextStep::Forget;
         }
         let is_time = repeats || now >= self.clean_up.not_before;
@@ -142,14 +142,20 @@ impl Hold {
     pub(super) fn lowering_at(&self) -> Option<Instant> {
         let is_idle = self.change.is_none() && !self.clean_up.is_queued;
         (is_idle && self.is_for_background()).then(|| {
-            let forgotten = if self.is_abandoned() { self.clean_up.until } else { Instant::FAR_FUTURE };
+            let is_forgotten = self.is_abandoned() && !self.count.is_being_renewed();
+            let forgotten = if is_forgotten { self.clean_up.until } else { Instant::FAR_FUTURE };
             self.clean_up.not_before.min(forgotten)
         })
     }
 
     /// Whether nothing needs it, and its lease has run out on the server unless something renewed it.
     pub(crate) fn is_over(&self, now: Instant) -> bool {
-        self.is_abandoned() && now >= self.clean_up.until
+        self.is_abandoned() && self.has_run_out(now)
+    }
+
+    /// Whether its lease has run out on the server. A renewal in flight may still extend it.
+    fn has_run_out(&self, now: Instant) -> bool {
+        now >= self.clean_up.until && !self.count.is_being_renewed()
     }
 
     /// Whether the background releases the hold without a caller, and the server may still have it: its acquire was

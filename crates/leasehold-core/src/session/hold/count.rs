@@ -128,6 +128,11 @@ impl Count {
         Some(range)
     }
 
+    /// Whether a renewal is in flight.
+    pub(crate) const fn is_being_renewed(&self) -> bool {
+        self.range.is_some()
+    }
+
     /// What must hold of every count.
     pub(crate) const fn is_sound(&self) -> bool {
         self.detached + self.renewing <= self.wanted

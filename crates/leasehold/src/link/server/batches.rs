@@ -19,7 +19,7 @@ use super::settings::Batching;
 use super::shared::Role;
 use leasehold_core::batch::BatchScript;
 use leasehold_core::call::Call;
-use leasehold_core::link::{LinkError, Plane, ServerError};
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use line::Line;
 use parking_lot::Mutex;
@@ -163,10 +163,9 @@ impl Refusal {
 pub(super) type LineId = u16;
 
 impl Batches {
-    /// Creates empty lines. Only the foreground and the background batch calls.
+    /// Creates empty lines.
     pub(super) fn new(batching: Option<Batching>, role: Role) -> Self {
-        let has_batches = matches!(role, Role::Calls(Plane::Foreground | Plane::Background));
-        Self { batching: batching.filter(|_| has_batches), state: Mutex::default() }
+        Self { batching: batching.filter(|_| role == Role::Calls), state: Mutex::default() }
     }
 
     /// Queues a call in its line, with `answer`, or returns it for direct sending. Direct if `may_queue` is false.
@@ -280,7 +279,7 @@ mod tests {
         Batching { direct: 2, near: Duration::from_micros(300), quick: Duration::from_millis(3) };
 
     fn batches(direct: usize) -> Batches {
-        Batches::new(Some(Batching { direct, ..SETTINGS }), Role::Calls(Plane::Foreground))
+        Batches::new(Some(Batching { direct, ..SETTINGS }), Role::Calls)
     }
 
     fn release() -> Call {

@@ -16,6 +16,7 @@ use leasehold_core::wire::Frame;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::sync::oneshot;
 
 /// Maximum number of resends of one call: redirections, and `NOSCRIPT` from each server in between.
@@ -48,7 +49,7 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
         return Err(call);
     };
     pool.shared.scripts.note(call.script());
-    let barrier = pool.send_barrier.read();
+    let barrier = pool.shared.send_barrier.read();
     let unsent = if *barrier == begun {
         connection.start(Started { pool: Arc::clone(pool), begun, id, call, line }).err()
     } else {
@@ -93,7 +94,7 @@ impl Started {
 
 /// Follows up a refused call in a task on the runtime that has read the refusal. The background may be blocked in a user's telemetry.
 fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, refusal: Refusal) {
-    let runtime = pool.runtime.clone();
+    let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
     drop(runtime.spawn(async move {
         let result = match route::connection_slot_of(&pool, slot_of(&call)) {
             Ok(connection_slot) => refused(&pool, connection_slot, begun, call, refusal).await,
@@ -178,7 +179,7 @@ fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> 
     if !pool.shared.may_batch() {
         return Way::Direct(call, None);
     }
-    pool.batches.way(pool.line_of(slot), call, answer, || *pool.send_barrier.read() == begun)
+    pool.batches.way(pool.line_of(slot), call, answer, || *pool.shared.send_barrier.read() == begun)
 }
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
@@ -193,7 +194,7 @@ pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Rep
             Way::Direct(call, out) => {
                 let _out = out.map(|line| Out { pool: Arc::clone(pool), line });
                 // Boxed, as what is seldom needed below, so that the future of a call is small.
-                match Box::pin(direct(pool, begun, slot, call, pool.call_timeout())).await? {
+                match Box::pin(direct(pool, begun, slot, call, pool.shared.settings.command_timeout)).await? {
                     Ok(reply) => return Ok(reply),
                     Err(refused) => refused,
                 }
@@ -219,7 +220,7 @@ async fn refused(
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
     let before = refusal.clone().into_inner();
-    let followed = follow_up(pool, connection_slot, begun, call, pool.call_timeout(), refusal).await;
+    let followed = follow_up(pool, connection_slot, begun, call, pool.shared.settings.command_timeout, refusal).await;
     // A batch that failed for a missing right says nothing about this call.
     followed.map_err(|error| if before.is_detour() { error.of_a_call_refused(&before) } else { error })
 }
@@ -230,13 +231,13 @@ async fn direct(
     begun: u64,
     slot: u16,
     call: Call,
-    timeout: Option<Duration>,
+    timeout: Duration,
 ) -> Result<Result<Reply, (Call, Arc<ConnectionSlot>, Refusal)>, LinkError> {
     let connection_slot = route::connection_slot_of(pool, slot)?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&connection_slot, timeout).await?;
-    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
-    let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
+    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), Some(timeout));
+    let answer = route::unless_settled(&pool.shared.send_barrier, begun, sent).await?;
     Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
 }
 
@@ -246,7 +247,7 @@ async fn follow_up(
     mut connection_slot: Arc<ConnectionSlot>,
     begun: u64,
     call: Call,
-    timeout: Option<Duration>,
+    timeout: Duration,
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
     let mut answer = Err(refusal);
@@ -275,9 +276,9 @@ async fn follow_up(
             },
         };
         let connection = route::ready(&connection_slot, timeout).await?;
-        let sent = connection.send(command, route::arguments(&call, script), timeout);
+        let sent = connection.send(command, route::arguments(&call, script), Some(timeout));
         let sent = after_asking(&connection, asking, sent, timeout);
-        match route::unless_settled(&pool.send_barrier, begun, sent).await {
+        match route::unless_settled(&pool.shared.send_barrier, begun, sent).await {
             Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
             Err(error) => {
                 if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {
@@ -296,12 +297,12 @@ async fn after_asking(
     connection: &Connection,
     asking: bool,
     sent: impl Future<Output = Result<Frame, LinkError>>,
-    timeout: Option<Duration>,
+    timeout: Duration,
 ) -> Result<Frame, LinkError> {
     if !asking {
         return sent.await;
     }
-    let asking = connection.send("ASKING", Vec::new(), timeout);
+    let asking = connection.send("ASKING", Vec::new(), Some(timeout));
     let (_, answer) = futures_util::join!(asking, sent);
     answer
 }

@@ -20,9 +20,10 @@ use super::settings::{Backoff, LinkSettings};
 use super::shared::{LinkShared, Role};
 use super::slots::Slots;
 use super::target::{Endpoint, Server, ServerTarget};
-use leasehold_core::link::{LinkEvent, Plane, ServerInfo};
+use leasehold_core::link::{LinkEvent, ServerInfo};
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
@@ -32,64 +33,35 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Nothing is connected yet.
+    /// Nothing is connected yet. `home` is the runtime on which replies are read while it runs; it must have timers and I/O.
     ///
     /// # Errors
     ///
     /// The target wants TLS, and there are no certificate authorities to check the server by.
-    pub(crate) fn new(target: ServerTarget, settings: LinkSettings) -> Result<Self, ConnectError> {
+    pub(crate) fn new(
+        target: ServerTarget,
+        settings: LinkSettings,
+        home: Option<Handle>,
+    ) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
         let met = Met::new(target.is_cluster());
         let shared = LinkShared {
             target,
             settings,
+            home,
             events: Events::default(),
             answers: Answers::default(),
             scripts: Scripts::default(),
             slots,
             subscribed: parking_lot::Mutex::default(),
-            epochs: Default::default(),
+            send_barrier: parking_lot::RwLock::default(),
             met,
             splits: std::sync::atomic::AtomicBool::new(false),
             closed: tokio_util::sync::CancellationToken::new(),
             began: Instant::now(),
         };
         Ok(Self { pools: Pools::new(Arc::new(shared)) })
-    }
-}
-
-/// The connections on a caller's own runtime.
-pub(crate) struct Foreground {
-    pub(super) pool: Arc<Pool>,
-}
-
-impl Foreground {
-    /// Connects on the runtime in whose context this is polled, which must have its I/O and time drivers enabled. When that
-    /// runtime is dropped, so are these connections.
-    ///
-    /// # Errors
-    ///
-    /// The server cannot be used, or could not within the connect deadline.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes what was connected.
-    pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
-        let foreground = Self::unconnected(connector);
-        connect(&foreground.pool, Limit::of(connector.pools.shared.settings.connect_deadline)).await?;
-        Ok(foreground)
-    }
-
-    /// Connections that will live on the runtime in whose context this is called, and that are made when the server has been met.
-    pub(crate) fn unconnected(connector: &Connector) -> Self {
-        Self { pool: connector.pools.add(Role::Calls(Plane::Foreground)) }
-    }
-}
-
-impl Drop for Foreground {
-    fn drop(&mut self) {
-        self.pool.close();
     }
 }
 
@@ -131,7 +103,7 @@ impl BackgroundLinks {
     /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
         let pools = Arc::clone(&connector.pools);
-        let pool = pools.add(Role::Calls(Plane::Background));
+        let pool = pools.add(Role::Calls);
         let notices = Arc::new(Notices::new(pools.add(Role::Notices)));
         let durable = Arc::new(Durable::new(&pools));
         Self { pools, pool, notices, durable }

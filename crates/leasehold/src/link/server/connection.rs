@@ -10,8 +10,13 @@
 //!    from a proxy's buffer nor from the socket. Unwritten bytes have no other socket.
 //!
 //! The caller's thread encodes a command and writes it at once. Only one caller writes at a time, and also writes the
-//! bytes that other callers put into the buffer. The *driver*, a task on the runtime of the connection, reads, and
-//! writes the rest when the socket was full.
+//! bytes that other callers put into the buffer. A *driver* reads, and writes the rest when the socket was full.
+//!
+//! There are two drivers, because each runtime may block or end. The one at *home* is a task on the runtime on which the
+//! client was built: there a reply wakes a waiting task without a change of threads. The *stand-in* is a task on the
+//! background's runtime. It drives while home does not: before home begins, after home's runtime is gone, and from the
+//! moment when home has left bytes unread for [`STALL`] until home reads again. Both may be awake at once, because a
+//! driver holds a lock while it reads and feeds the wire, and each runtime learns of new bytes by itself.
 //!
 //! Replies that arrive together wake several callers, which often send again. The driver *corks* the connection while
 //! these callers run, and then writes their commands together: a write costs more than encoding a command.
@@ -20,7 +25,7 @@ use super::call::{Answered, Started};
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
-use super::stream::{Socket, Stream};
+use super::stream::{Stream, Watched};
 use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
 use crate::process::Process;
@@ -36,12 +41,13 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
+use tokio::runtime::Handle;
 use tokio::sync::{Notify, broadcast, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The task that reads from a connection, and writes the rest when the socket was full.
+/// The stand-in, which ends with the connection.
 pub(super) type Router = JoinHandle<()>;
 
 /// Bytes per read.
@@ -49,6 +55,12 @@ const READ: usize = 16 * 1024;
 
 /// Reads per poll of the driver before it yields to other tasks.
 const READS: usize = 4;
+
+/// How long home may leave bytes unread, or unsent after a full socket, before the stand-in drives.
+const STALL: Duration = Duration::from_millis(10);
+
+/// The same while no call is in flight, and only messages can come.
+const STALL_OF_MESSAGES: Duration = Duration::from_millis(100);
 
 /// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
 const BUSY: usize = 4;
@@ -104,14 +116,18 @@ pub(super) struct Connection {
     scripts: Mutex<Vec<&'static str>>,
 }
 
-/// The state that callers and the driver share.
+/// The state that callers and the drivers share.
 struct Shared {
     stream: Stream,
+    /// The buffer of the driver that reads, or writes what callers left.
+    driving: Mutex<Vec<u8>>,
     state: Mutex<State>,
-    /// Wakes the driver to write.
+    /// Wakes the drivers to write.
     handed: Notify,
-    /// Wakes the watch of an idle connection.
+    /// Wakes those who watch an idle connection.
     used: Notify,
+    /// Home is gone.
+    left: Notify,
     messages: broadcast::Sender<Message>,
     ended: CancellationToken,
     /// A copy of the token's state for frequent reads: reading the token takes a lock.
@@ -133,8 +149,11 @@ struct State {
     corked: bool,
     /// The server has sent something.
     heard: bool,
-    /// The watch sleeps until the next command.
+    /// Those who watch the connection sleep until the next command.
     idle: bool,
+    home: Home,
+    /// How often a driver has read something.
+    reads: u64,
     /// The error of a failed write. The driver still reads: the server may have sent the cause.
     broken: Option<String>,
     /// Why the connection ended.
@@ -149,6 +168,15 @@ enum Writer {
     Thread,
     /// The driver: the socket is full, or a caller has reached its limit.
     Driver,
+}
+
+/// The driver at home.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Home {
+    /// It has not begun, or its runtime is gone.
+    Away,
+    /// It has been awake so many times.
+    Awake(u64),
 }
 
 /// The recipient of a reply.
@@ -173,7 +201,7 @@ impl Answer {
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
 
 impl Connection {
-    /// Connects once, on the runtime that polls this: the driver runs there.
+    /// Connects once, on the background's runtime: the stand-in runs there.
     pub(super) async fn connect(
         target: &ServerTarget,
         server: Server,
@@ -206,9 +234,11 @@ impl Connection {
         resp3: bool,
     ) -> Result<(Self, Router), ConnectError> {
         let stream = Stream::connect(target, to, settings).await?;
+        let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let (messages, received) = broadcast::channel(capacity);
         let shared = Arc::new(Shared {
             stream,
+            driving: Mutex::new(vec![0; READ]),
             state: Mutex::new(State {
                 wire: Wire::default(),
                 writer: Writer::Nobody,
@@ -217,11 +247,14 @@ impl Connection {
                 corked: false,
                 heard: false,
                 idle: false,
+                home: Home::Away,
+                reads: 0,
                 broken: None,
                 end: None,
             }),
             handed: Notify::new(),
             used: Notify::new(),
+            left: Notify::new(),
             messages,
             ended: CancellationToken::new(),
             over: AtomicBool::new(false),
@@ -229,7 +262,7 @@ impl Connection {
             malformed: OnceLock::new(),
             process: Process::current(),
         });
-        let router = tokio::spawn(drive(EndOnDrop(Arc::clone(&shared))));
+        let router = tokio::spawn(stand_in(EndOnDrop(Arc::clone(&shared)), watched));
         let connection = Self {
             id: None,
             server,
@@ -244,6 +277,12 @@ impl Connection {
             scripts: Mutex::default(),
         };
         Ok((connection, router))
+    }
+
+    /// Starts the driver at home.
+    pub(super) fn drive_at(&self, home: &Handle) {
+        // A runtime that has been shut down drops the task at once.
+        drop(home.spawn(drive_at_home(LeaveOnDrop(Arc::clone(&self.shared)))));
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
@@ -314,16 +353,7 @@ impl Connection {
 
     /// Waits until the server owes this connection a reply or messages.
     pub(super) async fn used(&self) {
-        // Made before the look: a command that is sent after the look ends the wait.
-        let used = self.shared.used.notified();
-        let is_idle = {
-            let mut state = self.shared.state.lock();
-            state.idle = !state.wire.is_awaited();
-            state.idle
-        };
-        if is_idle {
-            used.await;
-        }
+        self.shared.used().await;
     }
 
     /// Waits for the end of the connection.
@@ -453,7 +483,7 @@ impl Shared {
                     state.broken = Some(lost(&error));
                     state.writer = Writer::Driver;
                     drop(state);
-                    return self.handed.notify_one();
+                    return self.handed.notify_waiters();
                 }
             };
             let mut state = self.state.lock();
@@ -465,15 +495,16 @@ impl Shared {
                 state.rest = rest;
                 state.writer = Writer::Driver;
                 drop(state);
-                self.handed.notify_one();
+                self.handed.notify_waiters();
                 return;
             }
             plain = state.take();
         }
     }
 
-    /// Writes, as the driver, until nothing is queued or the socket is full.
-    fn write_as_driver(&self) -> io::Result<()> {
+    /// Writes with `write` what callers left to the driver, until nothing is queued or the socket is full.
+    fn write_as_driver(&self, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        let _driving = self.driving.lock();
         loop {
             let mut state = self.state.lock();
             if state.writer != Writer::Driver {
@@ -491,7 +522,7 @@ impl Shared {
             } else {
                 drop(state);
             }
-            let written = unless_full(self.stream.socket.try_write(&rest))?;
+            let written = unless_full(write(&rest))?;
             rest.drain(..written);
             if !rest.is_empty() {
                 self.state.lock().rest = rest;
@@ -518,11 +549,20 @@ impl Shared {
     }
 
     /// Reads the available bytes with `read`, and delivers replies and messages.
-    fn read(&self, buffer: &mut [u8], read: impl Fn(&Socket, &mut [u8]) -> io::Result<usize>) -> Result<(), End> {
+    fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), End> {
+        let mut answered = Answered::default();
+        let read = self.read_into(read, &mut answered);
+        // The session may send calls in here, so the lock is released.
+        answered.deliver();
+        read
+    }
+
+    fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, answered: &mut Answered) -> Result<(), End> {
+        let mut buffer = self.driving.lock();
         for _ in 0..READS {
-            match read(&self.stream.socket, buffer) {
+            match read(&mut buffer) {
                 Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
-                Ok(read) => self.received(&buffer[..read]).map_err(End::Bytes)?,
+                Ok(read) => self.received(&buffer[..read], answered).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(End::Socket(lost(&error))),
             }
@@ -530,7 +570,7 @@ impl Shared {
         Ok(())
     }
 
-    fn received(&self, bytes: &[u8]) -> Result<(), String> {
+    fn received(&self, bytes: &[u8], answered: &mut Answered) -> Result<(), String> {
         let mut plain = Vec::new();
         let mut tls_waits = false;
         if let Some(tls) = &self.stream.tls {
@@ -539,6 +579,7 @@ impl Shared {
         let mut events = Vec::new();
         let mut state = self.state.lock();
         state.heard = true;
+        state.reads += 1;
         state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
         let malformed = loop {
             match state.wire.poll() {
@@ -554,7 +595,6 @@ impl Shared {
         // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
         state.corked |= events.len() > 1 && state.wire.in_flight() >= BUSY;
         drop(state);
-        let mut answered = Answered::default();
         for event in events {
             match event {
                 Event::Answered(answer, frame) => answered.push(answer, Ok(frame)),
@@ -565,11 +605,70 @@ impl Shared {
                 }
             }
         }
-        // The session may send calls in here, so the lock is released.
-        answered.deliver();
         match malformed {
             Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
             None => Ok(()),
+        }
+    }
+
+    /// Notes that home is awake.
+    fn note_home(&self) -> bool {
+        let mut state = self.state.lock();
+        state.home = match state.home {
+            Home::Away => Home::Awake(0),
+            Home::Awake(times) => Home::Awake(times + 1),
+        };
+        true
+    }
+
+    /// Waits until home is gone, or has left bytes for [`STALL`]. These are read or written.
+    async fn stalls(&self) -> Result<(), String> {
+        let socket = &self.stream.socket;
+        let mut left = std::pin::pin!(self.left.notified());
+        loop {
+            tokio::select! {
+                biased;
+                () = &mut left => return Ok(()),
+                () = self.used() => {}
+            }
+            let (home, reads, in_flight) = self.progress();
+            if home == Home::Away {
+                return Ok(());
+            }
+            let pause = if in_flight > 0 { STALL } else { STALL_OF_MESSAGES };
+            tokio::select! {
+                biased;
+                () = &mut left => return Ok(()),
+                () = tokio::time::sleep(pause) => {}
+            }
+            if self.progress().1 != reads {
+                continue;
+            }
+            self.uncork();
+            self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
+            self.write_as_driver(|bytes| socket.write(bytes)).map_err(|error| lost(&error))?;
+            if self.progress().1 != reads || self.state.lock().writer == Writer::Driver {
+                return Ok(());
+            }
+        }
+    }
+
+    fn progress(&self) -> (Home, u64, usize) {
+        let state = self.state.lock();
+        (state.home, state.reads, state.wire.in_flight())
+    }
+
+    /// Waits until the server owes a reply or messages.
+    async fn used(&self) {
+        // Made before the look: a command that is sent after the look ends the wait.
+        let used = self.used.notified();
+        let is_idle = {
+            let mut state = self.state.lock();
+            state.idle = !state.wire.is_awaited();
+            state.idle
+        };
+        if is_idle {
+            used.await;
         }
     }
 
@@ -617,29 +716,68 @@ impl State {
     }
 }
 
-/// Drives a connection until it ends. All state is in the connection, so nothing is lost when the runtime drops this.
-async fn drive(shared: EndOnDrop) {
+/// Drives until the connection ends.
+async fn drive_at_home(shared: LeaveOnDrop) {
     let shared = &shared.0;
-    let mut buffer = vec![0; READ];
+    // The runtime is shutting down.
+    let Ok(watched) = shared.stream.socket.watch() else { return };
+    if let Some(why) = drive(shared, &watched, || shared.note_home()).await {
+        shared.end(&why);
+    }
+}
+
+/// Drives while home does not, until the connection ends.
+async fn stand_in(shared: EndOnDrop, mut watched: Watched) {
+    let shared = &shared.0;
+    let why = loop {
+        let home = shared.state.lock().home;
+        let is_away = || shared.state.lock().home == home;
+        if let Some(why) = drive(shared, &watched, is_away).await {
+            break why;
+        }
+        // A watched socket would wake this thread for each reply.
+        drop(watched);
+        let stalled = tokio::select! {
+            biased;
+            () = shared.ended.cancelled() => return,
+            stalled = shared.stalls() => stalled,
+        };
+        if let Err(why) = stalled {
+            break why;
+        }
+        watched = match shared.stream.socket.watch() {
+            Ok(watched) => watched,
+            Err(error) => break lost(&error),
+        };
+    };
+    shared.end(&why);
+}
+
+/// Drives a connection while `goes_on` says so. Returns why the connection has to end, if it has to. All state is in the
+/// connection, so nothing is lost when a runtime drops this.
+async fn drive(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -> Option<String> {
     let mut ended = std::pin::pin!(shared.ended.cancelled());
     let mut handed = std::pin::pin!(shared.handed.notified());
-    let why = loop {
+    loop {
+        if !goes_on() {
+            return None;
+        }
         let (writes, broken) = {
             let mut state = shared.state.lock();
             (state.writer == Writer::Driver, state.broken.take())
         };
         if let Some(why) = broken {
             // The write failed before tokio could report what the server had sent.
-            break match shared.read(&mut buffer, Socket::read) {
+            return Some(match shared.read(|buffer| shared.stream.socket.read(buffer)) {
                 Err(End::Bytes(why)) => why,
                 Ok(()) | Err(End::Socket(_)) => why,
-            };
+            });
         }
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
             biased;
-            () = &mut ended => return,
-            ready = shared.stream.socket.ready(interest) => ready,
+            () = &mut ended => return None,
+            ready = watched.ready(interest) => ready,
             () = &mut handed => {
                 handed.set(shared.handed.notified());
                 continue;
@@ -647,8 +785,8 @@ async fn drive(shared: EndOnDrop) {
         };
         match ready {
             Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
-                if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(&mut buffer, Socket::try_read) {
-                    break why;
+                if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| watched.try_read(buffer)) {
+                    return Some(why);
                 }
                 let corked = shared.state.lock().corked;
                 if corked {
@@ -657,13 +795,12 @@ async fn drive(shared: EndOnDrop) {
                 }
             }
             Ok(_) => {}
-            Err(error) => break lost(&error),
+            Err(error) => return Some(lost(&error)),
         }
-        if let Err(error) = shared.write_as_driver() {
+        if let Err(error) = shared.write_as_driver(|bytes| watched.try_write(bytes)) {
             shared.state.lock().broken = Some(lost(&error));
         }
-    };
-    shared.end(&why);
+    }
 }
 
 /// Yields to the tasks that are ready now. Tokio's `yield_now` would also wait until the runtime polls for I/O.
@@ -693,6 +830,16 @@ struct EndOnDrop(Arc<Shared>);
 impl Drop for EndOnDrop {
     fn drop(&mut self) {
         self.0.end("its runtime is gone");
+    }
+}
+
+/// Tells the stand-in that home is gone, when home's runtime drops its driver.
+struct LeaveOnDrop(Arc<Shared>);
+
+impl Drop for LeaveOnDrop {
+    fn drop(&mut self) {
+        self.0.state.lock().home = Home::Away;
+        self.0.left.notify_one();
     }
 }
 

@@ -6,7 +6,7 @@ use super::settings::Backoff;
 use super::shared::{LinkShared, Role};
 use super::target::{Endpoint, Server};
 use crate::telemetry::event;
-use leasehold_core::link::{LinkError, LinkEvent, Plane, not_connected};
+use leasehold_core::link::{LinkError, LinkEvent, not_connected};
 use parking_lot::Mutex;
 use std::mem::{Discriminant, discriminant};
 use std::sync::Arc;
@@ -72,11 +72,6 @@ impl ConnectionSlot {
             Some(connection) if !connection.has_ended() => Ok(Arc::clone(connection)),
             _ => Err(not_connected(&self.label(), &state.trouble)),
         }
-    }
-
-    /// Whether the connection is up.
-    pub(super) fn stands(&self) -> bool {
-        self.state.lock().current.as_ref().is_some_and(|connection| !connection.has_ended())
     }
 
     /// The current connection. Waits for the first connection attempt.
@@ -150,15 +145,15 @@ impl ConnectionSlot {
         let mut state = self.state.lock();
         state.attempts += 1;
         let opened = made.map(|(connection, router)| {
-            // The first connection begins no new epoch: nothing was sent before it.
-            if let Some(old) = state.current.replace(Arc::new(connection)) {
-                shared.epochs[self.role.index()].fetch_add(1, Ordering::AcqRel);
-                if !old.is_confirmed_dead() {
-                    state.ended.push(old);
-                    if state.ended.len() > REMEMBERED {
-                        state.ended.remove(0);
-                        state.forgot = true;
-                    }
+            if let (Role::Calls, Some(home)) = (self.role, &shared.home) {
+                connection.drive_at(home);
+            }
+            let old = state.current.replace(Arc::new(connection));
+            if let Some(old) = old.filter(|old| !old.is_confirmed_dead()) {
+                state.ended.push(old);
+                if state.ended.len() > REMEMBERED {
+                    state.ended.remove(0);
+                    state.forgot = true;
                 }
             }
             router
@@ -200,7 +195,7 @@ impl ConnectionSlot {
                             self.tell(|server| LinkEvent::Connected { server, again });
                             if again {
                                 match self.role {
-                                    Role::Calls(plane) => self.shared.events.event(LinkEvent::PlaneReset(plane)),
+                                    Role::Calls | Role::Durable => self.shared.events.event(LinkEvent::CallsReset),
                                     Role::Notices => self.shared.reset_notices(),
                                 }
                             }
@@ -260,9 +255,9 @@ impl ConnectionSlot {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only the background's connection reports, on behalf of all planes.
+    /// Reports an event to the session's driver. Only the connection for calls reports, on behalf of all.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
-        if self.role == Role::Calls(Plane::Background) {
+        if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));
         }
     }
@@ -276,7 +271,7 @@ impl ConnectionSlot {
 
     /// Loads missing scripts after a reconnect. Never returns.
     async fn give_scripts(&self, connection: &Connection) {
-        if self.role == Role::Calls(Plane::Background) {
+        if self.role == Role::Calls {
             self.shared.scripts.give(connection, self.timeout()).await;
         }
         std::future::pending().await
@@ -284,12 +279,7 @@ impl ConnectionSlot {
 
     /// Pings the connection, and returns when it stops answering: twice per command timeout while the server owes a
     /// reply or messages, and at each audit otherwise, because each wake-up costs processor time.
-    ///
-    /// The foreground needs no pings: a busy executor would delay them on a healthy connection. There the session settles calls without a reply.
     async fn watch(&self, connection: &Connection) {
-        if self.role == Role::Calls(Plane::Foreground) {
-            return std::future::pending().await;
-        }
         let timeout = self.shared.settings.command_timeout;
         loop {
             if tokio::time::timeout_at(self.shared.next_audit(), connection.used()).await.is_ok() {

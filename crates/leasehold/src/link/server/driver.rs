@@ -32,7 +32,7 @@ async fn drive(mut driver: Driver) {
     // Let other ready tasks queue their calls first.
     tokio::task::yield_now().await;
     // Under one lock: a settling either removes the calls from the line, or raises the barrier before they leave.
-    while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.send_barrier.read()) {
+    while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.shared.send_barrier.read()) {
         let (written, calls) = (Instant::now(), taken.len());
         let mut sent = pin!(send(&pool, driver.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
@@ -77,13 +77,13 @@ async fn attempt(
     call: Call,
     calls: usize,
 ) -> Result<(Arc<ConnectionSlot>, &'static Script, Frame), LinkError> {
-    let timeout = pool.call_timeout();
+    let timeout = pool.shared.settings.command_timeout;
     let connection_slot = route::connection_slot_of(pool, line)?;
     let connection = route::ready(&connection_slot, timeout).await?;
     let script = call.script();
     pool.shared.scripts.note(script);
-    let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), timeout);
-    let answer = route::unless_settled(&pool.send_barrier, begun, sent).await?;
+    let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), Some(timeout));
+    let answer = route::unless_settled(&pool.shared.send_barrier, begun, sent).await?;
     if calls > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
         route::give(&connection, script.source(), timeout);
     }

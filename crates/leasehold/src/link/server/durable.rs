@@ -14,16 +14,14 @@ use super::error::{self, Redirect};
 use super::pool::Pool;
 use super::pools::Pools;
 use super::route;
-use super::settle;
 use super::shared::Role;
 use super::slots::{Node, Slots};
 use crate::telemetry::event;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
-use leasehold_core::link::{Epoch, LinkError, Plane, ServerError, Settled};
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::wire::Frame;
-use parking_lot::RwLock;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
@@ -35,8 +33,6 @@ const LANES: usize = 4;
 pub(super) struct Durable {
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
-    /// Like [`Pool::send_barrier`], for all these connections. It also stops calls that wait for a connection.
-    pub(super) send_barrier: RwLock<u64>,
 }
 
 /// Exclusive use of a connection.
@@ -56,8 +52,8 @@ struct Answers {
 impl Durable {
     /// No connections yet; they will live on the runtime in whose context this is called.
     pub(super) fn new(pools: &Pools) -> Self {
-        let pool = || pools.add(Role::Calls(Plane::Durable));
-        Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()), send_barrier: RwLock::default() }
+        let pool = || pools.add(Role::Durable);
+        Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
     }
 
     /// Closes all connections for good, from any thread.
@@ -65,14 +61,8 @@ impl Durable {
         self.all().for_each(Pool::close);
     }
 
-    /// Settles the calls for the slot of `key`.
-    pub(super) async fn settle(&self, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-        *self.send_barrier.write() += 1;
-        let all: Vec<&Pool> = self.all().collect();
-        settle::settle_all(&all, background, epoch, key).await
-    }
-
-    fn all(&self) -> impl Iterator<Item = &Pool> {
+    /// Their pools.
+    pub(super) fn all(&self) -> impl Iterator<Item = &Pool> {
         std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)
     }
 
@@ -118,7 +108,8 @@ impl Durable {
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.connection_slot.blocks_for(replicas.within);
             let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
-            let answers = Box::pin(route::unless_settled(&self.send_barrier, begun, sent)).await.map_err(unsent)?;
+            let answers =
+                Box::pin(route::unless_settled(&turn.pool.shared.send_barrier, begun, sent)).await.map_err(unsent)?;
             let refusal = match answers.script.into_reply() {
                 Ok(reply) => {
                     let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;

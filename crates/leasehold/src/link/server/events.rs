@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use crate::telemetry::event;
 use bytes::Bytes;
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
@@ -22,9 +22,7 @@ pub(super) struct Events {
 
 #[derive(Debug, Default)]
 struct Waiting {
-    foreground_reset: bool,
-    background_reset: bool,
-    durable_reset: bool,
+    calls_reset: bool,
     notices_reset: bool,
     lagged: bool,
     /// The last word on each server that there is one on.
@@ -61,9 +59,7 @@ impl Events {
             }
             LinkEvent::NoticesReset => waiting.notices_reset = true,
             LinkEvent::NoticesLagged => waiting.lagged = true,
-            LinkEvent::PlaneReset(Plane::Foreground) => waiting.foreground_reset = true,
-            LinkEvent::PlaneReset(Plane::Background) => waiting.background_reset = true,
-            LinkEvent::PlaneReset(Plane::Durable) => waiting.durable_reset = true,
+            LinkEvent::CallsReset => waiting.calls_reset = true,
             LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
                 waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
                 waiting.servers.push_back(event);
@@ -120,12 +116,8 @@ impl Events {
             event
         } else if std::mem::take(&mut waiting.notices_reset) {
             LinkEvent::NoticesReset
-        } else if std::mem::take(&mut waiting.foreground_reset) {
-            LinkEvent::PlaneReset(Plane::Foreground)
-        } else if std::mem::take(&mut waiting.background_reset) {
-            LinkEvent::PlaneReset(Plane::Background)
-        } else if std::mem::take(&mut waiting.durable_reset) {
-            LinkEvent::PlaneReset(Plane::Durable)
+        } else if std::mem::take(&mut waiting.calls_reset) {
+            LinkEvent::CallsReset
         } else if std::mem::take(&mut waiting.lagged) {
             LinkEvent::NoticesLagged
         } else {

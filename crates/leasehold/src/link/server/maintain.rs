@@ -12,7 +12,7 @@ use super::slots::{self, Node, Slots};
 use super::target::Server;
 use crate::telemetry::event;
 use futures_util::FutureExt as _;
-use leasehold_core::link::{LinkEvent, Plane, Settled};
+use leasehold_core::link::{LinkEvent, Settled};
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
@@ -91,9 +91,7 @@ impl Search {
                 slots.forget_strangers();
                 // The connections are new ones, and cannot tell that there were others before.
                 shared.reset_notices();
-                for plane in [Plane::Foreground, Plane::Background] {
-                    shared.events.event(LinkEvent::PlaneReset(plane));
-                }
+                shared.events.event(LinkEvent::CallsReset);
                 *self = Self::default();
             }
             Err(error) => {

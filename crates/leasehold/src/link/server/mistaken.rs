@@ -53,10 +53,11 @@ async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u
     let socket = network.dial_host(host).await.ok()?;
     // A new connection accepts so few bytes in one write.
     socket.write(greeting).ok()?;
+    let watched = socket.watch().ok()?;
     let mut first = [0];
     loop {
-        socket.ready(Interest::READABLE).await.ok()?;
-        match socket.try_read(&mut first) {
+        watched.ready(Interest::READABLE).await.ok()?;
+        match watched.try_read(&mut first) {
             Ok(read) => return (read == 1).then_some(first[0]),
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(_) => return None,

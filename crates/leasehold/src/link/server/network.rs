@@ -14,6 +14,8 @@ use rustix::net::sockopt;
 use std::io;
 use std::net::SocketAddr;
 use std::path::Path;
+#[cfg(test)]
+use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
 
@@ -27,7 +29,7 @@ pub(crate) enum Network {
     #[default]
     System,
     #[cfg(test)]
-    Memory(std::sync::Arc<Memory>),
+    Memory(Arc<Memory>),
 }
 
 impl Network {
@@ -53,17 +55,17 @@ impl Network {
                 let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 keep_alive(&stream)?;
-                Ok(Socket::Tcp(stream))
+                Ok(Socket::Tcp(stream.into_std()?))
             }
             #[cfg(test)]
-            Self::Memory(memory) => memory.dial(address).map(Socket::Memory),
+            Self::Memory(memory) => memory.dial(address).map(|end| Socket::Memory(Arc::new(end))),
         }
     }
 
     /// Connects to a Unix socket.
     pub(super) async fn dial_unix(&self, path: &Path) -> io::Result<Socket> {
         match self {
-            Self::System => UnixStream::connect(path).await.map(Socket::Unix),
+            Self::System => Ok(Socket::Unix(UnixStream::connect(path).await?.into_std()?)),
             #[cfg(test)]
             Self::Memory(_) => Err(io::ErrorKind::NotFound.into()),
         }

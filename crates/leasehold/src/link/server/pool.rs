@@ -6,15 +6,13 @@ use super::connection_slot::{ConnectionSlot, Gone};
 use super::shared::{LinkShared, Role};
 use super::slots::{Node, Slots};
 use super::target::Server;
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
-/// The connections of a plane, or the notice connections: one to each server, opened on demand.
+/// The connections for one purpose: one to each server, opened on demand.
 pub(super) struct Pool {
     pub(super) role: Role,
     pub(super) shared: Arc<LinkShared>,
@@ -22,12 +20,8 @@ pub(super) struct Pool {
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<ConnectionSlot>>>>,
     retired: Mutex<Retired>,
-    /// Set when the runtime is dropped.
-    pub(super) gone: Arc<AtomicBool>,
     /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// Raised by every settling. Stops calls that the session decided on earlier.
-    pub(super) send_barrier: RwLock<u64>,
     /// Queued calls, for batches.
     pub(super) batches: Batches,
 }
@@ -48,35 +42,20 @@ impl Pool {
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
-        let gone = Arc::new(AtomicBool::new(false));
-        let guard = SetOnDrop(Arc::clone(&gone));
-        let closed = closed_with.clone();
-        // A stopped runtime drops its tasks, and this guard with them.
-        drop(runtime.spawn(async move {
-            let _guard = guard;
-            closed.cancelled().await;
-        }));
         Arc::new(Self {
             role,
             shared: Arc::clone(shared),
             runtime,
             by_node: RwLock::default(),
             retired: Mutex::default(),
-            gone,
             closed: closed_with,
-            send_barrier: RwLock::default(),
             batches: Batches::new(shared.settings.batching, role),
         })
     }
 
-    /// The time limit of a call. `None` on the foreground, where the session gives up calls.
-    pub(super) fn call_timeout(&self) -> Option<Duration> {
-        (self.role != Role::Calls(Plane::Foreground)).then_some(self.shared.settings.command_timeout)
-    }
-
     /// Stops the hash slot's earlier calls, except those already on a connection.
     pub(super) fn raise_send_barrier(&self, slot: u16) {
-        self.batches.settle(self.line_of(slot), || *self.send_barrier.write() += 1);
+        self.batches.settle(self.line_of(slot), || *self.shared.send_barrier.write() += 1);
     }
 
     /// The line of the calls for this hash slot.
@@ -119,17 +98,6 @@ impl Pool {
         let by_node = self.by_node.read();
         let pool = by_node.iter().enumerate();
         pool.filter_map(|(node, connection_slot)| Some((node as Node, Arc::clone(connection_slot.as_ref()?)))).collect()
-    }
-
-    /// Whether the current thread runs the connections' runtime. If so, that runtime is not blocked.
-    pub(super) fn are_driven_here(&self) -> bool {
-        let here = Handle::try_current().is_ok_and(|current| current.id() == self.runtime.id());
-        here && !self.gone.load(Ordering::Acquire)
-    }
-
-    /// Whether any connection is up.
-    pub(super) fn stand(&self) -> bool {
-        self.by_node.read().iter().flatten().any(|connection_slot| connection_slot.stands())
     }
 
     /// Closes all connections permanently, from any thread. The tasks that own the sockets close them when they next run.
@@ -198,14 +166,6 @@ impl Pool {
     fn server(&self, node: Node) -> Option<Server> {
         let Some(slots) = &self.shared.slots else { return self.shared.target.seeds().into_iter().next() };
         server_at(&self.shared, slots, node)
-    }
-}
-
-struct SetOnDrop(Arc<AtomicBool>);
-
-impl Drop for SetOnDrop {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Release);
     }
 }
 

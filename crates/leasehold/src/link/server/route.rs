@@ -41,11 +41,7 @@ pub(super) fn connection_slot_of(pool: &Pool, slot: u16) -> Result<Arc<Connectio
 }
 
 /// The connection in a slot. Waits for the first connection attempt.
-pub(super) async fn ready(
-    connection_slot: &ConnectionSlot,
-    timeout: Option<Duration>,
-) -> Result<Arc<Connection>, LinkError> {
-    let Some(timeout) = timeout else { return connection_slot.ready().await };
+pub(super) async fn ready(connection_slot: &ConnectionSlot, timeout: Duration) -> Result<Arc<Connection>, LinkError> {
     match tokio::time::timeout(timeout, connection_slot.ready()).await {
         Ok(ready) => ready,
         Err(_) => Err(LinkError::NotSent(format!("not yet connected to {}", connection_slot.label()))),
@@ -139,7 +135,7 @@ pub(super) fn refused(connection_slot: &ConnectionSlot, refusal: ServerError) ->
 
 /// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the script. Otherwise a client
 /// that settles constantly would never load it. The reply is ignored.
-pub(super) fn give(connection: &Connection, source: &'static str, timeout: Option<Duration>) {
+pub(super) fn give(connection: &Connection, source: &'static str, timeout: Duration) {
     let words = vec![word("LOAD"), word(source)];
-    drop(connection.send("SCRIPT", words, timeout).now_or_never());
+    drop(connection.send("SCRIPT", words, Some(timeout)).now_or_never());
 }

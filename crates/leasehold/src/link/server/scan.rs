@@ -21,10 +21,10 @@ pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Resu
         return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
     }
     let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
-    let timeout = Some(slot.timeout());
+    let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
     let words = page.words().to_vec();
-    let answer = connection.send("SCAN", words, timeout).await?;
+    let answer = connection.send("SCAN", words, Some(timeout)).await?;
     let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
     let process = connection.about.run_id.clone().unwrap_or_default();
     Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))

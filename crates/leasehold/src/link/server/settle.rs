@@ -41,40 +41,32 @@
 
 use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
+use super::durable::Durable;
 use super::pool::Pool;
 use crate::telemetry::event;
-use leasehold_core::link::{Epoch, LinkError, Settled};
+use leasehold_core::link::{LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls on `pool` for the slot of `key`. Takes at most two command timeouts, one for the `PING` and one for the kill, plus the
+/// Settles the calls for the slot of `key`. Takes at most two command timeouts, one for the `PING` and one for the kill, plus the
 /// replicas' time. Needs tokio's timers.
-pub(super) async fn settle(pool: &Pool, background: &Pool, epoch: Epoch, key: &[u8]) -> Result<Settled, LinkError> {
-    pool.raise_send_barrier(leasehold_core::name::slot(key));
-    settle_all(&[pool], background, epoch, key).await
-}
-
-/// Settles the pools `all`, which share a send barrier. The caller has raised it.
-pub(super) async fn settle_all(
-    all: &[&Pool],
-    background: &Pool,
-    epoch: Epoch,
-    key: &[u8],
-) -> Result<Settled, LinkError> {
+pub(super) async fn settle(calls: &Pool, durable: &Durable, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
-    let shared = &background.shared;
+    calls.raise_send_barrier(slot);
+    let all: Vec<&Pool> = std::iter::once(calls).chain(durable.all()).collect();
+    let shared = &calls.shared;
     let nodes = match &shared.slots {
         None => vec![0],
         // A node that owns no slot any more cannot change the data that others see, see above.
         Some(slots) => slots.settled_carriers(slot),
     };
-    event!(debug, ?epoch, slot, carriers = nodes.len(), "settling");
+    event!(debug, slot, carriers = nodes.len(), "settling");
     let each = nodes
         .into_iter()
-        .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, background.to(node)?))));
+        .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, calls.to(node)?))));
     let each = each.map(|(connection_slot, by)| async move { settle_connection_slot(&connection_slot, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
-    let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| background.to(owner));
-    for pool in all {
+    let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| calls.to(owner));
+    for pool in &all {
         let (retired, forgot) = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
         if let Some(owner) = &owner {

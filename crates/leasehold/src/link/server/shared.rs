@@ -9,19 +9,22 @@ use super::slots::Slots;
 use super::target::ServerTarget;
 use crate::telemetry::event;
 use bytes::Bytes;
-use leasehold_core::link::{LinkEvent, Plane};
-use parking_lot::Mutex;
+use leasehold_core::link::LinkEvent;
+use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 /// The purpose of a connection slot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// The calls of a plane.
-    Calls(Plane),
+    /// Calls.
+    Calls,
+    /// Calls that wait for replicas.
+    Durable,
     /// Subscriptions and notices.
     Notices,
 }
@@ -30,19 +33,9 @@ impl Role {
     /// Its name in logs.
     pub(super) const fn word(self) -> &'static str {
         match self {
-            Self::Calls(Plane::Foreground) => "foreground",
-            Self::Calls(Plane::Background) => "background",
-            Self::Calls(Plane::Durable) => "durable",
+            Self::Calls => "calls",
+            Self::Durable => "durable",
             Self::Notices => "notices",
-        }
-    }
-
-    pub(super) const fn index(self) -> usize {
-        match self {
-            Self::Calls(Plane::Foreground) => 0,
-            Self::Calls(Plane::Background) => 1,
-            Self::Calls(Plane::Durable) => 2,
-            Self::Notices => 3,
         }
     }
 }
@@ -52,6 +45,8 @@ impl Role {
 pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
+    /// The runtime on which the client was built, if it was built on one.
+    pub(super) home: Option<Handle>,
     pub(super) events: Events,
     pub(super) answers: Answers,
     pub(super) scripts: Scripts,
@@ -59,8 +54,8 @@ pub(super) struct LinkShared {
     pub(super) slots: Option<Slots>,
     /// How many subscriptions there are in each slot, where notices are sharded.
     pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
-    /// The last epoch of each purpose, by [`Role::index`].
-    pub(super) epochs: [AtomicU64; 4],
+    /// Raised by every settling. Stops calls that the session decided on earlier.
+    pub(super) send_barrier: RwLock<u64>,
     /// The facts about the server.
     pub(super) met: Met,
     /// The server has refused keys of several hash slots, although the URL names no cluster.

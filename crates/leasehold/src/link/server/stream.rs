@@ -1,7 +1,7 @@
 //! The byte stream of a connection: TCP, TLS above it, or a Unix socket.
 //!
-//! Any thread can write without waiting. Reads, and writes after a full socket, need the runtime that made the stream,
-//! because only that runtime gets the readiness events of the socket.
+//! Any thread can read and write, and never waits. To wait until the socket is ready, a runtime [watches](Socket::watch)
+//! it; several runtimes can do so at the same time.
 
 use super::error::ConnectError;
 use super::settings::LinkSettings;
@@ -9,8 +9,11 @@ use super::target::{Endpoint, ServerTarget};
 use super::tls_session::Session;
 use rustix::net::{RecvFlags, SendFlags, Shutdown};
 use std::io;
+use std::net::TcpStream;
+use std::os::unix::net::UnixStream;
+#[cfg(test)]
+use std::sync::Arc;
 use tokio::io::{Interest, Ready};
-use tokio::net::{TcpStream, UnixStream};
 
 /// A connected socket.
 #[derive(Debug)]
@@ -18,11 +21,69 @@ pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
     #[cfg(test)]
-    Memory(super::tests::memory::End),
+    Memory(Arc<super::tests::memory::End>),
 }
 
 impl Socket {
-    /// Waits until the socket is ready, on the runtime on which it was connected.
+    /// Reads what has arrived.
+    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let read = match self {
+            Self::Tcp(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
+            Self::Unix(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
+            #[cfg(test)]
+            Self::Memory(end) => return end.try_read(buffer),
+        };
+        Ok(read?.0)
+    }
+
+    /// Writes as much as the socket accepts.
+    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
+        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+        let written = match self {
+            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
+            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
+            #[cfg(test)]
+            Self::Memory(end) => return end.try_write(bytes),
+        };
+        Ok(written?)
+    }
+
+    /// Ends the connection in both directions.
+    pub(super) fn shut_down(&self) {
+        // A disconnected socket needs no shutdown.
+        let _ = match self {
+            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
+            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
+            #[cfg(test)]
+            Self::Memory(end) => {
+                end.shut_down();
+                Ok(())
+            }
+        };
+    }
+
+    /// Registers the socket with the current runtime, which must have I/O enabled.
+    pub(super) fn watch(&self) -> io::Result<Watched> {
+        Ok(match self {
+            Self::Tcp(stream) => Watched::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?),
+            Self::Unix(stream) => Watched::Unix(tokio::net::UnixStream::from_std(stream.try_clone()?)?),
+            #[cfg(test)]
+            Self::Memory(end) => Watched::Memory(Arc::clone(end)),
+        })
+    }
+}
+
+/// A socket that a runtime watches.
+#[derive(Debug)]
+pub(super) enum Watched {
+    Tcp(tokio::net::TcpStream),
+    Unix(tokio::net::UnixStream),
+    #[cfg(test)]
+    Memory(Arc<super::tests::memory::End>),
+}
+
+impl Watched {
+    /// Waits until the socket is ready.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
             Self::Tcp(stream) => stream.ready(interest).await,
@@ -51,31 +112,7 @@ impl Socket {
         short.map_or(read, Ok)
     }
 
-    /// Reads what has arrived, although tokio may not have noticed it yet.
-    pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = match self {
-            Self::Tcp(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
-            Self::Unix(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
-            #[cfg(test)]
-            Self::Memory(end) => return end.try_read(buffer),
-        };
-        read.map(|(read, _)| read).map_err(io::Error::from)
-    }
-
-    /// Writes as much as the socket accepts, from any thread. tokio does not notice a full socket: see
-    /// [`Socket::try_write`].
-    pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let written = match self {
-            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
-            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
-            #[cfg(test)]
-            Self::Memory(end) => return end.try_write(bytes),
-        };
-        written.map_err(io::Error::from)
-    }
-
-    /// Writes as much as the socket accepts. Afterwards [`Socket::ready`] waits until it accepts more.
+    /// Writes as much as the socket accepts. Afterwards [`Watched::ready`] waits until it accepts more.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
             Self::Tcp(stream) => stream.try_write(bytes),
@@ -83,20 +120,6 @@ impl Socket {
             #[cfg(test)]
             Self::Memory(end) => end.try_write(bytes),
         }
-    }
-
-    /// Ends the connection in both directions, from any thread.
-    pub(super) fn shut_down(&self) {
-        // A disconnected socket needs no shutdown.
-        let _ = match self {
-            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
-            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
-            #[cfg(test)]
-            Self::Memory(end) => {
-                end.shut_down();
-                Ok(())
-            }
-        };
     }
 }
 

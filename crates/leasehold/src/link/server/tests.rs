@@ -18,10 +18,10 @@ mod tls;
 mod worlds;
 mod writers;
 
-use super::{BackgroundLinks, ConnectError, Connector, Foreground, LinkSettings, ServerLink, ServerTarget};
+use super::{BackgroundLinks, ConnectError, Connector, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Epoch, Link, LinkError, LinkEvent, Plane, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE, RENEW};
 use leasehold_test_support::{Binary, Version, binaries};
@@ -31,8 +31,6 @@ use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-
-const PLANES: [Plane; 2] = [Plane::Foreground, Plane::Background];
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -76,7 +74,7 @@ struct World {
     link: ServerLink,
     home: Option<Runtime>,
     test: Runtime,
-    _background: BackgroundThread,
+    background: Option<BackgroundThread>,
 }
 
 impl World {
@@ -95,12 +93,11 @@ impl World {
     }
 
     fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
-        let connector = Connector::new(target, settings)?;
-        let foreground = home.block_on(Foreground::connect(&connector))?;
+        let connector = Connector::new(target, settings, Some(home.handle().clone()))?;
         let (background, info, thread) = BackgroundThread::start(connector)?;
-        let link = ServerLink::new(Some(foreground), background, info);
+        let link = ServerLink::new(background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        Ok(Self { link, home: Some(home), test, _background: thread })
+        Ok(Self { link, home: Some(home), test, background: Some(thread) })
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -112,15 +109,15 @@ impl World {
         self.block_on(async { tokio::time::timeout(HUNG, work).await }).expect("it hangs")
     }
 
-    fn call(&self, plane: Plane, call: Call) -> Result<Reply, LinkError> {
-        self.ends(self.link.call(plane, call))
+    fn call(&self, call: Call) -> Result<Reply, LinkError> {
+        self.ends(self.link.call(call))
     }
 
     /// Calls until there is a reply, for up to 20 s.
-    fn call_until_answered(&self, plane: Plane, call: &Call) -> Reply {
+    fn call_until_answered(&self, call: &Call) -> Reply {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            match self.call(plane, call.clone()) {
+            match self.call(call.clone()) {
                 Ok(reply) => return reply,
                 Err(error) => assert!(Instant::now() < end, "no reply in 20 s: {error}"),
             }
@@ -130,10 +127,10 @@ impl World {
 
     /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection by which a
     /// kill goes may be lost on the way.
-    async fn settled(&self, plane: Plane, epoch: Epoch, lock: &str) -> Result<Settled, LinkError> {
+    async fn settled(&self, lock: &str) -> Result<Settled, LinkError> {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            match self.link.settle(plane, epoch, key(lock)).await {
+            match self.link.settle(key(lock)).await {
                 Err(LinkError::Unknown(_) | LinkError::NotSent(_)) if Instant::now() < end => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

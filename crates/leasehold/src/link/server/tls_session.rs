@@ -1,7 +1,7 @@
 //! A TLS session above a socket: rustls encrypts and decrypts, and the connection reads and writes.
 
 use super::error::ConnectError;
-use super::stream::Socket;
+use super::stream::{Socket, Watched};
 use super::target::Host;
 use super::tls::ClientSide;
 use parking_lot::Mutex;
@@ -27,17 +27,18 @@ impl Session {
         let mut connection = ClientConnection::new(Arc::clone(config), name).map_err(invalid)?;
         connection.set_buffer_limit(None);
         let mut buffer = vec![0; 16 * 1024];
+        let watched = socket.watch().map_err(failed)?;
         while connection.is_handshaking() {
             let mut out = Vec::new();
             while connection.wants_write() {
                 connection.write_tls(&mut out).map_err(failed)?;
             }
-            write_all(socket, &out).await.map_err(failed)?;
+            write_all(&watched, &out).await.map_err(failed)?;
             if !connection.is_handshaking() {
                 break;
             }
-            socket.ready(Interest::READABLE).await.map_err(failed)?;
-            let mut arrived = match socket.try_read(&mut buffer) {
+            watched.ready(Interest::READABLE).await.map_err(failed)?;
+            let mut arrived = match watched.try_read(&mut buffer) {
                 Ok(0) => {
                     return Err(failed(io::Error::new(
                         ErrorKind::UnexpectedEof,
@@ -63,7 +64,7 @@ impl Session {
         while connection.wants_write() {
             connection.write_tls(&mut last).map_err(failed)?;
         }
-        write_all(socket, &last).await.map_err(failed)?;
+        write_all(&watched, &last).await.map_err(failed)?;
         Ok(Self(Mutex::new(connection)))
     }
 
@@ -97,11 +98,11 @@ impl Session {
     }
 }
 
-/// Waits until all bytes are written, on the runtime on which the socket was connected.
-async fn write_all(socket: &Socket, mut bytes: &[u8]) -> io::Result<()> {
+/// Waits until all bytes are written.
+async fn write_all(watched: &Watched, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
-        socket.ready(Interest::WRITABLE).await?;
-        match socket.try_write(bytes) {
+        watched.ready(Interest::WRITABLE).await?;
+        match watched.try_write(bytes) {
             Ok(written) => bytes = &bytes[written..],
             Err(error) if error.kind() == ErrorKind::WouldBlock => {}
             Err(error) => return Err(error),

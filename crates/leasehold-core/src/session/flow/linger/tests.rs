@@ -2,7 +2,7 @@
 
 use crate::call::Replicas;
 use crate::command::Kind;
-use crate::link::{LinkError, LinkEvent, Plane};
+use crate::link::{LinkError, LinkEvent};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
 use crate::reply::Reply;
@@ -394,8 +394,7 @@ fn nothing_lingers_that_may_miss_who_wants_it() {
     let events = [
         LinkEvent::NoticesReset,
         LinkEvent::NoticesLagged,
-        LinkEvent::PlaneReset(Plane::Background),
-        LinkEvent::PlaneReset(Plane::Foreground),
+        LinkEvent::CallsReset,
         LinkEvent::OutOfReach { server: server(), why: "refused".to_owned(), lost_for: MS, slots: None },
         LinkEvent::Retired { server: server() },
     ];

@@ -16,8 +16,8 @@ fn batched(direct: usize, quick: Duration) -> LinkSettings {
 }
 
 /// Begins a call.
-fn begun(world: &World, plane: Plane, call: Call) -> Pending<'_> {
-    let mut call: Pending<'_> = Box::pin(world.link.call(plane, call));
+fn begun(world: &World, call: Call) -> Pending<'_> {
+    let mut call: Pending<'_> = Box::pin(world.link.call(call));
     begin(call.as_mut());
     call
 }
@@ -36,28 +36,26 @@ impl Scene {
         let world = World::with(&proxy.url(), batched(0, ALWAYS_QUICK));
         let scene = Self { server, proxy, world };
         // The server knows the scripts, and that of a batch.
-        for plane in PLANES {
-            for _ in 0..2 {
-                let full = scene.fill(plane);
-                let calls: Vec<_> = ["x", "y"]
-                    .iter()
-                    .flat_map(|lock| [acquire(lock), release(lock)])
-                    .map(|call| begun(&scene.world, plane, call))
-                    .collect();
-                scene.answer_all(full);
-                scene.answer_all(calls);
-            }
+        for _ in 0..2 {
+            let full = scene.fill();
+            let calls: Vec<_> = ["x", "y"]
+                .iter()
+                .flat_map(|lock| [acquire(lock), release(lock)])
+                .map(|call| begun(&scene.world, call))
+                .collect();
+            scene.answer_all(full);
+            scene.answer_all(calls);
         }
         scene.proxy.clear_requests();
         scene
     }
 
     /// Has both drivers wait for a reply.
-    fn fill(&self, plane: Plane) -> Vec<Pending<'_>> {
+    fn fill(&self) -> Vec<Pending<'_>> {
         self.proxy.freeze(Way::ToClient);
         let each = ["plug:1", "plug:2"].map(|lock| {
             self.proxy.clear_requests();
-            let call = begun(&self.world, plane, release(lock));
+            let call = begun(&self.world, release(lock));
             self.proxy.wait_for_request(lock);
             call
         });
@@ -75,22 +73,17 @@ impl Scene {
     }
 }
 
-/// Runs a test on each server and each plane.
-fn on_each_plane(test: impl Fn(&Scene, Plane)) {
-    on_each(|binary| {
-        let scene = Scene::new(binary);
-        for plane in PLANES {
-            test(&scene, plane);
-        }
-    });
+/// Runs a test on each server.
+fn on_each_scene(test: impl Fn(&Scene)) {
+    on_each(|binary| test(&Scene::new(binary)));
 }
 
 #[test]
 fn queued_calls_are_one_command_with_a_reply_each() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
+    on_each_scene(|scene| {
+        let full = scene.fill();
         let before = scene.server.commandstats("evalsha");
-        let calls = (0..20).map(|at| begun(&scene.world, plane, acquire(&format!("{plane:?}:{at}")))).collect();
+        let calls = (0..20).map(|at| begun(&scene.world, acquire(&format!("many:{at}")))).collect();
         scene.answer_all(full);
         for reply in scene.answer_all(calls) {
             assert!(is_granted(&reply.expect("a reply")));
@@ -101,10 +94,10 @@ fn queued_calls_are_one_command_with_a_reply_each() {
 
 #[test]
 fn calls_of_a_batch_take_effect_in_their_order() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
+    on_each_scene(|scene| {
+        let full = scene.fill();
         let calls = [acquire("o"), release("o"), acquire("o"), release("o")];
-        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        let calls = calls.into_iter().map(|call| begun(&scene.world, call)).collect();
         scene.answer_all(full);
         let replies = scene.answer_all(calls).into_iter().map(|reply| reply.expect("a reply")).collect::<Vec<_>>();
         assert!(is_granted(&replies[0]) && is_granted(&replies[2]), "{replies:?}");
@@ -114,15 +107,15 @@ fn calls_of_a_batch_take_effect_in_their_order() {
 
 #[test]
 fn call_that_fails_in_a_batch_hinders_no_other() {
-    on_each_plane(|scene, plane| {
-        let lock = format!("bad:{plane:?}");
+    on_each_scene(|scene| {
+        let lock = "bad";
         // The script fails by a comparison, and not in a command that answers with an error.
         let wrong = [HOLD, "1", "60000", "no number"].map(Bytes::from_static_str).to_vec();
-        let wrong = Call::new(&ACQUIRE, vec![key(&lock)], wrong);
-        let alone = scene.world.call(plane, wrong.clone()).expect_err("the argument is wrong");
-        let full = scene.fill(plane);
-        let calls = [acquire(&format!("1:{plane:?}")), wrong, acquire(&format!("2:{plane:?}"))];
-        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        let wrong = Call::new(&ACQUIRE, vec![key(lock)], wrong);
+        let alone = scene.world.call(wrong.clone()).expect_err("the argument is wrong");
+        let full = scene.fill();
+        let calls = [acquire("1"), wrong, acquire("2")];
+        let calls = calls.into_iter().map(|call| begun(&scene.world, call)).collect();
         scene.answer_all(full);
         let replies = scene.answer_all(calls);
         assert!([0, 2].iter().all(|at| replies[*at].as_ref().is_ok_and(is_granted)), "{replies:?}");
@@ -133,18 +126,18 @@ fn call_that_fails_in_a_batch_hinders_no_other() {
 
 #[test]
 fn calls_go_by_themselves_where_the_batch_is_unknown() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
+    on_each_scene(|scene| {
+        let full = scene.fill();
         scene.server.command(&["SCRIPT", "FLUSH"]);
-        let calls = ["s", "t"].map(|lock| acquire(&format!("{lock}:{plane:?}")));
-        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        let calls = ["s", "t"].map(acquire);
+        let calls = calls.into_iter().map(|call| begun(&scene.world, call)).collect();
         scene.answer_all(full);
         assert!(scene.answer_all(calls).iter().all(|reply| reply.as_ref().is_ok_and(is_granted)));
         // The next batch finds its script.
-        let full = scene.fill(plane);
+        let full = scene.fill();
         let before = scene.server.commandstats("evalsha");
-        let calls = ["u", "v"].map(|lock| acquire(&format!("{lock}:{plane:?}")));
-        let calls = calls.into_iter().map(|call| begun(&scene.world, plane, call)).collect();
+        let calls = ["u", "v"].map(acquire);
+        let calls = calls.into_iter().map(|call| begun(&scene.world, call)).collect();
         scene.answer_all(full);
         assert!(scene.answer_all(calls).iter().all(|reply| reply.as_ref().is_ok_and(is_granted)));
         // One command, and the second plug, which the server may not have counted. By themselves they would be two more.
@@ -160,25 +153,23 @@ fn calls_go_by_themselves_where_one_key_is_forbidden() {
         let proxy = Proxy::to(&server);
         let world = World::with(&format!("redis://app:secret@{}", proxy.addr()), batched(0, ALWAYS_QUICK));
         let scene = Scene { server, proxy, world };
-        for plane in PLANES {
-            let full = scene.fill(plane);
-            let calls = ["mine:1", "other", "mine:2"].map(|lock| format!("{lock}:{plane:?}"));
-            let calls = calls.iter().map(|lock| begun(&scene.world, plane, acquire(lock))).collect();
-            scene.answer_all(full);
-            let replies = scene.answer_all(calls);
-            assert!([0, 2].iter().all(|at| replies[*at].as_ref().is_ok_and(is_granted)), "{replies:?}");
-            assert!(matches!(&replies[1], Err(LinkError::Refused(error)) if error.code() == "NOPERM"), "{replies:?}");
-        }
+        let full = scene.fill();
+        let calls = ["mine:1", "other", "mine:2"];
+        let calls = calls.iter().map(|lock| begun(&scene.world, acquire(lock))).collect();
+        scene.answer_all(full);
+        let replies = scene.answer_all(calls);
+        assert!([0, 2].iter().all(|at| replies[*at].as_ref().is_ok_and(is_granted)), "{replies:?}");
+        assert!(matches!(&replies[1], Err(LinkError::Refused(error)) if error.code() == "NOPERM"), "{replies:?}");
     });
 }
 
 #[test]
 fn queued_calls_of_all_keys_are_settled_with_one() {
-    on_each_plane(|scene, plane| {
-        let full = scene.fill(plane);
+    on_each_scene(|scene| {
+        let full = scene.fill();
         // Outside of a cluster all keys are of one slot, and a session has one settlement for all of them.
-        let queued = futures_util::future::join_all(["e", "f"].map(|lock| begun(&scene.world, plane, acquire(lock))));
-        let settling = scene.world.link.settle(plane, scene.world.link.epoch(plane), key("e"));
+        let queued = futures_util::future::join_all(["e", "f"].map(|lock| begun(&scene.world, acquire(lock))));
+        let settling = scene.world.link.settle(key("e"));
         let (outcome, answers) = scene.world.block_on(async {
             let mut settling = pin!(settling);
             let _ = futures_util::poll!(settling.as_mut());
@@ -188,7 +179,7 @@ fn queued_calls_of_all_keys_are_settled_with_one() {
         assert_eq!(outcome, Ok(Settled::Proven));
         assert!(answers.iter().all(|answer| matches!(answer, Err(LinkError::NotSent(_)))), "{answers:?}");
         scene.answer_all(full);
-        let later = scene.world.call(plane, acquire(&format!("later:{plane:?}")));
+        let later = scene.world.call(acquire("later"));
         assert!(is_granted(&later.expect("a reply")));
         assert!(!scene.exists("e") && !scene.exists("f"));
     });
@@ -197,20 +188,18 @@ fn queued_calls_of_all_keys_are_settled_with_one() {
 #[test]
 fn batch_without_a_reply_leaves_all_outcomes_unknown() {
     on_each(|binary| {
-        for plane in PLANES {
-            let scene = Scene::new(binary);
-            let full = scene.fill(plane);
-            let locks = ["g", "h"];
-            let calls = locks.map(|lock| begun(&scene.world, plane, acquire(lock))).into();
-            let trap = scene.proxy.swallow_reply_to("\r\ng\r\n", After::Close);
-            scene.answer_all(full);
-            for reply in scene.answer_all(calls) {
-                assert!(matches!(reply, Err(LinkError::Unknown(_))), "{reply:?}");
-            }
-            trap.wait();
-            assert!(locks.iter().all(|lock| scene.exists(lock)), "they were carried out");
-            assert_eq!(scene.proxy.requests_with("\r\ng\r\n").len(), 1, "and sent once");
+        let scene = Scene::new(binary);
+        let full = scene.fill();
+        let locks = ["g", "h"];
+        let calls = locks.map(|lock| begun(&scene.world, acquire(lock))).into();
+        let trap = scene.proxy.swallow_reply_to("\r\ng\r\n", After::Close);
+        scene.answer_all(full);
+        for reply in scene.answer_all(calls) {
+            assert!(matches!(reply, Err(LinkError::Unknown(_))), "{reply:?}");
         }
+        trap.wait();
+        assert!(locks.iter().all(|lock| scene.exists(lock)), "they were carried out");
+        assert_eq!(scene.proxy.requests_with("\r\ng\r\n").len(), 1, "and sent once");
     });
 }
 
@@ -218,10 +207,10 @@ fn batch_without_a_reply_leaves_all_outcomes_unknown() {
 fn queued_calls_end_with_their_runtime() {
     on_each(|binary| {
         let mut scene = Scene::new(binary);
-        let home = scene.world.home.take();
-        let full = scene.fill(Plane::Foreground);
-        let call = begun(&scene.world, Plane::Foreground, acquire("r"));
-        home.into_iter().for_each(Runtime::shutdown_background);
+        let background = scene.world.background.take();
+        let full = scene.fill();
+        let call = begun(&scene.world, acquire("r"));
+        drop(background);
         let answers = scene.answer_all(vec![call]);
         assert!(matches!(&answers[..], [Err(LinkError::NotSent(_))]), "{answers:?}");
         for answer in scene.answer_all(full) {
@@ -236,14 +225,12 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::with(&cluster.url(), batched(0, ALWAYS_QUICK));
-        for plane in PLANES {
-            for _ in 0..2 {
-                let names = (0..30).map(|at| format!("{{tag:{}}}:{plane:?}:{at}", at % 3));
-                let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
-                let calls = calls.into_iter().map(|call| world.link.call(plane, call));
-                for reply in world.block_on(futures_util::future::join_all(calls)) {
-                    reply.expect("no call meets another slot");
-                }
+        for _ in 0..2 {
+            let names = (0..30).map(|at| format!("{{tag:{}}}:{at}", at % 3));
+            let calls: Vec<_> = names.flat_map(|lock| [acquire(&lock), release(&lock)]).collect();
+            let calls = calls.into_iter().map(|call| world.link.call(call));
+            for reply in world.block_on(futures_util::future::join_all(calls)) {
+                reply.expect("no call meets another slot");
             }
         }
     });
@@ -255,23 +242,21 @@ fn few_calls_go_by_themselves() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::with(&proxy.url(), batched(2, ALWAYS_QUICK));
-        for plane in PLANES {
-            for lock in ["i", "j"] {
-                world.call(plane, acquire(lock)).expect("a reply");
-            }
-            proxy.freeze(Way::ToClient);
-            proxy.clear_requests();
-            // They leave at the first poll, from the thread that polls, and no other task has to run.
-            let calls: Vec<_> = ["i", "j"].map(|lock| begun(&world, plane, acquire(lock))).into();
-            let third = begun(&world, plane, acquire("k"));
-            until("three calls have come", || proxy.requests_with("EVALSHA").len() == 3);
-            proxy.thaw(Way::ToClient);
-            for reply in world.block_on(futures_util::future::join_all(calls)) {
-                assert!(reply.is_ok(), "{reply:?}");
-            }
-            world.block_on(third).expect("a reply");
-            world.call(plane, release("k")).expect("a reply");
+        for lock in ["i", "j"] {
+            world.call(acquire(lock)).expect("a reply");
         }
+        proxy.freeze(Way::ToClient);
+        proxy.clear_requests();
+        // They leave at the first poll, from the thread that polls, and no other task has to run.
+        let calls: Vec<_> = ["i", "j"].map(|lock| begun(&world, acquire(lock))).into();
+        let third = begun(&world, acquire("k"));
+        until("three calls have come", || proxy.requests_with("EVALSHA").len() == 3);
+        proxy.thaw(Way::ToClient);
+        for reply in world.block_on(futures_util::future::join_all(calls)) {
+            assert!(reply.is_ok(), "{reply:?}");
+        }
+        world.block_on(third).expect("a reply");
+        world.call(release("k")).expect("a reply");
     });
 }
 
@@ -282,23 +267,21 @@ fn calls_wait_for_no_batch_that_is_answered_late() {
         let proxy = Proxy::to(&server);
         // However soon an answer is, it is late.
         let world = World::with(&proxy.url(), batched(0, Duration::ZERO));
-        for plane in PLANES {
-            for lock in ["l", "m"] {
-                world.call(plane, acquire(lock)).expect("a reply");
-            }
-            proxy.freeze(Way::ToClient);
-            let locks = (0..6).map(|at| format!("late:{plane:?}:{at}"));
-            let calls: Vec<_> = locks
-                .map(|lock| {
-                    let call = begun(&world, plane, acquire(&lock));
-                    proxy.wait_for_request(&lock);
-                    call
-                })
-                .collect();
-            proxy.thaw(Way::ToClient);
-            for reply in world.block_on(futures_util::future::join_all(calls)) {
-                assert!(is_granted(&reply.expect("a reply")));
-            }
+        for lock in ["l", "m"] {
+            world.call(acquire(lock)).expect("a reply");
+        }
+        proxy.freeze(Way::ToClient);
+        let locks = (0..6).map(|at| format!("late:{at}"));
+        let calls: Vec<_> = locks
+            .map(|lock| {
+                let call = begun(&world, acquire(&lock));
+                proxy.wait_for_request(&lock);
+                call
+            })
+            .collect();
+        proxy.thaw(Way::ToClient);
+        for reply in world.block_on(futures_util::future::join_all(calls)) {
+            assert!(is_granted(&reply.expect("a reply")));
         }
     });
 }

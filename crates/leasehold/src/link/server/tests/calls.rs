@@ -4,54 +4,45 @@ use super::*;
 use leasehold_test_support::{After, Proxy, Sentinel, Server, until};
 
 #[test]
-fn calls_are_answered_on_both_planes() {
+fn calls_are_answered() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        for plane in PLANES {
-            assert!(is_granted(&world.call(plane, acquire("a")).expect("a reply")));
-            assert_eq!(world.call(plane, release("a")), Ok(Reply::Int(1)));
-        }
+        assert!(is_granted(&world.call(acquire("a")).expect("a reply")));
+        assert_eq!(world.call(release("a")), Ok(Reply::Int(1)));
         let info = world.link.server();
         assert_eq!(info.version, binary.version.to_string());
         assert_eq!(info.flavor, binary.flavor.to_string().to_lowercase());
         assert_eq!(info.eviction_policy.as_deref(), Some("noeviction"));
         assert!(!info.cluster && !info.sharded_notices);
-        let home = world.home.as_ref().expect("the runtime of the foreground");
-        assert_eq!(home.block_on(async { world.link.home() }), Plane::Foreground);
-        assert_eq!(world.block_on(async { world.link.home() }), Plane::Background, "on another runtime");
-        assert_eq!(world.link.home(), Plane::Background, "on none");
     });
 }
 
 #[test]
-fn three_connections_to_a_server() {
+fn two_connections_to_a_server() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
         let world = World::new(&server.url());
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
-        for plane in PLANES {
-            world.call(plane, acquire("a")).expect("a reply");
-        }
-        assert_eq!(server.client_list().len() - before, 3);
+        world.call(acquire("a")).expect("a reply");
+        assert_eq!(server.client_list().len() - before, 2);
         drop(world);
         until("the connections are gone", || server.client_list().len() == before);
     });
 }
 
 #[test]
-fn without_a_foreground_all_goes_by_the_background() {
+fn a_link_needs_no_runtime_of_its_caller() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let connector =
-            Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
+        let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
+            .expect("a connector");
         let (background, info, _thread) = BackgroundThread::start(connector).expect("a link");
-        let link = ServerLink::new(None, background, info);
-        assert_eq!(link.home(), Plane::Background);
+        let link = ServerLink::new(background, info);
         // Neither this executor nor this thread knows of tokio.
         let reply = std::thread::scope(|scope| {
-            scope.spawn(|| block_on_bare(link.call(Plane::Foreground, acquire("a")))).join().expect("no panic")
+            scope.spawn(|| block_on_bare(link.call(acquire("a")))).join().expect("no panic")
         });
         assert!(is_granted(&reply.expect("a reply")));
         block_on_bare(link.close());
@@ -63,9 +54,9 @@ fn fr2_the_timeout_of_a_call_is_honoured() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        world.call(Plane::Background, acquire("a")).expect("a reply");
+        world.call(acquire("a")).expect("a reply");
         server.stop();
-        let answer = world.call(Plane::Background, acquire("a"));
+        let answer = world.call(acquire("a"));
         server.resume();
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
     });
@@ -77,28 +68,17 @@ fn fr3_a_lost_reply_is_not_resent() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        for plane in PLANES {
-            for after in [After::Close, After::Hang] {
-                world.call_until_answered(plane, &inspect("a"));
-                let executed = server.commandstats("evalsha");
-                let trap = proxy.swallow_reply_to("EVALSHA", after);
-                // Nothing bounds a call of the foreground while the connection stands: a settlement ends it.
-                let may_hang = (plane, after) == (Plane::Foreground, After::Hang);
-                let answer = world.block_on(async {
-                    let call = world.link.call(plane, inspect("a"));
-                    tokio::time::timeout(if may_hang { TIMEOUT * 2 } else { HUNG }, call).await
-                });
-                trap.wait();
-                match answer {
-                    Ok(answer) => assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}"),
-                    Err(_) => assert!(may_hang, "{plane:?} {after:?}"),
-                }
-                let epoch = world.link.epoch(plane);
-                let settled = world.block_on(world.settled(plane, epoch, "a"));
-                assert_eq!(settled, Ok(Settled::Proven));
-                world.call_until_answered(plane, &inspect("a"));
-                assert_eq!(server.commandstats("evalsha") - executed, 2, "{plane:?} {after:?}");
-            }
+        for after in [After::Close, After::Hang] {
+            world.call_until_answered(&inspect("a"));
+            let executed = server.commandstats("evalsha");
+            let trap = proxy.swallow_reply_to("EVALSHA", after);
+            let answer = world.call(inspect("a"));
+            trap.wait();
+            assert!(matches!(answer, Err(LinkError::Unknown(_))), "{after:?}: {answer:?}");
+            let settled = world.block_on(world.settled("a"));
+            assert_eq!(settled, Ok(Settled::Proven));
+            world.call_until_answered(&inspect("a"));
+            assert_eq!(server.commandstats("evalsha") - executed, 2, "{after:?}");
         }
     });
 }
@@ -109,16 +89,12 @@ fn fr9_a_connection_that_went_silent_is_noticed_and_made_anew() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        world.call(Plane::Background, inspect("a")).expect("a reply");
-        let before = world.link.epoch(Plane::Background);
+        world.call(inspect("a")).expect("a reply");
         proxy.freeze(leasehold_test_support::Way::Both);
-        until("the background is given up", || {
-            matches!(world.call(Plane::Background, inspect("a")), Err(LinkError::NotSent(_)))
-        });
+        until("the background is given up", || matches!(world.call(inspect("a")), Err(LinkError::NotSent(_))));
         proxy.thaw(leasehold_test_support::Way::Both);
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
-        assert_eq!(world.call_until_answered(Plane::Background, &inspect("a")), nobody());
-        assert!(world.link.epoch(Plane::Background) > before);
+        world.wait_for(&LinkEvent::CallsReset);
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody());
     });
 }
 
@@ -127,21 +103,15 @@ fn fr10_nothing_hangs_in_an_outage_and_all_comes_back() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        for plane in PLANES {
-            world.call(plane, inspect("a")).expect("a reply");
-        }
+        world.call(inspect("a")).expect("a reply");
         server.kill();
-        for plane in PLANES {
-            let end = Instant::now() + TIMEOUT;
-            while Instant::now() < end {
-                world.call(plane, inspect("a")).expect_err("nobody is there");
-            }
+        let end = Instant::now() + TIMEOUT;
+        while Instant::now() < end {
+            world.call(inspect("a")).expect_err("nobody is there");
         }
         server.restart();
-        world.wait_for_all(PLANES.map(LinkEvent::PlaneReset).to_vec());
-        for plane in PLANES {
-            assert_eq!(world.call_until_answered(plane, &inspect("a")), nobody());
-        }
+        world.wait_for(&LinkEvent::CallsReset);
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody());
     });
 }
 
@@ -151,14 +121,12 @@ fn fr12_an_unknown_script_goes_as_text_and_is_never_loaded() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::with(&proxy.url(), patient());
-        for plane in PLANES {
-            server.command(&["SCRIPT", "FLUSH"]);
-            proxy.clear_requests();
-            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
-            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
-            let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
-            assert_eq!(evals, ["EVALSHA", "EVAL", "EVALSHA"]);
-        }
+        server.command(&["SCRIPT", "FLUSH"]);
+        proxy.clear_requests();
+        assert_eq!(world.call(inspect("a")), Ok(nobody()));
+        assert_eq!(world.call(inspect("a")), Ok(nobody()));
+        let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
+        assert_eq!(evals, ["EVALSHA", "EVAL", "EVALSHA"]);
         assert_eq!(server.commandstats("script|load"), 0);
     });
 }
@@ -168,20 +136,14 @@ fn fr16_a_demoted_primary_is_left() {
     on_each(|binary| {
         let world_of_servers = Sentinel::start_with(binary);
         let world = World::new(&world_of_servers.url());
-        for plane in PLANES {
-            assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
-        }
+        assert_eq!(world.call(inspect("a")), Ok(nobody()));
         world_of_servers.failover();
-        for plane in PLANES {
-            world.call_until_answered(plane, &acquire("b"));
-        }
+        world.call_until_answered(&acquire("b"));
         // Nothing that is still on its way to the old primary counts.
-        for plane in PLANES {
-            until("it is settled", || {
-                let settled = world.block_on(world.settled(plane, world.link.epoch(plane), "a"));
-                settled == Ok(Settled::Proven)
-            });
-        }
+        until("it is settled", || {
+            let settled = world.block_on(world.settled("a"));
+            settled == Ok(Settled::Proven)
+        });
         let new = world_of_servers.primary();
         assert_eq!(new.command(&["EXISTS", "b"]).as_int(), Some(1));
     });
@@ -198,7 +160,7 @@ fn fr16_a_replica_that_cannot_be_left_causes_no_storm() {
         let (began, mut refused) = (Instant::now(), 0);
         while began.elapsed() < Duration::from_secs(2) || refused <= 10 {
             assert!(began.elapsed() < HUNG, "{refused} calls were refused");
-            match world.call(Plane::Background, acquire("a")) {
+            match world.call(acquire("a")) {
                 Err(LinkError::Refused(error)) => {
                     assert!(error.is_transient(), "{error}");
                     refused += 1;
@@ -221,13 +183,10 @@ fn fr19_closing_ends_everything_once_and_for_all() {
         world.block_on(world.link.close());
         world.block_on(world.link.close());
         assert_eq!(world.block_on(world.link.event()), None);
-        for plane in PLANES {
-            let answer = world.call(plane, inspect("a"));
-            assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
-        }
+        let answer = world.call(inspect("a"));
+        assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
         world.block_on(world.link.subscribe(key("c"))).expect_err("closed");
-        let settled =
-            world.block_on(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
+        let settled = world.block_on(world.link.settle(key("a")));
         settled.expect_err("nobody can be asked");
     });
 }
@@ -238,26 +197,18 @@ fn fr20_what_was_called_during_an_outage_is_not_executed_later() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        for plane in PLANES {
-            world.call(plane, inspect("a")).expect("a reply");
-        }
+        world.call(inspect("a")).expect("a reply");
         proxy.refuse(true);
         proxy.cut();
-        for plane in PLANES {
-            until("the loss was noticed", || matches!(world.call(plane, inspect("a")), Err(LinkError::NotSent(_))));
-        }
+        until("the loss was noticed", || matches!(world.call(inspect("a")), Err(LinkError::NotSent(_))));
         let before = server.commandstats("evalsha");
-        for plane in PLANES {
-            for _ in 0..1_000 {
-                let answer = world.call(plane, inspect("a"));
-                assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
-            }
+        for _ in 0..1_000 {
+            let answer = world.call(inspect("a"));
+            assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
         }
         proxy.refuse(false);
-        for plane in PLANES {
-            world.call_until_answered(plane, &inspect("a"));
-        }
-        assert_eq!(server.commandstats("evalsha") - before, 2);
+        world.call_until_answered(&inspect("a"));
+        assert_eq!(server.commandstats("evalsha") - before, 1);
     });
 }
 
@@ -280,11 +231,81 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let (made, took) = (proxy.accepted() - accepted, began.elapsed());
-        // Three connection slots, with at least 40 ms between two connections of one after its first.
-        let most = 3 * (took.as_millis() / 40 + 5);
+        // Two connection slots, with at least 40 ms between two connections of one after its first.
+        let most = 2 * (took.as_millis() / 40 + 5);
         assert!(made >= 3 && u128::from(made) <= most, "{made} connections in {took:?}");
-        for plane in PLANES {
-            world.call_until_answered(plane, &inspect("a"));
+        world.call_until_answered(&inspect("a"));
+    });
+}
+
+/// Waits until the only worker of a runtime is blocked. It goes on when the sender is used or dropped.
+fn block(runtime: &Runtime) -> mpsc::Sender<()> {
+    let (go_on, blocked) = mpsc::channel::<()>();
+    let (started, starting) = mpsc::channel();
+    runtime.spawn(async move {
+        started.send(()).expect("the test waits");
+        let _ = blocked.recv();
+    });
+    starting.recv().expect("the worker is blocked");
+    go_on
+}
+
+#[test]
+fn calls_are_answered_while_home_is_blocked() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::with(&server.url(), patient());
+        world.call(inspect("a")).expect("a reply");
+        for _ in 0..3 {
+            let go_on = block(world.home.as_ref().expect("a home"));
+            for _ in 0..20 {
+                assert_eq!(world.call(inspect("a")), Ok(nobody()));
+            }
+            drop(go_on);
+            assert_eq!(world.call(inspect("a")), Ok(nobody()));
+        }
+    });
+}
+
+#[test]
+fn a_command_larger_than_the_buffers_leaves_while_home_is_blocked() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::with(&server.url(), patient());
+        world.call(inspect("a")).expect("a reply");
+        let _blocked = block(world.home.as_ref().expect("a home"));
+        let large = Bytes::from(vec![b'x'; 16 << 20]);
+        let call = Call::new(&INSPECT, vec![key("a")], vec![large]);
+        assert_eq!(world.call(call), Ok(nobody()));
+    });
+}
+
+#[test]
+fn fr18_calls_go_on_when_home_is_dropped() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let mut world = World::with(&proxy.url(), patient());
+        world.call(inspect("a")).expect("a reply");
+        proxy.freeze(leasehold_test_support::Way::ToClient);
+        let link = world.link.clone();
+        let mut call = std::pin::pin!(link.call(acquire("a")));
+        begin(call.as_mut());
+        world.home.take().expect("a home").shutdown_background();
+        proxy.thaw(leasehold_test_support::Way::ToClient);
+        assert!(is_granted(&world.ends(call).expect("a reply")));
+        assert_eq!(world.call(release("a")), Ok(Reply::Int(1)));
+    });
+}
+
+#[test]
+fn calls_are_answered_although_home_never_runs() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let home = Builder::new_current_thread().enable_all().build().expect("a runtime");
+        let world = World::on(&server.url(), patient(), home);
+        for _ in 0..20 {
+            assert_eq!(world.call(inspect("a")), Ok(nobody()));
         }
     });
 }

@@ -21,25 +21,23 @@ fn another<'a>(cluster: &'a Cluster, than: &str) -> &'a Server {
 }
 
 #[test]
-fn calls_go_to_the_node_of_their_slot_by_two_connections() {
+fn calls_go_to_the_node_of_their_slot() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let world = World::new(&cluster.url());
         assert!(world.link.server().cluster && world.link.server().sharded_notices);
         for lock in locks(&cluster) {
-            for plane in PLANES {
-                world.call(plane, acquire(&lock)).expect("a reply");
-            }
+            world.call(acquire(&lock)).expect("a reply");
         }
         for (node, before) in cluster.nodes().iter().zip(&before) {
-            assert_eq!(node.client_list().len() - before, 2);
+            assert_eq!(node.client_list().len() - before, 1);
         }
         let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
         world.block_on(world.link.subscribe(key(&channel))).expect("a subscription");
         let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let more: Vec<_> = after.iter().zip(&before).map(|(after, before)| after - before).collect();
-        assert_eq!(more, [3, 2, 2]);
+        assert_eq!(more, [2, 1, 1]);
     });
 }
 
@@ -51,19 +49,15 @@ fn cluster_with_new_addresses_is_found_by_the_url() {
         let name = Proxy::start(before.nodes().first().expect("a node").addr());
         let world = World::new(&format!("redis-cluster://{}", name.addr()));
         let lock = lock_on(&before, before.nodes().first().expect("a node"));
-        for plane in PLANES {
-            world.call(plane, inspect(&lock)).expect("a reply");
-        }
+        world.call(inspect(&lock)).expect("a reply");
         before.nodes().iter().for_each(Server::kill);
         name.cut();
         let after = Cluster::builder().binary(binary).start();
         name.retarget(after.nodes().first().expect("a node").addr());
-        for plane in PLANES {
-            world.call_until_answered(plane, &inspect(&lock));
-            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
-            assert_eq!(settled, Ok(Settled::Proven));
-        }
-        world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::PlaneReset(Plane::Background)]);
+        world.call_until_answered(&inspect(&lock));
+        let settled = world.block_on(world.settled(&lock));
+        assert_eq!(settled, Ok(Settled::Proven));
+        world.wait_for_all(vec![LinkEvent::NoticesReset, LinkEvent::CallsReset]);
         world.block_on(world.link.subscribe(key(&lock))).expect("a subscription");
     });
 }
@@ -73,15 +67,13 @@ fn fr4_a_moved_slot_is_followed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::with(&cluster.url(), patient());
-        for plane in PLANES {
-            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
-            world.call(plane, acquire(&lock)).expect("a reply");
-            let to = another(&cluster, &lock);
-            cluster.migrate_slot(cluster.slot_of(&lock), to);
-            let held = world.call(plane, inspect(&lock)).expect("a reply, by way of MOVED");
-            assert!(is_granted(&held), "{held:?}");
-            assert_eq!(world.call(plane, release(&lock)), Ok(Reply::Int(1)));
-        }
+        let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        world.call(acquire(&lock)).expect("a reply");
+        let to = another(&cluster, &lock);
+        cluster.migrate_slot(cluster.slot_of(&lock), to);
+        let held = world.call(inspect(&lock)).expect("a reply, by way of MOVED");
+        assert!(is_granted(&held), "{held:?}");
+        assert_eq!(world.call(release(&lock)), Ok(Reply::Int(1)));
     });
 }
 
@@ -90,20 +82,18 @@ fn fr4_a_slot_on_its_way_is_asked_for() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
-        for plane in PLANES {
-            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
-            let to = another(&cluster, &lock);
-            cluster.begin_migration(cluster.slot_of(&lock), to);
-            let granted = world.call(plane, acquire(&lock)).expect("a reply, by way of ASK");
-            assert!(is_granted(&granted), "{granted:?}");
-            let pings = to.commandstats("ping");
-            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
-            assert_eq!(settled, Ok(Settled::Proven));
-            assert!(to.commandstats("ping") > pings, "the node to which the call was led was asked as well");
-            cluster.move_keys(cluster.slot_of(&lock), to);
-            cluster.finish_migration(cluster.slot_of(&lock), to);
-            assert!(is_granted(&world.call_until_answered(plane, &inspect(&lock))));
-        }
+        let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        let to = another(&cluster, &lock);
+        cluster.begin_migration(cluster.slot_of(&lock), to);
+        let granted = world.call(acquire(&lock)).expect("a reply, by way of ASK");
+        assert!(is_granted(&granted), "{granted:?}");
+        let pings = to.commandstats("ping");
+        let settled = world.block_on(world.settled(&lock));
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert!(to.commandstats("ping") > pings, "the node to which the call was led was asked as well");
+        cluster.move_keys(cluster.slot_of(&lock), to);
+        cluster.finish_migration(cluster.slot_of(&lock), to);
+        assert!(is_granted(&world.call_until_answered(&inspect(&lock))));
     });
 }
 
@@ -115,30 +105,28 @@ fn fr11_a_frozen_node_does_not_stall_the_others() {
         let cluster = cluster.arg("cluster-node-timeout", "60000").start();
         let [frozen, healthy, other] = locks(&cluster);
         let (quick, slow) = (World::new(&cluster.url()), World::with(&cluster.url(), patient()));
-        for (world, plane) in [&quick, &slow].into_iter().flat_map(|world| PLANES.map(|plane| (world, plane))) {
-            world.call(plane, inspect(&frozen)).expect("a reply");
+        for world in [&quick, &slow] {
+            world.call(inspect(&frozen)).expect("a reply");
         }
         cluster.node_of(&frozen).stop();
         // Nobody waits behind a call that is not answered.
-        let mut stuck = PLANES.map(|plane| Box::pin(slow.link.call(plane, inspect(&frozen))));
-        stuck.iter_mut().for_each(|call| begin(call.as_mut()));
+        let mut stuck = Box::pin(slow.link.call(inspect(&frozen)));
+        begin(stuck.as_mut());
         looks_at_free_locks(&slow, [&healthy, &other], || std::thread::sleep(Duration::from_millis(5)));
-        stuck.iter_mut().for_each(|call| begin(call.as_mut()));
+        begin(stuck.as_mut());
         drop(stuck);
         // Nor does anybody wait for what becomes of a node that is known to be silent.
         let (mut ended, until) = (0, Instant::now() + TIMEOUT * 4);
         while Instant::now() < until || ended == 0 {
             looks_at_free_locks(&quick, [&healthy, &other], || {
-                let mut call = pin!(quick.link.call(Plane::Background, inspect(&frozen)));
+                let mut call = pin!(quick.link.call(inspect(&frozen)));
                 ended += u32::from(call.as_mut().poll(&mut Context::from_waker(Waker::noop())).is_ready());
                 std::thread::sleep(Duration::from_millis(5));
             });
             assert!(Instant::now() < until + HUNG, "the frozen node was never noticed");
         }
         cluster.nodes().iter().for_each(Server::resume);
-        for plane in PLANES {
-            quick.call_until_answered(plane, &inspect(&frozen));
-        }
+        quick.call_until_answered(&inspect(&frozen));
     });
 }
 
@@ -152,14 +140,12 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
             LinkSettings { command_timeout: HUNG * 2, connect_deadline: HUNG * 2, ..settings() },
         );
         let [dead, healthy, other] = locks(&cluster);
-        world.call(Plane::Background, acquire(&dead)).expect("a reply");
+        world.call(acquire(&dead)).expect("a reply");
         cluster.node_of(&dead).kill();
         let until = Instant::now() + TIMEOUT * 6;
         while Instant::now() < until {
             looks_at_free_locks(&world, [&healthy, &other], || {
-                for plane in PLANES {
-                    world.call(plane, inspect(&dead)).expect_err("it is dead");
-                }
+                world.call(inspect(&dead)).expect_err("it is dead");
             });
         }
     });
@@ -169,8 +155,8 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
 fn looks_at_free_locks(world: &World, locks: [&str; 2], mut between: impl FnMut()) {
     for _ in 0..20 {
         between();
-        for (plane, lock) in PLANES.into_iter().flat_map(|plane| locks.map(|lock| (plane, lock))) {
-            assert_eq!(world.call(plane, inspect(lock)), Ok(nobody()));
+        for lock in locks {
+            assert_eq!(world.call(inspect(lock)), Ok(nobody()));
         }
     }
 }
@@ -181,18 +167,14 @@ fn a_failover_is_followed() {
         let cluster = Cluster::builder().binary(binary).replicas().start();
         let world = World::new(&cluster.url());
         let [lock, ..] = locks(&cluster);
-        for plane in PLANES {
-            world.call(plane, acquire(&lock)).expect("a reply");
-        }
+        world.call(acquire(&lock)).expect("a reply");
         let primary = cluster.node_of(&lock);
         cluster.replica_of(primary).expect("a replica");
         primary.kill();
-        for plane in PLANES {
-            world.call_until_answered(plane, &inspect(&lock));
-            // The dead node cannot be asked, and need not be.
-            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
-            assert_eq!(settled, Ok(Settled::Proven));
-        }
+        world.call_until_answered(&inspect(&lock));
+        // The dead node cannot be asked, and need not be.
+        let settled = world.block_on(world.settled(&lock));
+        assert_eq!(settled, Ok(Settled::Proven));
     });
 }
 
@@ -201,19 +183,17 @@ fn a_call_at_an_earlier_owner_is_settled_there() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
-        for plane in PLANES {
-            let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
-            let slot = cluster.slot_of(&lock);
-            world.call(plane, inspect(&lock)).expect("a reply");
-            let old = cluster.node_of(&lock);
-            cluster.migrate_slot(slot, another(&cluster, &lock));
-            // The link learns of it by another call.
-            world.call(plane, inspect(&lock)).expect("a reply, by way of MOVED");
-            let pings = old.commandstats("ping");
-            let settled = world.block_on(world.settled(plane, world.link.epoch(plane), &lock));
-            assert_eq!(settled, Ok(Settled::Proven));
-            assert!(old.commandstats("ping") > pings, "the old owner was asked as well");
-        }
+        let lock = lock_on(&cluster, cluster.nodes().first().expect("a node"));
+        let slot = cluster.slot_of(&lock);
+        world.call(inspect(&lock)).expect("a reply");
+        let old = cluster.node_of(&lock);
+        cluster.migrate_slot(slot, another(&cluster, &lock));
+        // The link learns of it by another call.
+        world.call(inspect(&lock)).expect("a reply, by way of MOVED");
+        let pings = old.commandstats("ping");
+        let settled = world.block_on(world.settled(&lock));
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert!(old.commandstats("ping") > pings, "the old owner was asked as well");
     });
 }
 
@@ -236,19 +216,16 @@ fn call_to_an_old_address_is_settled_at_the_new_one() {
         goes_by(&before);
         let url = format!("redis-cluster://{}", cluster.nodes()[1].addr());
         let world = World::new(&url);
-        for plane in PLANES {
-            world.call_until_answered(plane, &acquire(&lock));
-        }
-        let epoch = world.link.epoch(Plane::Foreground);
+        world.call_until_answered(&acquire(&lock));
         let trap = before.hold_request("EVALSHA");
         {
-            let mut call = pin!(world.link.call(Plane::Foreground, release(&lock)));
+            let mut call = pin!(world.link.call(release(&lock)));
             begin(call.as_mut());
             trap.wait();
         }
         goes_by(&after);
         until("the client connects to the new address", || after.accepted() >= 1);
-        let settled = world.block_on(world.settled(Plane::Foreground, epoch, &lock));
+        let settled = world.block_on(world.settled(&lock));
         assert_eq!(settled, Ok(Settled::Proven));
         assert_eq!(before.deliver_held(), [None], "the node read what was held up on the way to its earlier address");
         assert_eq!(node.command(&["EXISTS", &lock]).as_int(), Some(1));
@@ -262,8 +239,8 @@ fn call_to_an_abandoned_address_dies_in_time() {
         let world = World::new(&cluster.url());
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
-        world.call(Plane::Foreground, acquire(&lock)).expect("a reply");
-        let pool = world.link.pool(Plane::Foreground);
+        world.call(acquire(&lock)).expect("a reply");
+        let pool = world.link.pool();
         let kills = node.commandstats("client|kill");
         let primaries = world.link.shared().slots.as_ref().expect("a cluster").primaries();
         let here = pool.shared.slots.as_ref().and_then(|slots| slots.owner(cluster.slot_of(&lock))).expect("an owner");
@@ -280,7 +257,7 @@ fn call_to_a_gone_process_is_forgotten() {
         let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
         let world = World::new(&cluster.url());
         retire(&world, &gone, 1);
-        until("the connection is forgotten", || world.link.pool(Plane::Foreground).retired().0.is_empty());
+        until("the connection is forgotten", || world.link.pool().retired().0.is_empty());
     });
 }
 
@@ -295,8 +272,7 @@ fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
         for (addresses, told) in [(64, Settled::Proven), (65, Settled::Unproven)] {
             let world = World::with(&cluster.url(), settings.clone());
             retire(&world, node, addresses);
-            let epoch = world.link.epoch(Plane::Foreground);
-            assert_eq!(world.block_on(world.settled(Plane::Foreground, epoch, &lock)), Ok(told), "{addresses}");
+            assert_eq!(world.block_on(world.settled(&lock)), Ok(told), "{addresses}");
         }
     });
 }
@@ -346,10 +322,10 @@ fn scale_out(binary: &Binary) -> (Cluster, Server, Proxy, String) {
 }
 
 /// Holds a call up behind the `ASK` that leads it to the newcomer.
-fn hold_up(world: &World, plane: Plane, proxy: &Proxy, lock: &str) {
+fn hold_up(world: &World, proxy: &Proxy, lock: &str) {
     let trap = proxy.hold_request(HOLD);
     let (link, call) = (world.link.clone(), acquire(lock));
-    drop(world.test.spawn(async move { link.call(plane, call).await }));
+    drop(world.test.spawn(async move { link.call(call).await }));
     trap.wait();
 }
 
@@ -360,12 +336,9 @@ fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
         // No connection is killed by the way.
         let world =
             World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
-        for plane in PLANES {
-            let epoch = world.link.epoch(plane);
-            hold_up(&world, plane, &proxy, &lock);
-            assert_eq!(world.block_on(world.settled(plane, epoch, &lock)), Ok(Settled::Proven));
-            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
-        }
+        hold_up(&world, &proxy, &lock);
+        assert_eq!(world.block_on(world.settled(&lock)), Ok(Settled::Proven));
+        assert_eq!(proxy.deliver_held(), [None], "the server read it");
     });
 }
 
@@ -376,18 +349,15 @@ fn slotless_ask_target_outlives_the_next_slot_map() {
         let world =
             World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
         let reads = || cluster.nodes().iter().map(|node| node.commandstats("cluster|slots")).sum::<u64>();
-        for plane in PLANES {
-            let epoch = world.link.epoch(plane);
-            hold_up(&world, plane, &proxy, &lock);
-            // The second answer is taken in when the third one is asked for.
-            for _ in 0..3 {
-                let before = reads();
-                world.link.shared().slots.as_ref().expect("a cluster").doubted.notify_one();
-                until("the slot map is read", || reads() > before);
-            }
-            assert_eq!(world.block_on(world.settled(plane, epoch, &lock)), Ok(Settled::Proven));
-            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
+        hold_up(&world, &proxy, &lock);
+        // The second answer is taken in when the third one is asked for.
+        for _ in 0..3 {
+            let before = reads();
+            world.link.shared().slots.as_ref().expect("a cluster").doubted.notify_one();
+            until("the slot map is read", || reads() > before);
         }
+        assert_eq!(world.block_on(world.settled(&lock)), Ok(Settled::Proven));
+        assert_eq!(proxy.deliver_held(), [None], "the server read it");
     });
 }
 
@@ -397,17 +367,15 @@ fn call_to_a_node_that_never_took_the_slot_dies_in_time() {
         let (cluster, _server, proxy, lock) = scale_out(binary);
         let world = World::new(&cluster.url());
         let slots = world.link.shared().slots.as_ref().expect("a cluster");
-        for plane in PLANES {
-            hold_up(&world, plane, &proxy, &lock);
-            until("the node is given up", || slots.in_use() == slots.primaries());
-            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
-        }
+        hold_up(&world, &proxy, &lock);
+        until("the node is given up", || slots.in_use() == slots.primaries());
+        assert_eq!(proxy.deliver_held(), [None], "the server read it");
     });
 }
 
-/// Connects the foreground to a server by so many addresses, and gives them up.
+/// Connects to a server by so many addresses, and gives them up.
 fn retire(world: &World, server: &Server, addresses: usize) {
-    let pool = world.link.pool(Plane::Foreground);
+    let pool = world.link.pool();
     let slots = pool.shared.slots.as_ref().expect("a cluster");
     let primaries = slots.primaries();
     let seed = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
@@ -430,7 +398,7 @@ fn durable_call_in_a_migration_loads_both_its_scripts() {
         let to = another(&cluster, &lock);
         cluster.begin_migration(cluster.slot_of(&lock), to);
         let replicas = Replicas { at_least: 1, within: Duration::from_secs(10) };
-        let reply = world.call(Plane::Background, acquire(&lock).with_replicas(Some(replicas))).expect("a reply");
+        let reply = world.call(acquire(&lock).with_replicas(Some(replicas))).expect("a reply");
         let acknowledged = reply.array().expect("an array of two")[1].int();
         assert_eq!(acknowledged, Ok(1), "the mark was written at the new node as well: {reply:?}");
     });
@@ -535,7 +503,7 @@ fn fr1_classic_cluster_notices_are_confirmed_where_subscribed() {
         }
         let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let more: usize = after.iter().zip(&before).map(|(after, before)| after - before).sum();
-        assert_eq!(more, 3 + 3 + 1);
+        assert_eq!(more, 3 + 1);
         // Another node takes over when this one dies, though no client asks.
         anchor().expect("a node with subscriptions").kill();
         world.wait_for(&LinkEvent::NoticesReset);
@@ -551,11 +519,9 @@ fn fr17_keys_of_two_slots_are_refused() {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
         let [first, second, _] = locks(&cluster);
-        for plane in PLANES {
-            let keys = vec![key(&first), key(&second)];
-            let answer = world.call(plane, Call::new(&RELEASE, keys, release_args()));
-            assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CROSSSLOT"), "{answer:?}");
-        }
+        let keys = vec![key(&first), key(&second)];
+        let answer = world.call(Call::new(&RELEASE, keys, release_args()));
+        assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CROSSSLOT"), "{answer:?}");
     });
 }
 
@@ -565,23 +531,16 @@ fn fr16_a_cluster_that_is_down_comes_back() {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::new(&cluster.url());
         let [dead, healthy, _] = locks(&cluster);
-        world.call(Plane::Background, inspect(&healthy)).expect("a reply");
+        world.call(inspect(&healthy)).expect("a reply");
         let (down, up) = (cluster.node_of(&dead), cluster.node_of(&healthy));
         down.kill();
         let is_down = || up.command(&["GET", &healthy]).as_str().is_some_and(|text| text.starts_with("CLUSTERDOWN"));
         until("the cluster is down", is_down);
-        for plane in PLANES {
-            for _ in 0..20 {
-                let answer = world.call(plane, inspect(&healthy));
-                assert!(
-                    matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CLUSTERDOWN"),
-                    "{answer:?}"
-                );
-            }
+        for _ in 0..20 {
+            let answer = world.call(inspect(&healthy));
+            assert!(matches!(&answer, Err(LinkError::Refused(error)) if error.code() == "CLUSTERDOWN"), "{answer:?}");
         }
         down.restart();
-        for plane in PLANES {
-            assert_eq!(world.call_until_answered(plane, &inspect(&healthy)), nobody());
-        }
+        assert_eq!(world.call_until_answered(&inspect(&healthy)), nobody());
     });
 }

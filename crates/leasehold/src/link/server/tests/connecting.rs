@@ -16,7 +16,7 @@ fn runtime() -> Runtime {
 
 pub(super) fn failure(target: ServerTarget) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
-    let connector = Connector::new(target, settings).expect("a connector");
+    let connector = Connector::new(target, settings, None).expect("a connector");
     error_of(&connector)
 }
 
@@ -33,9 +33,7 @@ pub(super) fn failure_at(url: &str) -> ConnectError {
 pub(super) fn works(target: ServerTarget) -> World {
     let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let world = World::try_new(target, settings(), home).expect("a link");
-    for plane in PLANES {
-        assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
-    }
+    assert_eq!(world.call(inspect("a")), Ok(nobody()));
     world
 }
 
@@ -51,9 +49,7 @@ fn connections_cut_once_made_are_made_again_at_once() {
             loop {
                 proxy.cut();
                 let began = Instant::now();
-                for plane in PLANES {
-                    world.call_until_answered(plane, &inspect("a"));
-                }
+                world.call_until_answered(&inspect("a"));
                 let took = began.elapsed();
                 if rounds.end_with(took < Duration::from_millis(250), took) {
                     break;
@@ -78,7 +74,7 @@ fn credentials_are_told_apart() {
         }
         let world = works(ServerTarget::parse(&format!("redis://:top@{addr}/3")).expect("a target"));
         assert!(!format!("{:?}", world.link).contains("top@"));
-        let lock = world.call(Plane::Foreground, acquire("in-3"));
+        let lock = world.call(acquire("in-3"));
         assert!(is_granted(&lock.expect("a reply")));
         server.command(&["SELECT", "3"]);
         assert_eq!(server.command(&["EXISTS", "in-3"]).as_int(), Some(1));
@@ -95,7 +91,7 @@ fn default_user_is_listed_with_the_library() {
         };
         // Redis 7.0 does not know it.
         let knows = server.client_list().iter().any(|client| client.contains_key("lib-name"));
-        assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), if knows { 3 } else { 0 });
+        assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), if knows { 2 } else { 0 });
         drop(world);
         works(ServerTarget::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
         assert_eq!(server.command(&["ACL", "LOG"]).elements().len(), 0);
@@ -124,9 +120,7 @@ fn password_that_changes_is_asked_for_at_the_reconnect() {
         server.command(&["CONFIG", "SET", "requirepass", "new"]);
         *password.lock() = "new";
         proxy.cut();
-        for plane in PLANES {
-            assert_eq!(world.call_until_answered(plane, &inspect("a")), nobody());
-        }
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody());
         *password.lock() = "";
         let error = failure(target);
         assert!(matches!(error, ConnectError::Credentials { .. }), "{error:?}");
@@ -149,7 +143,7 @@ fn announced_addresses_are_mapped() {
         let target = ServerTarget::parse(&format!("redis-cluster://{}", first.addr())).expect("a target");
         let world = works(target.with(None, Some(map)));
         for name in ["a", "b", "c", "d"] {
-            assert_eq!(world.call(Plane::Foreground, inspect(name)), Ok(nobody()));
+            assert_eq!(world.call(inspect(name)), Ok(nobody()));
         }
         for (addr, proxy) in proxies.iter() {
             assert!(proxy.accepted() > 0, "{addr}");
@@ -194,7 +188,7 @@ fn idle_connections_are_kept_alive() {
             };
             table.lines().filter_map(of).collect::<Vec<bool>>()
         };
-        until("all three connections are watched over", || timers().iter().filter(|is_kept| **is_kept).count() >= 3);
+        until("both connections are watched over", || timers().iter().filter(|is_kept| **is_kept).count() >= 2);
         drop(world);
     });
 }
@@ -272,7 +266,7 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
 /// Why a link cannot be made, which is told long before the connect deadline.
 pub(super) fn failure_at_once(url: &str) -> ConnectError {
     let settings = LinkSettings { connect_deadline: HUNG * 20, ..settings() };
-    error_of(&Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("a connector"))
+    error_of(&Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("a connector"))
 }
 
 #[test]
@@ -326,12 +320,12 @@ fn socket_of_the_dead() -> std::path::PathBuf {
 #[test]
 fn a_call_to_a_server_never_met_ends_at_once() {
     let target = ServerTarget::parse("redis://127.0.0.1:1").expect("a target");
-    let connector = Connector::new(target, settings()).expect("a connector");
+    let connector = Connector::new(target, settings(), None).expect("a connector");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::unmet(None, BackgroundLinks::unconnected(&connector));
-    let decided = link.settlings(Plane::Background);
-    let known = link.start(Plane::Background, decided, CallId::new(1), inspect("a"));
+    let link = ServerLink::unmet(BackgroundLinks::unconnected(&connector));
+    let decided = link.settlings();
+    let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");
 }
 
@@ -457,13 +451,12 @@ fn what_was_not_finished_is_closed() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
-        let connector =
-            Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings()).expect("a connector");
+        let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
+            .expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let foreground = runtime.block_on(Foreground::connect(&connector)).expect("a foreground");
         let (background, _) = runtime.block_on(BackgroundLinks::connect(&connector)).expect("a background");
-        assert_eq!(server.client_list().len(), before + 3);
-        drop((foreground, background));
+        assert_eq!(server.client_list().len(), before + 2);
+        drop(background);
         until("the connections are gone", || server.client_list().len() == before);
     });
 }

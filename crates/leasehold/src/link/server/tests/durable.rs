@@ -29,7 +29,7 @@ fn answer(reply: &Reply) -> (i64, i64) {
 }
 
 fn settle(world: &World) -> Result<Settled, LinkError> {
-    world.block_on(world.settled(Plane::Durable, world.link.epoch(Plane::Durable), "a"))
+    world.block_on(world.settled("a"))
 }
 
 /// How many connections the server has blocked.
@@ -43,10 +43,10 @@ fn fr14_script_and_wait_are_one_pipeline_on_one_connection() {
         let (primary, _replica) = pair(binary);
         let proxy = Proxy::to(&primary);
         let world = World::with(&proxy.url(), patient());
-        let reply = world.call(Plane::Foreground, durable(acquire("a"), 300)).expect("a reply");
+        let reply = world.call(durable(acquire("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         proxy.clear_requests();
-        let reply = world.call(Plane::Background, durable(acquire("b"), 300)).expect("a reply");
+        let reply = world.call(durable(acquire("b"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         let sent = proxy.requests();
         let connection = sent.iter().find(|request| request.contains(HOLD)).expect("the script").connection;
@@ -62,20 +62,17 @@ fn fr14_copy_on_a_new_connection_asks_about_the_first_write() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
-        let reply = world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
+        let reply = world.call(durable(acquire("warm"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
         replica.stop();
         primary.command(&["HSET", "a", HOLD, "1"]);
         primary.command(&["PEXPIRE", "a", "3600000"]);
-        let before = world.link.epoch(Plane::Durable);
         primary.command(&["CLIENT", "KILL", "TYPE", "normal"]);
-        until("it is connected again", || world.link.epoch(Plane::Durable) > before);
-        let reply = world.call_until_answered(Plane::Background, &durable(acquire("a"), 300));
+        world.wait_for(&LinkEvent::CallsReset);
+        let reply = world.call_until_answered(&durable(acquire("a"), 300));
         assert_eq!(answer(&reply), (2, 0), "the copy wrote nothing, and the replica has nothing");
         replica.resume();
-        until("the replica has read it", || {
-            answer(&world.call_until_answered(Plane::Background, &durable(acquire("a"), 300))) == (2, 1)
-        });
+        until("the replica has read it", || answer(&world.call_until_answered(&durable(acquire("a"), 300))) == (2, 1));
     });
 }
 
@@ -84,9 +81,9 @@ fn a_script_that_the_server_has_forgotten_is_sent_again() {
     on_each(|binary| {
         let (primary, _replica) = pair(binary);
         let world = World::with(&primary.url(), patient());
-        world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
+        world.call(durable(acquire("warm"), 300)).expect("a reply");
         primary.command(&["SCRIPT", "FLUSH"]);
-        let reply = world.call(Plane::Background, durable(acquire("a"), 300)).expect("a reply");
+        let reply = world.call(durable(acquire("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
     });
 }
@@ -96,14 +93,12 @@ fn nobody_else_waits_for_the_replicas() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
-        world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
+        world.call(durable(acquire("warm"), 300)).expect("a reply");
         replica.stop();
-        let mut call = pin!(world.link.call(Plane::Foreground, durable(acquire("a"), 3_000)));
+        let mut call = pin!(world.link.call(durable(acquire("a"), 3_000)));
         begin(call.as_mut());
         until("the server waits", || blocked(&primary).as_deref() == Some("1"));
-        for plane in PLANES {
-            world.call(plane, inspect("a")).expect("a reply");
-        }
+        world.call(inspect("a")).expect("a reply");
         assert_eq!(blocked(&primary).as_deref(), Some("1"), "it waits still");
         // It is not late before the replicas are: the connection is asked, and left alone.
         assert_eq!(settle(&world), Ok(Settled::Proven));
@@ -119,10 +114,10 @@ fn a_durable_call_that_is_held_up_is_dead_once_it_is_settled() {
         let (primary, _replica) = pair(binary);
         let proxy = Proxy::to(&primary);
         let world = World::new(&proxy.url());
-        world.call(Plane::Foreground, durable(acquire("warm"), 100)).expect("a reply");
+        world.call(durable(acquire("warm"), 100)).expect("a reply");
         let trap = proxy.hold_request(HOLD);
         {
-            let mut call = pin!(world.link.call(Plane::Foreground, durable(acquire("a"), 100)));
+            let mut call = pin!(world.link.call(durable(acquire("a"), 100)));
             begin(call.as_mut());
             trap.wait();
         }
@@ -140,17 +135,15 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
         let world = World::with(&primary.url(), LinkSettings { command_timeout: TIMEOUT * 40, ..settings() });
         let names = ["a", "b", "c", "d"];
         let warm = futures_util::future::join_all(
-            names.map(|name| world.link.call(Plane::Foreground, durable(acquire(&format!("warm:{name}")), 100))),
+            names.map(|name| world.link.call(durable(acquire(&format!("warm:{name}")), 100))),
         );
         assert!(world.block_on(warm).iter().all(Result::is_ok));
         replica.stop();
-        let mut first: Vec<_> = names
-            .iter()
-            .map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 2_000))))
-            .collect();
+        let mut first: Vec<_> =
+            names.iter().map(|name| Box::pin(world.link.call(durable(acquire(name), 2_000)))).collect();
         first.iter_mut().for_each(|call| begin(call.as_mut()));
         until("all connections are blocked", || blocked(&primary).as_deref() == Some("4"));
-        let mut last = pin!(world.link.call(Plane::Foreground, durable(acquire("last"), 2_000)));
+        let mut last = pin!(world.link.call(durable(acquire("last"), 2_000)));
         begin(last.as_mut());
         assert_eq!(settle(&world), Ok(Settled::Proven));
         let answer = world.block_on(last);
@@ -166,9 +159,9 @@ fn replicas_are_not_believed_where_nothing_could_be_marked() {
     on_each(|binary| {
         let (primary, _replica) = pair(binary);
         let world = World::with(&primary.url(), patient());
-        let reply = world.call(Plane::Background, durable(acquire("warm"), 300)).expect("a reply");
+        let reply = world.call(durable(acquire("warm"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (1, 1));
-        let reply = world.call(Plane::Background, durable(inspect("a"), 300)).expect("a reply");
+        let reply = world.call(durable(inspect("a"), 300)).expect("a reply");
         assert_eq!(answer(&reply), (0, 0), "there is no such key");
     });
 }
@@ -179,15 +172,14 @@ fn renewal_does_not_wait_behind_durable_acquires() {
         let (primary, replica) = pair(binary);
         let world = World::new(&primary.url());
         let renew = || Call::new(&RENEW, vec![key("warm")], ["hold:1", "60000"].map(key).to_vec());
-        world.call(Plane::Foreground, durable(acquire("warm"), 100)).expect("a reply");
-        world.call(Plane::Background, durable(renew(), 100)).expect("a reply");
+        world.call(durable(acquire("warm"), 100)).expect("a reply");
+        world.call(durable(renew(), 100)).expect("a reply");
         replica.stop();
         let names = ["a", "b", "c", "d"];
-        let mut blocking =
-            names.map(|name| Box::pin(world.link.call(Plane::Foreground, durable(acquire(name), 5_000))));
+        let mut blocking = names.map(|name| Box::pin(world.link.call(durable(acquire(name), 5_000))));
         blocking.iter_mut().for_each(|call| begin(call.as_mut()));
         until("all connections for acquires are blocked", || blocked(&primary).as_deref() == Some("4"));
-        let renewed = world.call(Plane::Background, durable(renew(), 100));
+        let renewed = world.call(durable(renew(), 100));
         let still = blocked(&primary);
         replica.resume();
         assert!(renewed.is_ok(), "{renewed:?}");

@@ -344,18 +344,16 @@ fn play(seed: u64) -> bool {
             ..LinkSettings::default()
         };
         let url = URLS[peers.rng.lock().usize(..URLS.len())];
-        let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings).expect("no TLS");
+        let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("no TLS");
         let connected = async {
-            let foreground = Foreground::connect(&connector).await?;
             let (background, info) = BackgroundLinks::connect(&connector).await?;
-            Ok(ServerLink::new(Some(foreground), background, info))
+            Ok(ServerLink::new(background, info))
         };
         let connected: Result<_, ConnectError> =
             tokio::time::timeout(LONGEST, connected).await.unwrap_or_else(|_| panic!("{url}: connecting hangs"));
         match connected {
             Ok(link) => {
-                // On the foreground no timer ends a call.
-                let called = link.call(Plane::Background, inspect("a"));
+                let called = link.call(inspect("a"));
                 drop(tokio::time::timeout(DEADLINE, called).await.unwrap_or_else(|_| panic!("{url}: a call hangs")));
                 true
             }

@@ -148,10 +148,8 @@ fn server_that_cannot_save_is_connected_to_and_refuses_each_call() {
         });
     });
     let world = World::with(&format!("redis://{addr}"), patient());
-    for plane in PLANES {
-        let refused = world.call(plane, inspect("a"));
-        assert!(matches!(&refused, Err(LinkError::Refused(refusal)) if refusal.code() == "MISCONF"), "{refused:?}");
-    }
+    let refused = world.call(inspect("a"));
+    assert!(matches!(&refused, Err(LinkError::Refused(refusal)) if refusal.code() == "MISCONF"), "{refused:?}");
 }
 
 #[test]
@@ -188,10 +186,10 @@ fn nonsense_in_place_of_a_reply_ends_the_connection_and_no_more() {
             });
         });
         let world = World::with(&format!("redis://{addr}"), patient());
-        let spoiled = world.call(Plane::Foreground, inspect("a"));
+        let spoiled = world.call(inspect("a"));
         assert!(matches!(spoiled, Err(LinkError::Unknown(_))), "{what}: {spoiled:?}");
-        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody(), "{what}");
-        assert_eq!(world.call(Plane::Background, inspect("a")), Ok(nobody()), "{what}");
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody(), "{what}");
+        assert_eq!(world.call(inspect("a")), Ok(nobody()), "{what}");
     }
 }
 
@@ -211,9 +209,9 @@ fn reply_that_nothing_asked_for_is_taken_for_no_other() {
         });
     });
     let world = World::with(&format!("redis://{addr}"), patient());
-    assert_eq!(world.call(Plane::Foreground, inspect("a")), Ok(nobody()));
+    assert_eq!(world.call(inspect("a")), Ok(nobody()));
     for _ in 0..20 {
-        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody());
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody());
     }
 }
 
@@ -224,9 +222,7 @@ fn replies_that_come_byte_by_byte_are_read() {
         answering(stream, |request, stream| usual(request).chunks(1).try_for_each(|byte| stream.write_all(byte)));
     });
     let world = World::with(&format!("redis://{addr}"), patient());
-    for plane in PLANES {
-        assert_eq!(world.call(plane, inspect("a")), Ok(nobody()));
-    }
+    assert_eq!(world.call(inspect("a")), Ok(nobody()));
 }
 
 #[test]
@@ -257,5 +253,5 @@ fn connection_that_ends_at_any_byte_of_the_greeting_is_made_again() {
     }
     let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
     let world = World::try_new(target, settings, home).expect("a link");
-    assert_eq!(world.call(Plane::Foreground, inspect("a")), Ok(nobody()));
+    assert_eq!(world.call(inspect("a")), Ok(nobody()));
 }

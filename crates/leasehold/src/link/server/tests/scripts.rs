@@ -8,8 +8,8 @@ pub(super) fn is_known(server: &Server) -> bool {
     server.command(&["SCRIPT", "EXISTS", ACQUIRE.sha1()]).elements().first().and_then(|one| one.as_int()) == Some(1)
 }
 
-/// Runs a test on each server, with no script in its cache, for each plane.
-fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool)) {
+/// Runs a test on each server, with no script in its cache.
+fn on_each_that_forgot(test: impl Fn(&World, &Server, &dyn Fn() -> bool)) {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
@@ -17,22 +17,20 @@ fn on_each_that_forgot(test: impl Fn(&World, &Server, Plane, &dyn Fn() -> bool))
         let world = World::with(&proxy.url(), patient());
         // The refusal must not be there before the call is left alone, however late this thread is.
         proxy.delay(Way::ToClient, Duration::from_millis(100));
-        for plane in PLANES {
-            server.command(&["SCRIPT", "FLUSH"]);
-            let before = server.commandstats("evalsha");
-            test(&world, &server, plane, &|| server.commandstats("evalsha") > before);
-            server.command(&["DEL", "a"]);
-        }
+        server.command(&["SCRIPT", "FLUSH"]);
+        let before = server.commandstats("evalsha");
+        test(&world, &server, &|| server.commandstats("evalsha") > before);
+        server.command(&["DEL", "a"]);
     });
 }
 
 #[test]
 fn call_settled_before_its_text_was_sent_leaves_the_script() {
-    on_each_that_forgot(|world, server, plane, is_refused| {
-        let mut call = pin!(world.link.call(plane, acquire("a")));
+    on_each_that_forgot(|world, server, is_refused| {
+        let mut call = pin!(world.link.call(acquire("a")));
         begin(call.as_mut());
         until("the server has refused it", is_refused);
-        let settled = world.block_on(world.settled(plane, world.link.epoch(plane), "a"));
+        let settled = world.block_on(world.settled("a"));
         assert_eq!(settled, Ok(Settled::Proven));
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Refused(_))), "{answer:?}");
@@ -47,12 +45,12 @@ fn returning_server_gets_the_scripts_before_calls() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         assert_eq!(server.commandstats("script|exists"), 0, "the first connection has nothing to ask");
-        world.call(Plane::Foreground, acquire("a")).expect("a reply");
+        world.call(acquire("a")).expect("a reply");
         server.restart();
         until("the server knows the script", || is_known(&server));
         assert!(server.commandstats("script|load") <= 1, "and nothing that was not used");
         assert_eq!(server.commandstats("eval"), 0);
-        world.call_until_answered(Plane::Foreground, &acquire("a"));
+        world.call_until_answered(&acquire("a"));
         assert_eq!(server.commandstats("eval"), 0);
     });
 }
@@ -64,13 +62,11 @@ fn a_user_who_may_not_load_scripts_reconnects_all_the_same() {
         let server = Server::builder().binary(binary).user(rule).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
-        world.call(Plane::Foreground, acquire("a")).expect("a reply");
+        world.call(acquire("a")).expect("a reply");
         proxy.delay(Way::ToServer, Duration::from_millis(1));
         proxy.cut();
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
+        world.wait_for(&LinkEvent::CallsReset);
         server.command(&["SCRIPT", "FLUSH"]);
-        for plane in PLANES {
-            world.call_until_answered(plane, &acquire("a"));
-        }
+        world.call_until_answered(&acquire("a"));
     });
 }

@@ -1,4 +1,4 @@
-//! The rules of settling. The background and the foreground go through one proxy, which holds back one connection only.
+//! The rules of settling. All connections go through one proxy, which holds back one of them.
 
 use super::*;
 use leasehold_core::call::Replicas;
@@ -15,8 +15,8 @@ fn begin_unanswered<T>(proxy: &Proxy, call: Pin<&mut impl Future<Output = T>>) {
     proxy.thaw(Way::ToClient);
 }
 
-fn settle(world: &World, plane: Plane) -> Result<Settled, LinkError> {
-    world.ends(world.settled(plane, world.link.epoch(plane), "a"))
+fn settle(world: &World) -> Result<Settled, LinkError> {
+    world.ends(world.settled("a"))
 }
 
 #[test]
@@ -24,12 +24,8 @@ fn settling_an_idle_link_is_one_round_trip_without_a_cut() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        for plane in PLANES {
-            let epoch = world.link.epoch(plane);
-            let settled = world.block_on(world.link.settle(plane, epoch, key("a")));
-            assert_eq!(settled, Ok(Settled::Proven));
-            assert_eq!(world.link.epoch(plane), epoch);
-        }
+        let settled = world.block_on(world.link.settle(key("a")));
+        assert_eq!(settled, Ok(Settled::Proven));
         assert_eq!(server.commandstats("client|kill"), 0);
     });
 }
@@ -40,14 +36,14 @@ fn a_delayed_call_is_applied_before_it_counts_as_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::with(&proxy.url(), patient());
-        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        world.call(acquire("warm")).expect("a reply");
         proxy.delay(Way::ToServer, Duration::from_millis(20));
         for _ in 0..20 {
             {
-                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                let mut call = pin!(world.link.call(acquire("a")));
                 begin_unanswered(&proxy, call.as_mut());
             }
-            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+            assert_eq!(settle(&world), Ok(Settled::Proven));
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(1), "it came later than it was settled");
             server.command(&["DEL", "a"]);
         }
@@ -60,13 +56,12 @@ fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        for plane in Plane::ALL {
-            let replicas = Replicas { at_least: 1, within: Duration::from_millis(10) };
-            let call = acquire("a").with_replicas((plane == Plane::Durable).then_some(replicas));
-            let decided = world.link.settlings(plane);
-            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-            let late = world.block_on(world.link.call_decided(plane, decided, call));
-            assert!(matches!(late, Err(LinkError::NotSent(_))), "{plane:?}: {late:?}");
+        for replicas in [None, Some(Replicas { at_least: 1, within: Duration::from_millis(10) })] {
+            let call = acquire("a").with_replicas(replicas);
+            let decided = world.link.settlings();
+            assert_eq!(settle(&world), Ok(Settled::Proven));
+            let late = world.block_on(world.link.call_decided(decided, call));
+            assert!(matches!(late, Err(LinkError::NotSent(_))), "{replicas:?}: {late:?}");
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
         }
     });
@@ -78,18 +73,16 @@ fn a_call_that_is_held_up_is_dead_once_it_is_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        for plane in PLANES {
-            world.call_until_answered(plane, &acquire("warm"));
-            let trap = proxy.hold_request(HOLD);
-            {
-                let mut call = pin!(world.link.call(plane, acquire("a")));
-                begin(call.as_mut());
-                trap.wait();
-            }
-            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
-            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
+        world.call_until_answered(&acquire("warm"));
+        let trap = proxy.hold_request(HOLD);
+        {
+            let mut call = pin!(world.link.call(acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
         }
+        assert_eq!(settle(&world), Ok(Settled::Proven));
+        assert_eq!(proxy.deliver_held(), [None], "the server read it");
+        assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
     });
 }
 
@@ -100,14 +93,14 @@ fn a_call_that_is_held_up_ends_when_it_is_settled() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         let trap = proxy.hold_request("EVALSHA");
-        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        let mut call = pin!(world.link.call(acquire("a")));
         begin(call.as_mut());
         trap.wait();
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+        assert_eq!(settle(&world), Ok(Settled::Proven));
         let answer = world.block_on(call);
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Foreground));
-        assert_eq!(world.call_until_answered(Plane::Foreground, &inspect("a")), nobody());
+        world.wait_for(&LinkEvent::CallsReset);
+        assert_eq!(world.call_until_answered(&inspect("a")), nobody());
     });
 }
 
@@ -118,11 +111,10 @@ fn call_awaited_while_settled_ends_outcome_unknown() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         let trap = proxy.hold_request("EVALSHA");
-        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+        let mut call = pin!(world.link.call(acquire("a")));
         begin(call.as_mut());
         trap.wait();
-        let epoch = world.link.epoch(Plane::Foreground);
-        let settle = world.settled(Plane::Foreground, epoch, "a");
+        let settle = world.settled("a");
         let (settled, answer) = world.block_on(async { futures_util::join!(settle, call) });
         assert_eq!(settled, Ok(Settled::Proven));
         assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
@@ -135,24 +127,21 @@ fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        for plane in PLANES {
-            world.call_until_answered(plane, &acquire("warm"));
-            let epoch = world.link.epoch(plane);
-            let trap = proxy.hold_request(HOLD);
-            {
-                let mut call = pin!(world.link.call(plane, acquire("a")));
-                begin(call.as_mut());
-                trap.wait();
-            }
-            // The client sees its connection closed; the server does not.
-            proxy.cut();
-            world.wait_for(&LinkEvent::PlaneReset(plane));
-            world.call_until_answered(plane, &inspect("a"));
-            let settled = world.block_on(world.settled(plane, epoch, "a"));
-            assert_eq!(settled, Ok(Settled::Proven));
-            assert_eq!(proxy.deliver_held(), [None], "the server read it: {plane:?}");
-            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
+        world.call_until_answered(&acquire("warm"));
+        let trap = proxy.hold_request(HOLD);
+        {
+            let mut call = pin!(world.link.call(acquire("a")));
+            begin(call.as_mut());
+            trap.wait();
         }
+        // The client sees its connection closed; the server does not.
+        proxy.cut();
+        world.wait_for(&LinkEvent::CallsReset);
+        world.call_until_answered(&inspect("a"));
+        let settled = world.block_on(world.settled("a"));
+        assert_eq!(settled, Ok(Settled::Proven));
+        assert_eq!(proxy.deliver_held(), [None], "the server read it");
+        assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
     });
 }
 
@@ -164,15 +153,15 @@ fn where_kill_or_its_proof_is_forbidden_a_zombie_stays_unproven() {
             let server = Server::builder().binary(binary).user(&rule).start();
             let proxy = Proxy::to(&server);
             let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
-            world.call(Plane::Foreground, acquire("warm")).expect("a reply");
-            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
+            world.call(acquire("warm")).expect("a reply");
+            assert_eq!(settle(&world), Ok(Settled::Proven));
             let trap = proxy.hold_request(HOLD);
             {
-                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                let mut call = pin!(world.link.call(acquire("a")));
                 begin(call.as_mut());
                 trap.wait();
             }
-            assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven), "{right}");
+            assert_eq!(settle(&world), Ok(Settled::Unproven), "{right}");
             let late = proxy.deliver_held();
             assert!(matches!(late.as_slice(), [Some(_)]), "so it was right to say so: {late:?}");
         }
@@ -228,76 +217,21 @@ fn number_of_another_proxy_proves_nothing() {
             let [first, second] = proxies.map(|(from, address)| Numbers::before(&server, from, address));
             let front = Proxy::start(first.addr());
             let world = World::new(&front.url());
-            for plane in PLANES {
-                world.call_until_answered(plane, &acquire("warm"));
-            }
-            let epoch = world.link.epoch(Plane::Foreground);
+            world.call_until_answered(&acquire("warm"));
             let trap = front.hold_request(HOLD);
             {
-                let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+                let mut call = pin!(world.link.call(acquire("a")));
                 begin(call.as_mut());
                 trap.wait();
             }
             // The client sees its connections closed, and comes to the other proxy. The first one still has what was sent.
             front.retarget(second.addr());
             front.cut();
-            world.wait_for_all(PLANES.map(LinkEvent::PlaneReset).into());
-            let settled = world.block_on(world.settled(Plane::Foreground, epoch, "a"));
+            world.wait_for(&LinkEvent::CallsReset);
+            let settled = world.block_on(world.settled("a"));
             assert_eq!(settled, Ok(Settled::Unproven), "{proxies:?}");
             assert!(front.deliver_held()[0].is_some(), "the server has applied it since");
         }
-    });
-}
-
-#[test]
-fn fr18_a_home_runtime_that_is_dropped_with_a_call_under_way() {
-    on_each(|binary| {
-        let server = Server::builder().binary(binary).start();
-        let proxy = Proxy::to(&server);
-        let mut world = World::new(&proxy.url());
-        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
-        let trap = proxy.hold_request(HOLD);
-        let link = world.link.clone();
-        let mut call = pin!(link.call(Plane::Foreground, acquire("a")));
-        begin(call.as_mut());
-        trap.wait();
-        world.home.take().expect("a home").shutdown_background();
-        let answer = world.block_on(call);
-        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        until("the home is known to be gone", || world.link.home() == Plane::Background);
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        assert_eq!(proxy.deliver_held(), [None]);
-        let answer = world.call(Plane::Foreground, acquire("a"));
-        assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
-        assert_eq!(world.call(world.link.home(), inspect("a")), Ok(nobody()));
-    });
-}
-
-#[test]
-fn settled_call_of_a_starved_home_is_over() {
-    on_each(|binary| {
-        let server = Server::builder().binary(binary).start();
-        let home = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let world = World::on(&server.url(), settings(), home);
-        world.call(Plane::Foreground, inspect("a")).expect("a reply");
-        let (go_on, blocked) = mpsc::channel::<()>();
-        let (started, starting) = mpsc::channel();
-        let home = world.home.as_ref().expect("a home");
-        home.spawn(async move {
-            started.send(()).expect("the test waits");
-            let _ = blocked.recv();
-        });
-        starting.recv().expect("the worker is blocked");
-        // It is written at once, and nobody reads its reply.
-        let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
-        begin(call.as_mut());
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Proven));
-        let executed = server.commandstats("evalsha");
-        go_on.send(()).expect("the worker is blocked");
-        let answer = world.block_on(call);
-        assert!(matches!(answer, Err(LinkError::Unknown(_))), "{answer:?}");
-        world.call_until_answered(Plane::Foreground, &inspect("a"));
-        assert_eq!(server.commandstats("evalsha") - executed, 1, "only the inspection");
     });
 }
 
@@ -309,20 +243,18 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
         let world = World::with(&proxy.url(), patient());
         // The reply must not be there before the call is left alone.
         proxy.delay(Way::ToClient, Duration::from_millis(30));
-        for plane in PLANES {
-            server.command(&["SCRIPT", "FLUSH"]);
-            proxy.clear_requests();
-            let mut call = pin!(world.link.call(plane, acquire("a")));
-            begin_unanswered(&proxy, call.as_mut());
-            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-            let answer = world.block_on(call);
-            let refused = matches!(&answer, Err(LinkError::Refused(refusal)) if refusal.code() == "NOSCRIPT");
-            assert!(refused, "{answer:?}");
-            let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
-            assert_eq!(evals, ["EVALSHA"]);
-            until("the text has come, which is run by nothing", || scripts::is_known(&server));
-            assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
-        }
+        server.command(&["SCRIPT", "FLUSH"]);
+        proxy.clear_requests();
+        let mut call = pin!(world.link.call(acquire("a")));
+        begin_unanswered(&proxy, call.as_mut());
+        assert_eq!(settle(&world), Ok(Settled::Proven));
+        let answer = world.block_on(call);
+        let refused = matches!(&answer, Err(LinkError::Refused(refusal)) if refusal.code() == "NOSCRIPT");
+        assert!(refused, "{answer:?}");
+        let evals: Vec<_> = proxy.requests_with("EVAL").iter().map(|request| request.command()).collect();
+        assert_eq!(evals, ["EVALSHA"]);
+        until("the text has come, which is run by nothing", || scripts::is_known(&server));
+        assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
     });
 }
 
@@ -332,10 +264,10 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         server.stop();
-        let settled = world.ends(world.link.settle(Plane::Foreground, world.link.epoch(Plane::Foreground), key("a")));
+        let settled = world.ends(world.link.settle(key("a")));
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
-        until("it can be settled", || settle(&world, Plane::Foreground) == Ok(Settled::Proven));
+        until("it can be settled", || settle(&world) == Ok(Settled::Proven));
     });
 }
 
@@ -344,13 +276,10 @@ fn a_server_that_was_restarted_has_nothing_left_to_apply() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        let epoch = world.link.epoch(Plane::Foreground);
         server.restart();
-        for plane in PLANES {
-            world.call_until_answered(plane, &inspect("a"));
-        }
+        world.call_until_answered(&inspect("a"));
         until("it is proven", || {
-            let settled = world.block_on(world.settled(Plane::Foreground, epoch, "a"));
+            let settled = world.block_on(world.settled("a"));
             settled == Ok(Settled::Proven)
         });
         assert_eq!(server.commandstats("client|kill"), 0, "ids of another process mean nothing here");
@@ -362,25 +291,26 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
     on_each(|binary| {
         let [server, other] = [(); 2].map(|()| Server::builder().binary(binary).start());
         let proxy = Proxy::to(&server);
-        // The settlement waits for as long; a machine that is late by less moves the foreground to the other process.
+        // The settlement waits for as long; a machine that is late by less moves all connections to the other process.
         let world = World::with(&proxy.url(), LinkSettings { command_timeout: TIMEOUT * 4, ..settings() });
-        for plane in PLANES {
-            world.call(plane, acquire("warm")).expect("a reply");
-        }
-        // From here on the address leads to another process, and the background is there before the foreground has lost anything.
+        let durable =
+            |lock| acquire(lock).with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
+        world.call(inspect("a")).expect("a reply");
+        world.call(durable("warm")).expect("a reply");
+        // From here on the address leads to another process, and one connection is there before the other has lost anything.
         proxy.retarget(other.addr());
         let trap = proxy.cut_before("EVALSHA");
-        let lost = world.call(Plane::Background, inspect("a"));
+        let lost = world.call(inspect("a"));
         assert!(lost.is_err(), "{lost:?}");
         trap.wait();
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Background));
+        world.wait_for(&LinkEvent::CallsReset);
         let trap = proxy.hold_request(HOLD);
         {
-            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            let mut call = pin!(world.link.call(durable("a")));
             begin(call.as_mut());
             trap.wait();
         }
-        assert_eq!(settle(&world, Plane::Foreground), Ok(Settled::Unproven));
+        assert_eq!(settle(&world), Ok(Settled::Unproven));
         assert_eq!(other.commandstats("client|kill"), 0, "ids of another process mean nothing here");
         assert!(proxy.deliver_held()[0].is_some(), "the old process has applied it since");
     });
@@ -391,7 +321,7 @@ fn polling_a_call_to_its_end_needs_nobody_else() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::with(&server.url(), patient());
-        let mut call = pin!(world.link.call(Plane::Foreground, inspect("a")));
+        let mut call = pin!(world.link.call(inspect("a")));
         until("the reply is there", || {
             matches!(call.as_mut().poll(&mut Context::from_waker(Waker::noop())), Poll::Ready(Ok(_)))
         });
@@ -404,37 +334,32 @@ fn a_zombie_dies_in_time_though_nobody_settles() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
-        world.call(Plane::Foreground, acquire("warm")).expect("a reply");
+        world.call(acquire("warm")).expect("a reply");
         let trap = proxy.hold_request(HOLD);
         {
-            let mut call = pin!(world.link.call(Plane::Foreground, acquire("a")));
+            let mut call = pin!(world.link.call(acquire("a")));
             begin(call.as_mut());
             trap.wait();
         }
         proxy.cut();
-        world.wait_for(&LinkEvent::PlaneReset(Plane::Foreground));
-        until("its connection is killed", || server.commandstats("client|kill") >= 3);
+        world.wait_for(&LinkEvent::CallsReset);
+        until("its connection is killed", || server.commandstats("client|kill") >= 2);
         assert_eq!(proxy.deliver_held(), [None]);
     });
 }
 
 #[test]
-fn many_reconnects_leave_three_connections_and_nothing_unproven() {
+fn many_reconnects_leave_two_connections_and_nothing_unproven() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
         let world = World::new(&server.url());
         for _ in 0..8 {
-            let epochs = PLANES.map(|plane| world.link.epoch(plane));
-            let lost = PLANES.map(LinkEvent::PlaneReset).into_iter().chain([LinkEvent::NoticesReset]).collect();
             server.command(&["CLIENT", "KILL", "SKIPME", "yes"]);
-            world.wait_for_all(lost);
-            assert!(PLANES.iter().zip(epochs).all(|(plane, epoch)| world.link.epoch(*plane) > epoch));
+            world.wait_for_all(vec![LinkEvent::CallsReset, LinkEvent::NoticesReset]);
         }
-        for plane in PLANES {
-            assert_eq!(settle(&world, plane), Ok(Settled::Proven));
-        }
-        until("there are three connections", || server.client_list().len() == before + 3);
+        assert_eq!(settle(&world), Ok(Settled::Proven));
+        until("there are two connections", || server.client_list().len() == before + 2);
     });
 }
 
@@ -443,7 +368,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::with(&server.url(), patient());
-        let pool = world.link.pool(Plane::Foreground);
+        let pool = world.link.pool();
         let target = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
         let settled_after = |connections: usize| {
             let connection_slot = pool.connection_slot(target.clone());
@@ -453,29 +378,11 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
                     router = connection_slot.open().await.expect("a connection");
                 }
                 pool.adopt(0, &connection_slot, router);
-                world.settled(Plane::Foreground, world.link.epoch(Plane::Foreground), "a").await
+                world.settled("a").await
             })
         };
         // One that stands, and as many that ended as are remembered.
         assert_eq!(settled_after(65), Ok(Settled::Proven));
         assert_eq!(settled_after(66), Ok(Settled::Unproven));
-    });
-}
-
-#[test]
-fn fallen_foreground_is_not_called_until_it_stands() {
-    on_each(|binary| {
-        let server = Server::builder().binary(binary).start();
-        let proxy = Proxy::to(&server);
-        let world = World::new(&proxy.url());
-        let home = world.home.as_ref().expect("a home");
-        let there = || home.block_on(async { world.link.home() });
-        assert_eq!(there(), Plane::Foreground);
-        assert_eq!(world.link.home(), Plane::Background, "nothing says here that the home runs");
-        proxy.refuse(true);
-        proxy.cut();
-        until("the connection is known to be lost", || there() == Plane::Background);
-        proxy.refuse(false);
-        until("the connection stands again", || there() == Plane::Foreground);
     });
 }

@@ -55,10 +55,9 @@ fn play<T>(test: impl AsyncFnOnce(&Scene) -> T) -> T {
         let network = Network::Memory(network);
         let settings = LinkSettings { command_timeout: TIMEOUT, network, ..LinkSettings::default() };
         let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
-        let connector = Connector::new(target, settings).expect("no TLS");
-        let foreground = Foreground::connect(&connector).await.expect("a foreground");
+        let connector = Connector::new(target, settings, None).expect("no TLS");
         let (background, info) = BackgroundLinks::connect(&connector).await.expect("a background");
-        let link = ServerLink::new(Some(foreground), background, info);
+        let link = ServerLink::new(background, info);
         test(&Scene { link, peer }).await
     })
 }
@@ -117,9 +116,7 @@ fn connections_for_which_nobody_waits_are_pinged_seldom() {
     play(async |scene| {
         scene.link.subscribe(key("c")).await.expect("a subscription");
         scene.link.unsubscribe(key("c")).await.expect("the end of it");
-        for plane in PLANES {
-            scene.link.call(plane, inspect("a")).await.expect("a reply");
-        }
+        scene.link.call(inspect("a")).await.expect("a reply");
         let pings = scene.pings_in(Duration::from_secs(60)).await;
         assert!((10..=26).contains(&pings), "{pings} pings in a minute on two connections");
     });
@@ -151,7 +148,7 @@ fn silent_connection_is_replaced_soon_after_somebody_waits_for_it() {
             let after = play(async |scene| {
                 sleep(idle).await;
                 if let Use::Call = use_of_it {
-                    let call = scene.link.call(Plane::Background, inspect("a"));
+                    let call = scene.link.call(inspect("a"));
                     let (_, after) = futures_util::join!(call, scene.replaced_after_silence());
                     return after;
                 }

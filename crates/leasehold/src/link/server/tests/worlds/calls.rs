@@ -2,7 +2,7 @@
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{End, Event, Line, Number};
-use leasehold_core::link::{Epoch, LinkError, Plane, Settled};
+use leasehold_core::link::{LinkError, Settled};
 use leasehold_core::reply::Reply;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
@@ -10,8 +10,7 @@ use tokio::time::Instant;
 /// The lines of one call, by their places.
 #[derive(Default)]
 struct Story {
-    plane: Option<Plane>,
-    epoch: Option<Epoch>,
+    durable: bool,
     slot: u16,
     line: u32,
     begun: usize,
@@ -30,9 +29,9 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
     let mut all: BTreeMap<Number, Story> = BTreeMap::new();
     for (place, line) in lines.iter().enumerate() {
         match &line.event {
-            Event::Begun { call, plane, epoch, slot, line: in_line } => {
+            Event::Begun { call, durable, slot, line: in_line } => {
                 let story = all.entry(*call).or_default();
-                (story.plane, story.epoch, story.slot) = (Some(*plane), Some(*epoch), *slot);
+                (story.durable, story.slot) = (*durable, *slot);
                 story.line = *in_line;
                 (story.begun, story.began) = (place, Some(line.at));
             }
@@ -88,7 +87,7 @@ fn fate(call: Number, story: &Story) -> Option<String> {
     let own = Reply::Int(i64::try_from(call).unwrap_or_default());
     // The server counts as replicas the number of the connection's last call: so it is seen whose `WAIT` is answered.
     let counted = if story.unmarked { Reply::Int(0) } else { own.clone() };
-    let wanted = if story.plane == Some(Plane::Durable) { Reply::Array(vec![own, counted]) } else { own };
+    let wanted = if story.durable { Reply::Array(vec![own, counted]) } else { own };
     let wrong = match end {
         End::Answered(Ok(reply)) if *reply != wanted => Some(format!("it has the reply {reply:?} of another")),
         End::Answered(Ok(_)) if times != 1 => Some("it has a reply, and was never executed".to_owned()),
@@ -111,7 +110,6 @@ fn fate(call: Number, story: &Story) -> Option<String> {
         }
         _ => None,
     };
-    // On the foreground nothing bounds a call but a settling, which the session begins.
     let bound = TIMEOUT * u32::try_from(2 + arrivals).unwrap_or(u32::MAX) + SLACK;
     let took = at.saturating_duration_since(story.began?);
     wrong.or_else(|| (took > bound).then(|| format!("it took {took:?}")))
@@ -123,11 +121,9 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut found = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         match &line.event {
-            Event::Settling { number, plane, epoch, slot } => {
-                begun.insert(*number, (place, line.at, (*plane, *slot), *epoch));
-            }
+            Event::Settling { number, slot } => drop(begun.insert(*number, (place, line.at, *slot))),
             Event::Settled { number, result } => {
-                let Some((from, at, of, epoch)) = begun.remove(number) else { continue };
+                let Some((from, at, slot)) = begun.remove(number) else { continue };
                 let took = line.at.saturating_duration_since(at);
                 if took > TIMEOUT * 3 + SLACK {
                     found.push(format!("settling {number} took {took:?}"));
@@ -135,10 +131,9 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
                 if *result != Ok(Settled::Proven) {
                     continue;
                 }
-                let concerned = stories.iter().filter(|(_, story)| {
-                    let is_earlier = story.queued.is_some_and(|queued| queued < from) && story.epoch <= Some(epoch);
-                    is_earlier && story.plane.is_some_and(|plane| (plane, story.slot) == of)
-                });
+                let concerned = stories
+                    .iter()
+                    .filter(|(_, story)| story.slot == slot && story.queued.is_some_and(|queued| queued < from));
                 for (call, story) in concerned {
                     if let Some(executed) = story.executed.iter().find(|executed| **executed > place) {
                         found.push(format!(
@@ -158,7 +153,7 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
 /// later than it was begun, and calls that wait for replicas stand in line for several connections: for neither is an order promised.
 fn order(stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut by_connection: BTreeMap<(i64, u32), Vec<(usize, Number)>> = BTreeMap::new();
-    for (call, story) in stories.iter().filter(|(_, story)| story.plane != Some(Plane::Durable)) {
+    for (call, story) in stories.iter().filter(|(_, story)| !story.durable) {
         if let Some((place, connection)) = story.arrived.first() {
             by_connection.entry((*connection, story.line)).or_default().push((*place, *call));
         }

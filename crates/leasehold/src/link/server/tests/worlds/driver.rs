@@ -25,8 +25,6 @@ pub(super) const TIMEOUT: Duration = Duration::from_millis(60);
 /// The disturbances of a world delay a call by less.
 pub(super) const SLACK: Duration = Duration::from_secs(2);
 
-pub(super) const ALL: [Plane; 3] = [Plane::Foreground, Plane::Background, Plane::Durable];
-
 /// The name of a lock. Two of them are in each half of the slots.
 pub(super) fn lock(number: usize) -> Bytes {
     const NAMES: [&str; LOCKS] = ["a", "b", "c", "d"];
@@ -94,16 +92,15 @@ async fn treat<T>(caller: &Caller, work: impl Future<Output = T>, manner: Manner
 }
 
 impl Caller {
-    async fn call(self: Arc<Self>, number: Number, plane: Plane, key: Bytes, script: &'static Script, manner: Manner) {
+    async fn call(self: Arc<Self>, number: Number, durable: bool, key: Bytes, script: &'static Script, manner: Manner) {
         let mut call = Call::new(script, vec![key.clone()], vec![Bytes::from(format!("{CALL}{number}"))]);
-        if plane == Plane::Durable {
+        if durable {
             call = call.with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
         }
-        let epoch = self.link.epoch(plane);
         let line = if script.weight().is_some() { self.line_of(&key) } else { 0 };
-        self.trace.say(Event::Begun { call: number, plane, epoch, slot: self.slot(&key), line });
+        self.trace.say(Event::Begun { call: number, durable, slot: self.slot(&key), line });
         let queued = || self.trace.say(Event::Queued { call: number });
-        let end = treat(&self, self.send(number, plane, call), manner, queued).await;
+        let end = treat(&self, self.send(number, call), manner, queued).await;
         if matches!(end, Some(Ok(_))) {
             self.tally.lock().note(Happened::CallAnswered);
         }
@@ -111,21 +108,20 @@ impl Caller {
     }
 
     /// Sends a call as a session's driver does.
-    async fn send(&self, number: Number, plane: Plane, call: Call) -> Result<Reply, LinkError> {
-        let (id, decided) = (CallId::new(number as u64), self.link.settlings(plane));
+    async fn send(&self, number: Number, call: Call) -> Result<Reply, LinkError> {
+        let (id, decided) = (CallId::new(number as u64), self.link.settlings());
         let (answer, answered) = oneshot::channel();
         self.answers.0.lock().insert(id, answer);
-        match self.link.start(plane, decided, id, call) {
+        match self.link.start(decided, id, call) {
             Ok(None) => answered.await.expect("every call is answered"),
             Ok(Some(outcome)) => outcome,
-            Err(call) => self.link.call_decided(plane, decided, call).await,
+            Err(call) => self.link.call_decided(decided, call).await,
         }
     }
 
-    async fn settle(&self, number: Number, plane: Plane, key: Bytes) -> Result<Settled, LinkError> {
-        let epoch = self.link.epoch(plane);
-        self.trace.say(Event::Settling { number, plane, epoch, slot: self.slot(&key) });
-        let result = self.link.settle(plane, epoch, key).await;
+    async fn settle(&self, number: Number, key: Bytes) -> Result<Settled, LinkError> {
+        self.trace.say(Event::Settling { number, slot: self.slot(&key) });
+        let result = self.link.settle(key).await;
         if let Ok(settled) = result {
             let proven = settled == Settled::Proven;
             self.tally.lock().note(if proven { Happened::SettlingProven } else { Happened::Unproven });
@@ -164,12 +160,6 @@ impl Caller {
             (Some(_), true) => 1 + u32::from(slot(key)),
         }
     }
-
-    fn note_epochs(&self) {
-        for plane in ALL {
-            self.trace.say(Event::EpochIs { plane, epoch: self.link.epoch(plane) });
-        }
-    }
 }
 
 /// A link to the servers.
@@ -189,10 +179,9 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
     };
     let scheme = if plan.cluster { "redis-cluster" } else { "redis" };
     let target = ServerTarget::parse(&format!("{scheme}://127.0.0.1:{FIRST_PORT}")).expect("a target");
-    let connector = Connector::new(target, settings).expect("no TLS");
-    let foreground = Foreground::connect(&connector).await.expect("a server");
+    let connector = Connector::new(target, settings, None).expect("no TLS");
     let (background, info) = BackgroundLinks::connect(&connector).await.expect("a server");
-    ServerLink::new(Some(foreground), background, info)
+    ServerLink::new(background, info)
 }
 
 /// Plays a plan to its end, and tells what did not end.
@@ -217,14 +206,12 @@ pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tall
             listening.trace.say(Event::Told(event));
         }
     }));
-    caller.note_epochs();
     servers.set_calm(false);
     let mut tasks = Vec::new();
     for (number, step) in plan.steps.iter().enumerate() {
         tasks.extend(do_step(&caller, servers, number, step.deed).await.map(|task| (number, step.deed, task)));
         if step.pause > 0 {
             tokio::time::sleep(Duration::from_millis(step.pause)).await;
-            caller.note_epochs();
         }
     }
     let unended = end(&caller, servers, plan.steps.len(), tasks).await;
@@ -236,12 +223,10 @@ async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: 
     const SCRIPTS: [&Script; 4] = [&ACQUIRE, &RELEASE, &RENEW, &INSPECT];
     let own = Arc::clone(caller);
     Some(match deed {
-        Deed::Call { plane, lock: at, script, manner } => {
-            tokio::spawn(own.call(number, plane, lock(at), SCRIPTS[script], manner))
+        Deed::Call { durable, lock: at, script, manner } => {
+            tokio::spawn(own.call(number, durable, lock(at), SCRIPTS[script], manner))
         }
-        Deed::Settle { plane, lock: at } => {
-            tokio::spawn(async move { drop(own.settle(number, plane, lock(at)).await) })
-        }
+        Deed::Settle { lock: at } => tokio::spawn(async move { drop(own.settle(number, lock(at)).await) }),
         Deed::Subscribe { channel, manner } => tokio::spawn(async move { drop(own.subscribe(channel, manner).await) }),
         Deed::Unsubscribe { channel } => tokio::spawn(async move { own.unsubscribe(channel).await }),
         Deed::Publish { channel: at } => {
@@ -271,14 +256,14 @@ async fn end(
     let end = Instant::now() + SLACK;
     let mut unended = Vec::new();
     let mut numbers = first..;
-    for (plane, at) in ALL.into_iter().flat_map(|plane| (0..LOCKS).map(move |at| (plane, at))) {
+    for at in 0..LOCKS {
         let settled = async {
-            while caller.settle(numbers.next().expect("a number"), plane, lock(at)).await.is_err() {
+            while caller.settle(numbers.next().expect("a number"), lock(at)).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };
         if tokio::time::timeout_at(end, settled).await.is_err() {
-            unended.push(format!("{plane:?} cannot be settled at the end"));
+            unended.push(format!("lock {at} cannot be settled at the end"));
         }
     }
     for (number, deed, task) in tasks {
@@ -298,7 +283,6 @@ async fn end(
         }
         servers.state.lock().publish(&String::from_utf8_lossy(&channel(number)));
     }
-    caller.note_epochs();
     // An event may still be on its way.
     while !notices::violations(&caller.trace.lines()).is_empty() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -30,7 +30,7 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     // It begins to move, its keys are there, and it has moved: the node forgets the subscription, and a call learns of it.
     (0..3).for_each(|_| servers.disturb(Disturbance::MoveSlot(LOCK)));
     let lock = String::from_utf8_lossy(&driver::lock(LOCK)).into_owned();
-    while link.call(Plane::Foreground, inspect(&lock)).await.is_err() {
+    while link.call(inspect(&lock)).await.is_err() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     subscribing.await.expect("a subscription");

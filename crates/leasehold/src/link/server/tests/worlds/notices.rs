@@ -1,16 +1,15 @@
-//! The rules for subscriptions in a trace, and for the lives of the planes.
+//! The rules for subscriptions in a trace.
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{Event, Line};
 use bytes::Bytes;
-use leasehold_core::link::{LinkEvent, Plane};
+use leasehold_core::link::LinkEvent;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The breaches of the rules in the trace. Some only mean that an event has not been told yet.
 pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let mut found = confirmed(lines);
     found.extend(delivered(lines));
-    found.extend(epochs(lines));
     found.extend(late(lines));
     found
 }
@@ -95,41 +94,4 @@ fn delivered(lines: &[Line]) -> Vec<String> {
             format!("the message of {place} on {channel:?} was neither delivered nor told to be missed")
         })
         .collect()
-}
-
-/// Epochs only grow, and a caller that has read one is told that it is over.
-fn epochs(lines: &[Line]) -> Vec<String> {
-    let mut found = Vec::new();
-    for plane in [Plane::Foreground, Plane::Background, Plane::Durable] {
-        let mut last = None;
-        // The place at which an epoch was seen to be over, while no reset has been told since.
-        let mut untold = None;
-        for (place, line) in lines.iter().enumerate() {
-            match &line.event {
-                Event::EpochIs { plane: of, epoch } if *of == plane => {
-                    let mut earlier = 0;
-                    if let Some((before, looked, at)) = last {
-                        if *epoch < before {
-                            found.push(format!("the epoch of {plane:?} fell from {before:?} to {epoch:?} at {place}"));
-                        }
-                        // The reset may arrive between the change and this look, and also between the last look and its line in the trace.
-                        let told =
-                            |line: &Line| matches!(&line.event, Event::Told(LinkEvent::PlaneReset(of)) if *of == plane);
-                        if *epoch > before && !lines[at..place].iter().any(told) {
-                            untold = Some(place);
-                        }
-                        earlier = looked;
-                    }
-                    last = Some((*epoch, place, earlier));
-                }
-                Event::Told(LinkEvent::PlaneReset(of)) if *of == plane => untold = None,
-                _ => {}
-            }
-        }
-        // The connections of calls that wait for replicas are made when they are needed, which is no reset.
-        if let Some(place) = untold.filter(|_| plane != Plane::Durable) {
-            found.push(format!("the change of the epoch of {plane:?} seen at {place} was not told"));
-        }
-    }
-    found
 }

@@ -3,7 +3,6 @@
 use super::driver::TIMEOUT;
 use crate::link::server::Batching;
 use fastrand::Rng;
-use leasehold_core::link::Plane;
 use std::time::Duration;
 
 /// The locks of a world, and its channels.
@@ -47,8 +46,8 @@ pub(super) enum Disturbance {
 /// One step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
-    Call { plane: Plane, lock: usize, script: usize, manner: Manner },
-    Settle { plane: Plane, lock: usize },
+    Call { durable: bool, lock: usize, script: usize, manner: Manner },
+    Settle { lock: usize },
     Subscribe { channel: usize, manner: Manner },
     Unsubscribe { channel: usize },
     Publish { channel: usize },
@@ -84,8 +83,8 @@ impl Plan {
         let batching = direct.map(|direct| Batching { direct, near: quick, quick });
         // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
         let steady = rng.u8(..3) == 0;
-        // Some worlds have a favourite plane and lock, so that more meets on one connection.
-        let favourite = rng.bool().then(|| (plane(&mut rng), rng.usize(..LOCKS)));
+        // Some worlds have a favourite sort of call and lock, so that more meets on one connection.
+        let favourite = rng.bool().then(|| (durable(&mut rng), rng.usize(..LOCKS)));
         let mut steps = Vec::new();
         for _ in 0..rng.usize(60..100) {
             let deed = deed(&mut rng, cluster, steady, favourite);
@@ -116,23 +115,23 @@ fn pause(rng: &mut Rng) -> u64 {
 }
 
 /// Calls that are on their way when a connection is silent or lost, and a settling that must make sure of them.
-fn calls_in_trouble(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
-    let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
+fn calls_in_trouble(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step> {
+    let (durable, lock) = favourite.unwrap_or_else(|| (durable(rng), rng.usize(..LOCKS)));
     let mut steps = Vec::new();
     for _ in 0..rng.usize(1..4) {
-        let deed = Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng) };
+        let deed = Deed::Call { durable, lock, script: rng.usize(..4), manner: manner(rng) };
         steps.push(Step { deed, pause: 0 });
     }
     let pause_before = rng.u64(..40);
     steps.last_mut().into_iter().for_each(|step| step.pause = pause_before);
-    steps.push(Step { deed: Deed::Settle { plane, lock }, pause: pause(rng) });
+    steps.push(Step { deed: Deed::Settle { lock }, pause: pause(rng) });
     steps
 }
 
 /// More calls for one lock at once than go out by themselves.
-fn calls_at_once(rng: &mut Rng, favourite: Option<(Plane, usize)>) -> Vec<Step> {
-    let (plane, lock) = favourite.unwrap_or_else(|| (plane(rng), rng.usize(..LOCKS)));
-    let mut call = || Deed::Call { plane, lock, script: rng.usize(..4), manner: Manner::Awaits };
+fn calls_at_once(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step> {
+    let (durable, lock) = favourite.unwrap_or_else(|| (durable(rng), rng.usize(..LOCKS)));
+    let mut call = || Deed::Call { durable, lock, script: rng.usize(..4), manner: Manner::Awaits };
     (0..8).map(|_| Step { deed: call(), pause: 0 }).collect()
 }
 
@@ -141,8 +140,8 @@ fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
     let number = rng.usize(..CHANNELS);
     let mut deeds = vec![Deed::Subscribe { channel: number, manner: manner(rng) }];
     deeds.extend([Deed::Disturb(Disturbance::MoveSlot(number)); 3]);
-    let plane = plane(rng);
-    deeds.push(Deed::Call { plane, lock: number, script: 0, manner: Manner::Awaits });
+    let durable = durable(rng);
+    deeds.push(Deed::Call { durable, lock: number, script: 0, manner: Manner::Awaits });
     deeds.push(Deed::Publish { channel: number });
     deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
 }
@@ -150,28 +149,27 @@ fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
 /// A call is held up while its slot moves away and back, and the link has seen the one move and not the other.
 fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
     let lock = rng.usize(..LOCKS);
-    let planes = [Plane::Foreground, Plane::Background];
-    let [held, other] = if rng.bool() { planes } else { [planes[1], planes[0]] };
-    let call = |plane, manner, pause| Step { deed: Deed::Call { plane, lock, script: 0, manner }, pause };
+    let held = rng.bool();
+    let call = |durable, manner, pause| Step { deed: Deed::Call { durable, lock, script: 0, manner }, pause };
     let disturb = |disturbance| Step { deed: Deed::Disturb(disturbance), pause: 0 };
     let moves = [disturb(Disturbance::MoveSlot(lock)); 3];
     let mut steps = vec![call(held, Manner::Awaits, 4), disturb(Disturbance::HoldRequests(rng.u64(30..100)))];
     steps.extend([call(held, manner(rng), rng.u64(..3)), call(held, Manner::Awaits, 0)]);
     steps.extend(moves);
-    steps.push(call(other, Manner::Awaits, rng.u64(2..12)));
+    steps.push(call(!held, Manner::Awaits, rng.u64(2..12)));
     steps.extend(moves);
-    steps.push(Step { deed: Deed::Settle { plane: held, lock }, pause: rng.u64(20..60) });
+    steps.push(Step { deed: Deed::Settle { lock }, pause: rng.u64(20..60) });
     steps
 }
 
-fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(Plane, usize)>) -> Deed {
-    let (plane, lock) = match favourite {
+fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(bool, usize)>) -> Deed {
+    let (durable, lock) = match favourite {
         Some(favourite) if rng.u8(..3) > 0 => favourite,
-        _ => (plane(rng), rng.usize(..LOCKS)),
+        _ => (durable(rng), rng.usize(..LOCKS)),
     };
     match rng.u8(..100) {
-        0..38 => Deed::Call { plane, lock, script: rng.usize(..4), manner: manner(rng) },
-        38..58 => Deed::Settle { plane, lock },
+        0..38 => Deed::Call { durable, lock, script: rng.usize(..4), manner: manner(rng) },
+        38..58 => Deed::Settle { lock },
         58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },
         64..66 => Deed::Unsubscribe { channel: rng.usize(..CHANNELS) },
         66..74 => Deed::Publish { channel: rng.usize(..CHANNELS) },
@@ -194,12 +192,9 @@ fn trouble(rng: &mut Rng) -> Disturbance {
     }
 }
 
-fn plane(rng: &mut Rng) -> Plane {
-    match rng.u8(..10) {
-        0..5 => Plane::Foreground,
-        5..9 => Plane::Background,
-        _ => Plane::Durable,
-    }
+/// Whether a call waits for replicas.
+fn durable(rng: &mut Rng) -> bool {
+    rng.u8(..10) == 0
 }
 
 fn manner(rng: &mut Rng) -> Manner {

@@ -1,7 +1,7 @@
 //! The trace of a world: what the link told its caller, and what the servers really did, in one order.
 
 use bytes::Bytes;
-use leasehold_core::link::{Epoch, LinkError, LinkEvent, Plane, Settled};
+use leasehold_core::link::{LinkError, LinkEvent, Settled};
 use leasehold_core::reply::Reply;
 use parking_lot::Mutex;
 use std::fmt::Write as _;
@@ -25,8 +25,7 @@ pub(super) enum End {
 pub(super) enum Event {
     Begun {
         call: Number,
-        plane: Plane,
-        epoch: Epoch,
+        durable: bool,
         slot: u16,
         /// The calls with the same number keep their order.
         line: u32,
@@ -41,8 +40,6 @@ pub(super) enum Event {
     },
     Settling {
         number: Number,
-        plane: Plane,
-        epoch: Epoch,
         slot: u16,
     },
     Settled {
@@ -64,10 +61,6 @@ pub(super) enum Event {
         result: Result<(), LinkError>,
     },
     Told(LinkEvent),
-    EpochIs {
-        plane: Plane,
-        epoch: Epoch,
-    },
     /// A server begins with the first copy of a call, or with a later one.
     Arrived {
         call: Number,
