@@ -289,12 +289,12 @@ fn a_unix_socket_will_do() {
 }
 
 #[test]
-fn a_client_has_three_connections() {
+fn a_client_has_one_connection() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         runtime().block_on(async {
             let client = connect(&server.url()).await;
-            assert_eq!(connections(&server), 3);
+            assert_eq!(connections(&server), 1);
             let mut guards = Vec::new();
             for number in 0..50 {
                 guards.push(held(&client, &format!("stock:{number}")).await);
@@ -307,7 +307,7 @@ fn a_client_has_three_connections() {
                 })
                 .collect();
             until("everybody waits", || server.command(&["PUBSUB", "CHANNELS"]).elements().len() == 50).await;
-            assert_eq!(connections(&server), 3);
+            assert_eq!(connections(&server), 1);
             for guard in guards {
                 guard.release().await.expect("a release");
             }
@@ -323,16 +323,15 @@ fn a_client_has_three_connections() {
         let runtime = runtime();
         runtime.block_on(strict.connect(&server.url())).expect_err("no client");
         leasehold_test_support::until("all connections are closed", || connections(&server) == 0);
-        // Without a runtime there is no foreground.
         let client = leasehold::blocking::Client::connect(&server.url()).expect("a client");
-        assert_eq!(connections(&server), 2);
+        assert_eq!(connections(&server), 1);
         drop(client);
         leasehold_test_support::until("all connections are closed", || connections(&server) == 0);
     });
 }
 
 #[test]
-fn client_has_at_most_three_connections_to_a_cluster_node() {
+fn client_has_one_connection_to_a_cluster_node() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let at_rest: Vec<_> = cluster.nodes().iter().map(connections).collect();
@@ -342,7 +341,7 @@ fn client_has_at_most_three_connections_to_a_cluster_node() {
         };
         runtime().block_on(async {
             let client = connect(&cluster.url()).await;
-            until("two to each", || added() == [2, 2, 2]).await;
+            until("one to each", || added() == [1, 1, 1]).await;
             let mut guards = Vec::new();
             for number in 0..30 {
                 guards.push(held(&client, &format!("stock:{number}")).await);
@@ -352,7 +351,7 @@ fn client_has_at_most_three_connections_to_a_cluster_node() {
                 drop(tokio::spawn(async move { lock.acquire().await }));
             }
             until("everybody waits", || client.stats().subscriptions == 30 && client.stats().requests == 30).await;
-            until("three to each", || added() == [3, 3, 3]).await;
+            assert_eq!(added(), [1, 1, 1]);
             drop(guards);
             client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
             until("all connections are closed", || added() == [0, 0, 0]).await;

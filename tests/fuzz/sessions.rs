@@ -151,8 +151,7 @@ impl World {
                 let known = self.channels[source.below(self.channels.len())].clone();
                 let server = || "a:6379".to_owned();
                 let event = match source.below(10) {
-                    0 => LinkEvent::NoticesReset,
-                    1 => LinkEvent::NoticesLagged,
+                    0 | 1 => LinkEvent::NoticesReset,
                     2 => LinkEvent::CallsReset,
                     3 => LinkEvent::Connected { server: server(), again: true },
                     4 => {

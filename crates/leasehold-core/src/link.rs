@@ -239,8 +239,6 @@ pub enum LinkEvent {
     },
     /// The notice connection was lost and is back: it has no subscriptions, and messages were missed.
     NoticesReset,
-    /// Messages were missed on a connection that stands, because they came faster than they were taken.
-    NoticesLagged,
     /// A connection for calls was lost and is back: what the server held may be gone.
     CallsReset,
     /// The connection to a server stands.
@@ -302,10 +300,20 @@ pub struct ServerInfo {
 /// The outcome of a call: the reply, or the error.
 pub type Outcome = Result<Reply, LinkError>;
 
-/// Receives the outcomes of calls sent by [`Link::start`].
-pub trait Answers: Send + Sync {
-    /// Drains `answers`, in order of arrival. May be called from any thread.
-    fn answered(&self, answers: &mut Vec<(CallId, Outcome)>);
+/// What has arrived from a server.
+#[derive(Debug)]
+#[expect(clippy::exhaustive_enums, reason = "a receiver must handle each")]
+pub enum Arrival {
+    /// The outcome of a call sent by [`Link::start`].
+    Outcome(CallId, Outcome),
+    /// A message.
+    Event(LinkEvent),
+}
+
+/// Receives what arrives at a link.
+pub trait Receiver: Send + Sync {
+    /// Drains `arrivals`, in order of arrival. May be called from any thread.
+    fn receive(&self, arrivals: &mut Vec<Arrival>);
 }
 
 /// Sends calls to a server and carries its notices. Cheap to clone; the clones share their connections.
@@ -341,15 +349,15 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns the outcome if it is already known. Otherwise delivers it to the
-    /// link's [`Answers`].
+    /// link's [`Receiver`].
     ///
     /// # Errors
     ///
     /// Returns the call if it cannot leave at once: it must wait for a connection, or for its turn on one.
     fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
 
-    /// Sets the receiver of [`Link::start`]'s outcomes. Called once, before the first call.
-    fn answer_to(&self, answers: Weak<dyn Answers>);
+    /// Sets the receiver. Called once, before the first call and the first subscription.
+    fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
     /// Makes sure that no call for the slot of `key` that was begun before can be applied from now on.
     ///
@@ -386,7 +394,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server could not be reached; a connection that is lost has no subscriptions.
     fn unsubscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
-    /// The next event; `None` once the link has been closed. Only the background asks.
+    /// The next event that the [`Receiver`] was not given; `None` once the link has been closed. Only the background asks.
     ///
     /// # Cancel safety
     ///

@@ -170,6 +170,11 @@ impl<T> Wire<T> {
         self.subscribed || !self.in_flight.is_empty()
     }
 
+    /// Whether the connection has, or has asked for, subscriptions.
+    pub const fn is_subscribed(&self) -> bool {
+        self.subscribed
+    }
+
     /// Adds bytes from the server.
     pub fn feed(&mut self, bytes: &[u8]) {
         self.decoder.feed(bytes);

@@ -12,7 +12,7 @@ use crate::server::recorder::Recorder;
 use crate::server::state::State;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, Outcome, Receiver, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId as SessionCall;
@@ -32,7 +32,7 @@ struct Inner {
     server: EmbeddedServer,
     id: LinkId,
     info: ServerInfo,
-    answers: OnceLock<Weak<dyn Answers>>,
+    receiver: OnceLock<Weak<dyn Receiver>>,
 }
 
 impl EmbeddedLink {
@@ -55,7 +55,7 @@ impl EmbeddedLink {
             state.links.insert(id, connections);
             (id, info)
         });
-        Self { inner: Arc::new(Inner { server: server.clone(), id, info, answers: OnceLock::new() }) }
+        Self { inner: Arc::new(Inner { server: server.clone(), id, info, receiver: OnceLock::new() }) }
     }
 
     /// The server at the other end.
@@ -114,11 +114,6 @@ impl EmbeddedLink {
     /// Lets the next `count` subscriptions and their ends take effect, but end with [`LinkError::Unknown`].
     pub fn lose_confirmations(&self, count: u32) {
         self.with_connections(|connections| connections.lose_confirmations = count);
-    }
-
-    /// Says that notices were missed on a connection that stands.
-    pub fn lag_notices(&self) {
-        self.with(|state| state.event(self.inner.id, LinkEvent::NoticesLagged));
     }
 
     /// Makes every operation wait once before it takes effect and once after, waking itself, so that a test can drop its future at
@@ -207,8 +202,8 @@ impl Link for EmbeddedLink {
         }
     }
 
-    fn answer_to(&self, answers: Weak<dyn Answers>) {
-        let _ = self.inner.answers.set(answers);
+    fn deliver_to(&self, receiver: Weak<dyn Receiver>) {
+        let _ = self.inner.receiver.set(receiver);
     }
 
     async fn settle(&self, _key: Bytes) -> Result<Settled, LinkError> {

@@ -9,7 +9,7 @@ use crate::process::Process;
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Classes;
-use leasehold_core::link::{Answers, Link, Outcome};
+use leasehold_core::link::{Arrival, Link, Outcome, Receiver};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::{CallId, Outgoing, Session};
 use leasehold_core::time::Instant;
@@ -58,8 +58,8 @@ impl ClientInner {
             classes: Classes::new(),
             background,
         });
-        let answers: Weak<dyn Answers> = Arc::<Self>::downgrade(&inner);
-        inner.link.answer_to(answers);
+        let receiver: Weak<dyn Receiver> = Arc::<Self>::downgrade(&inner);
+        inner.link.deliver_to(receiver);
         inner
     }
 
@@ -154,9 +154,16 @@ impl ClientInner {
     }
 }
 
-impl Answers for ClientInner {
-    fn answered(&self, answers: &mut Vec<(CallId, Outcome)>) {
-        self.with(|session, now| answers.drain(..).for_each(|(id, result)| session.handle_called(now, id, result)));
+impl Receiver for ClientInner {
+    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+        self.with(|session, now| {
+            for arrival in arrivals.drain(..) {
+                match arrival {
+                    Arrival::Outcome(id, outcome) => session.handle_called(now, id, outcome),
+                    Arrival::Event(event) => session.handle_event(now, event),
+                }
+            }
+        });
         if self.background.is_ending() {
             // It may have waited for these.
             self.background.wake();

@@ -5,7 +5,7 @@ pub(crate) mod server;
 use self::server::ServerLink;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, Outcome, Receiver, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId;
@@ -52,8 +52,8 @@ impl Link for AnyLink {
         on_each!(self, link => link.start(decided, id, call))
     }
 
-    fn answer_to(&self, answers: Weak<dyn Answers>) {
-        on_each!(self, link => link.answer_to(answers));
+    fn deliver_to(&self, receiver: Weak<dyn Receiver>) {
+        on_each!(self, link => link.deliver_to(receiver));
     }
 
     async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {

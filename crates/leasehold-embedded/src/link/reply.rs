@@ -3,6 +3,7 @@
 use crate::link::{EmbeddedLink, Inner};
 use crate::server::delivery::NotYet;
 use crate::server::in_flight::{CallId, CallResult};
+use leasehold_core::link::Arrival;
 use leasehold_core::session::CallId as SessionCall;
 use std::future::Future;
 use std::pin::Pin;
@@ -66,9 +67,9 @@ impl Wake for Answering {
         let Some(inner) = self.link.upgrade() else { return };
         let mut waker = Some(Waker::from(Arc::clone(&self)));
         if let Ok(result) = inner.server.with(|state| state.poll_waiting(self.waiting, &mut waker))
-            && let Some(answers) = inner.answers.get().and_then(Weak::upgrade)
+            && let Some(receiver) = inner.receiver.get().and_then(Weak::upgrade)
         {
-            answers.answered(&mut vec![(self.id, result)]);
+            receiver.receive(&mut vec![Arrival::Outcome(self.id, result)]);
         }
     }
 }

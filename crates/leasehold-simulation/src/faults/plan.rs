@@ -7,11 +7,8 @@ use crate::faults::rates::FaultRates;
 use crate::workload::family::LockFamily;
 use crate::workload::plan::{DISTURBED, LEASE};
 use crate::workload::replicas;
-use crate::world::event::WorldEvent;
-use crate::world::message::Message;
 use crate::world::network::Role;
 use crate::world::{World, ms};
-use leasehold_core::link::LinkEvent;
 use std::time::Duration;
 
 /// For how long at most the server's memory is full.
@@ -93,11 +90,10 @@ fn connections(world: &mut World, mix: FaultMix) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let role = if world.net.durable && world.rng.bool() { Role::Durable } else { Role::Calls };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
-            let what: WorldEvent = match world.rng.u8(..5) {
-                0 | 1 => FaultEvent::Reset { client, role, lose }.into(),
-                2 => FaultEvent::Freeze { client, role, pause }.into(),
-                3 => FaultEvent::ResetNotices { client }.into(),
-                _ => Message::Event { client, event: LinkEvent::NoticesLagged }.into(),
+            let what = match world.rng.u8(..4) {
+                0 | 1 => FaultEvent::Reset { client, role, lose },
+                2 => FaultEvent::Freeze { client, role, pause },
+                _ => FaultEvent::ResetNotices { client },
             };
             world.after(at, what);
         }

@@ -39,7 +39,6 @@ counted! {
         LostNotice = "a notice is lost",
         Reset = "a connection is reset",
         NoticesReset = "the notice connection is reset",
-        Lagged = "notices come too fast",
         Freeze = "a connection stalls",
         Unreachable = "a client is cut off",
         Crash = "a client crashes",

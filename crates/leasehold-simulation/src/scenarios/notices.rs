@@ -8,7 +8,6 @@ use crate::world::client::Outcome;
 use crate::world::ms;
 use crate::world::network::Role;
 use leasehold_core::error::AcquireError;
-use leasehold_core::link::LinkEvent;
 use leasehold_core::session::{AcquireRequest, Event};
 
 /// A waiter whose notice is lost gets in within `most`, counted from when the holder took a lease of this length.
@@ -38,7 +37,7 @@ fn a_lost_notice_costs_at_most_the_time_of_a_recheck() {
 
 #[test]
 fn whoever_missed_notices_tries_again() {
-    for event in 0..3 {
+    for event in 0..2 {
         let (mut world, guard) = holding(2);
         let waiter = world.acquire(1, wish("a"));
         world.run(ms(100));
@@ -47,8 +46,7 @@ fn whoever_missed_notices_tries_again() {
         world.faults.rates.lose_notice = 0.0;
         let start = world.now;
         match event {
-            0 => world.event(1, LinkEvent::NoticesLagged),
-            1 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
+            0 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
             // The connection of the callers breaks, and perhaps the server with it.
             _ => world.reset(1, Role::Calls),
         }

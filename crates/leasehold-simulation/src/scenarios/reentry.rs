@@ -413,7 +413,7 @@ fn entry_of_an_ended_hold_passes_unpolled_futures() {
         world.run(ms(5));
         world.clients[0].tasks[sleepy].polls = PollPolicy::Never;
         // Its turn comes and passes.
-        world.event(0, LinkEvent::NoticesLagged);
+        world.event(0, LinkEvent::NoticesReset);
         world.run(ms(150));
         world.fault(0, "lock/acquire", CallFault::LoseReply);
         let entry = world.acquire(0, owned(owner));

@@ -121,9 +121,6 @@ impl World {
     }
 
     pub(crate) fn event(&mut self, client: usize, event: LinkEvent) {
-        if event == LinkEvent::NoticesLagged {
-            self.stats.fault(FaultKind::Lagged);
-        }
         trace!(self, "client {client} link: {event:?}");
         self.stats.digest.record((self.now, client, "link", discriminant(&event)));
         let now = self.local(client);

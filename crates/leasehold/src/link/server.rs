@@ -9,8 +9,8 @@
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
-//! A link has two connections to each server: for calls, and for notices. On a cluster the second is there only where there are
-//! subscriptions. Calls that wait for replicas have up to five more, which are made when they are needed.
+//! A link has one connection to each server, for calls and for notices. In RESP2 notices have a second one, because a subscribed connection
+//! carries no calls. Calls that wait for replicas have up to five more. These are made when they are needed.
 
 mod absent;
 mod address;
@@ -68,7 +68,7 @@ pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 use crate::error::Cause;
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Answers, Link, LinkError, LinkEvent, Outcome, ServerInfo, Settled};
+use leasehold_core::link::{Link, LinkError, LinkEvent, Outcome, Receiver, ServerInfo, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::session::CallId;
@@ -169,8 +169,8 @@ impl Link for ServerLink {
         call::start(self.pool(), decided, id, call)
     }
 
-    fn answer_to(&self, answers: Weak<dyn Answers>) {
-        self.shared().answers.set(answers);
+    fn deliver_to(&self, receiver: Weak<dyn Receiver>) {
+        self.shared().inbox.set(receiver);
     }
 
     async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {

@@ -48,7 +48,6 @@ impl Parts {
                     }
                 }
             }
-            LinkEvent::NoticesLagged => self.all_try_again(now),
             LinkEvent::NoticesReset => self.subscriptions.reset(&mut self.out),
             LinkEvent::CallsReset => {
                 self.resets += 1;

@@ -1,7 +1,7 @@
 //! Group commit: queued calls for one connection leave as one script.
 //!
 //! A few calls at a time are direct: they bypass the queue. The link queues further calls, and all calls while many are in flight. The
-//! [driver](super::driver), a task on the connection's runtime, sends the queue as one [batch](leasehold_core::batch). It delivers the
+//! [driver](super::driver), a task, sends the queue as one [batch](leasehold_core::batch). It delivers the
 //! replies, and repeats. No call overtakes the queue. On a cluster each hash slot has its own line, because the keys of a script must share
 //! a slot.
 //!

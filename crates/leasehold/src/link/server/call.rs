@@ -7,9 +7,9 @@ use super::driver;
 use super::error::Redirect;
 use super::pool::Pool;
 use super::route;
-use super::shared::LinkShared;
+use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{self, LinkError, Outcome};
+use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
@@ -32,7 +32,7 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     let on_answer = || -> OnAnswer {
         let pool = Arc::clone(pool);
         OnAnswer::new(move |answer| match answer {
-            Answer::Done(result) => pool.shared.answers.deliver(&mut vec![(id, result)]),
+            Answer::Done(result) => pool.shared.inbox.outcome(id, result),
             Answer::Refused(call, refusal) => follow_up_for_session(pool, begun, id, call, refusal),
         })
     };
@@ -100,60 +100,69 @@ fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, re
             Ok(connection_slot) => refused(&pool, connection_slot, begun, call, refusal).await,
             Err(error) => Err(error),
         };
-        pool.shared.answers.deliver(&mut vec![(id, result)]);
+        pool.shared.inbox.outcome(id, result);
     }));
 }
 
-/// The outcomes from one read of the socket.
-#[derive(Default)]
-pub(super) struct Answered {
-    outcomes: Vec<(CallId, Outcome)>,
-    shared: Option<Arc<LinkShared>>,
+/// What one read of the socket brings, in order.
+pub(super) struct Arrivals<'a> {
+    inbox: &'a Inbox,
+    arrivals: Vec<Arrival>,
 }
 
-impl Answered {
+impl<'a> Arrivals<'a> {
+    pub(super) const fn new(inbox: &'a Inbox) -> Self {
+        Self { inbox, arrivals: Vec::new() }
+    }
+
     /// Adds a reply for the session, or sends it to the waiting future.
-    pub(super) fn push(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
+    pub(super) fn answer(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
         match answer {
             // Sending fails if the future was dropped.
             connection::Answer::Future(answer) => drop(answer.send(reply)),
             connection::Answer::Session(started) => {
                 let id = started.id;
-                if self.shared.is_none() {
-                    self.shared = Some(Arc::clone(&started.pool.shared));
-                }
-                self.outcomes.extend(started.outcome(reply).map(|outcome| (id, outcome)));
+                self.arrivals.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
             }
         }
     }
 
-    /// Delivers the outcomes to the session. The caller must hold no lock.
+    /// Adds a message.
+    pub(super) fn message(&mut self, channel: Bytes, text: &[u8]) {
+        self.arrivals.push(Arrival::Event(LinkEvent::of_message(channel, text)));
+    }
+
+    /// Delivers everything to the session. The caller must hold no lock.
     pub(super) fn deliver(mut self) {
-        if let Some(shared) = self.shared.filter(|_| !self.outcomes.is_empty()) {
-            shared.answers.deliver(&mut self.outcomes);
+        if !self.arrivals.is_empty() {
+            self.inbox.deliver(&mut self.arrivals);
         }
     }
 }
 
-/// The session that receives the outcomes.
+/// The way to the session.
 #[derive(Default)]
-pub(super) struct Answers(OnceLock<Weak<dyn link::Answers>>);
+pub(super) struct Inbox(OnceLock<Weak<dyn Receiver>>);
 
-impl Answers {
-    pub(super) fn set(&self, session: Weak<dyn link::Answers>) {
-        let _ = self.0.set(session);
+impl Inbox {
+    pub(super) fn set(&self, receiver: Weak<dyn Receiver>) {
+        let _ = self.0.set(receiver);
     }
 
-    fn deliver(&self, outcomes: &mut Vec<(CallId, Outcome)>) {
-        if let Some(session) = self.0.get().and_then(Weak::upgrade) {
-            session.answered(outcomes);
+    fn deliver(&self, arrivals: &mut Vec<Arrival>) {
+        if let Some(receiver) = self.0.get().and_then(Weak::upgrade) {
+            receiver.receive(arrivals);
         }
+    }
+
+    fn outcome(&self, id: CallId, outcome: Outcome) {
+        self.deliver(&mut vec![Arrival::Outcome(id, outcome)]);
     }
 }
 
-impl fmt::Debug for Answers {
+impl fmt::Debug for Inbox {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Answers").finish_non_exhaustive()
+        f.debug_struct("Inbox").finish_non_exhaustive()
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::Cause;
 use super::absent;
-use super::call::Answers;
 use super::connection_slot::ConnectionSlot;
 use super::durable::Durable;
 use super::error::ConnectError;
@@ -51,7 +50,7 @@ impl Connector {
             settings,
             home,
             events: Events::default(),
-            answers: Answers::default(),
+            inbox: Arc::default(),
             scripts: Scripts::default(),
             slots,
             subscribed: parking_lot::Mutex::default(),
@@ -93,8 +92,8 @@ impl BackgroundLinks {
         let connection_slot = connect(&background.pool, limit).await?;
         let info = learn_within(limit, shared, &connection_slot).await?;
         background.notices.shard(info.sharded_notices);
-        if shared.slots.is_none() {
-            connect(background.notices.pool(), limit).await?;
+        if background.notices.need_a_connection() {
+            connect(background.notices.own_pool(), limit).await?;
         }
         background.maintain();
         Ok((background, info))
@@ -104,7 +103,7 @@ impl BackgroundLinks {
     pub(crate) fn unconnected(connector: &Connector) -> Self {
         let pools = Arc::clone(&connector.pools);
         let pool = pools.add(Role::Calls);
-        let notices = Arc::new(Notices::new(pools.add(Role::Notices)));
+        let notices = Arc::new(Notices::new(Arc::clone(&pool), pools.add(Role::Notices)));
         let durable = Arc::new(Durable::new(&pools));
         Self { pools, pool, notices, durable }
     }
@@ -155,8 +154,8 @@ impl BackgroundLinks {
         let connection_slot = connect_once(&self.pool).await?;
         let info = learn(shared, &connection_slot).await?;
         self.notices.shard(info.sharded_notices);
-        if shared.slots.is_none() {
-            connect_once(self.notices.pool()).await?;
+        if self.notices.need_a_connection() {
+            connect_once(self.notices.own_pool()).await?;
         }
         Ok(info)
     }
@@ -170,7 +169,7 @@ impl BackgroundLinks {
 impl Drop for BackgroundLinks {
     fn drop(&mut self) {
         self.pool.close();
-        self.notices.pool().close();
+        self.notices.own_pool().close();
         self.durable.close();
     }
 }

@@ -21,7 +21,7 @@
 //! Replies that arrive together wake several callers, which often send again. The driver *corks* the connection while
 //! these callers run, and then writes their commands together: a write costs more than encoding a command.
 
-use super::call::{Answered, Started};
+use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
 use super::settings::LinkSettings;
@@ -42,7 +42,7 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::runtime::Handle;
-use tokio::sync::{Notify, broadcast, oneshot};
+use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
@@ -70,13 +70,6 @@ const CORKED: usize = 1024;
 
 /// Writes by a caller before the driver takes over.
 const WRITES: usize = 4;
-
-/// A message on a channel.
-#[derive(Clone, Debug)]
-pub(super) struct Message {
-    pub(super) channel: Bytes,
-    pub(super) payload: Bytes,
-}
 
 /// The server's `INFO server`, and its end of the connection in `CLIENT INFO`, if the user may read them.
 #[derive(Clone, Debug, Default)]
@@ -106,7 +99,6 @@ pub(super) struct Connection {
     /// Whether the connection uses RESP3.
     resp3: bool,
     shared: Arc<Shared>,
-    messages: Mutex<Option<broadcast::Receiver<Message>>>,
     router: AbortHandle,
     /// The server confirmed that the connection is dead.
     confirmed_dead: AtomicBool,
@@ -128,7 +120,7 @@ struct Shared {
     used: Notify,
     /// Home is gone.
     left: Notify,
-    messages: broadcast::Sender<Message>,
+    inbox: Arc<Inbox>,
     ended: CancellationToken,
     /// A copy of the token's state for frequent reads: reading the token takes a lock.
     over: AtomicBool,
@@ -158,6 +150,8 @@ struct State {
     broken: Option<String>,
     /// Why the connection ended.
     end: Option<String>,
+    /// The connection had subscriptions when it ended.
+    had_subscriptions: bool,
 }
 
 /// The current writer of the socket.
@@ -206,12 +200,12 @@ impl Connection {
         target: &ServerTarget,
         server: Server,
         settings: &LinkSettings,
-        capacity: usize,
+        inbox: &Arc<Inbox>,
     ) -> Result<(Self, Router), ConnectError> {
         let mut resp3 = target.resp3();
         loop {
             let to = greeting::endpoint(target, &server, settings).await?;
-            let (mut connection, router) = Self::open(target, &to, to.label(), settings, capacity, resp3).await?;
+            let (mut connection, router) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
             let guard = AbortOnDrop(Some(router));
             match greeting::greet(&connection, target, settings.attempt(), resp3).await? {
                 Greeted::Known { id, about } => {
@@ -230,12 +224,11 @@ impl Connection {
         to: &Endpoint,
         server: String,
         settings: &LinkSettings,
-        capacity: usize,
+        inbox: &Arc<Inbox>,
         resp3: bool,
     ) -> Result<(Self, Router), ConnectError> {
         let stream = Stream::connect(target, to, settings).await?;
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
-        let (messages, received) = broadcast::channel(capacity);
         let shared = Arc::new(Shared {
             stream,
             driving: Mutex::new(vec![0; READ]),
@@ -251,11 +244,12 @@ impl Connection {
                 reads: 0,
                 broken: None,
                 end: None,
+                had_subscriptions: false,
             }),
             handed: Notify::new(),
             used: Notify::new(),
             left: Notify::new(),
-            messages,
+            inbox: Arc::clone(inbox),
             ended: CancellationToken::new(),
             over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
@@ -270,7 +264,6 @@ impl Connection {
             began: Instant::now(),
             resp3,
             shared,
-            messages: Mutex::new(Some(received)),
             router: router.abort_handle(),
             confirmed_dead: AtomicBool::new(false),
             kill_forbidden: AtomicBool::new(false),
@@ -378,6 +371,16 @@ impl Connection {
         state.end.is_some() && !state.heard
     }
 
+    /// Whether the connection had subscriptions when it ended.
+    pub(super) fn had_subscriptions(&self) -> bool {
+        self.shared.state.lock().had_subscriptions
+    }
+
+    /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
+    pub(super) const fn is_resp3(&self) -> bool {
+        self.resp3
+    }
+
     /// The time at which the end of the connection was noticed.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         self.shared.ended_at.get().copied()
@@ -421,11 +424,6 @@ impl Connection {
     /// Whether this connection has loaded any script.
     pub(super) fn has_given_any(&self) -> bool {
         !self.scripts.lock().is_empty()
-    }
-
-    /// Takes the only receiver of messages.
-    pub(super) fn take_messages(&self) -> Option<broadcast::Receiver<Message>> {
-        self.messages.lock().take()
     }
 }
 
@@ -550,19 +548,19 @@ impl Shared {
 
     /// Reads the available bytes with `read`, and delivers replies and messages.
     fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), End> {
-        let mut answered = Answered::default();
-        let read = self.read_into(read, &mut answered);
+        let mut arrivals = Arrivals::new(&self.inbox);
+        let read = self.read_into(read, &mut arrivals);
         // The session may send calls in here, so the lock is released.
-        answered.deliver();
+        arrivals.deliver();
         read
     }
 
-    fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, answered: &mut Answered) -> Result<(), End> {
+    fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
         let mut buffer = self.driving.lock();
         for _ in 0..READS {
             match read(&mut buffer) {
                 Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
-                Ok(read) => self.received(&buffer[..read], answered).map_err(End::Bytes)?,
+                Ok(read) => self.received(&buffer[..read], arrivals).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(End::Socket(lost(&error))),
             }
@@ -570,7 +568,7 @@ impl Shared {
         Ok(())
     }
 
-    fn received(&self, bytes: &[u8], answered: &mut Answered) -> Result<(), String> {
+    fn received(&self, bytes: &[u8], arrivals: &mut Arrivals<'_>) -> Result<(), String> {
         let mut plain = Vec::new();
         let mut tls_waits = false;
         if let Some(tls) = &self.stream.tls {
@@ -597,9 +595,8 @@ impl Shared {
         drop(state);
         for event in events {
             match event {
-                Event::Answered(answer, frame) => answered.push(answer, Ok(frame)),
-                // A connection for calls has no receiver of messages.
-                Event::Message { channel, payload } => drop(self.messages.send(Message { channel, payload })),
+                Event::Answered(answer, frame) => arrivals.answer(answer, Ok(frame)),
+                Event::Message { channel, payload } => arrivals.message(channel, &payload),
                 Event::Unsubscribed { channel } => {
                     event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
                 }
@@ -684,6 +681,7 @@ impl Shared {
                 return;
             }
             state.end = Some(why.to_owned());
+            state.had_subscriptions = state.wire.is_subscribed();
             state.wire.close().collect()
         };
         self.ended_at.get_or_init(Instant::now);
@@ -693,15 +691,15 @@ impl Shared {
             self.stream.socket.shut_down();
         }
         self.ended.cancel();
-        let mut answered = Answered::default();
+        let mut arrivals = Arrivals::new(&self.inbox);
         for (answer, fate) in calls {
             let error = match fate {
                 Fate::NotSent => LinkError::NotSent(format!("the connection was lost: {why}")),
                 Fate::Unknown => LinkError::Unknown(format!("the connection was lost before a reply came: {why}")),
             };
-            answered.push(answer, Err(error));
+            arrivals.answer(answer, Err(error));
         }
-        answered.deliver();
+        arrivals.deliver();
     }
 }
 

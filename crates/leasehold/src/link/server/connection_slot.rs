@@ -16,10 +16,6 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of messages that a connection buffers for the event loop. The loop only forwards them, so only a
-/// stalled process fills the buffer.
-const MESSAGES: usize = 4_096;
-
 /// Maximum number of ended connections kept until the server confirms their death.
 const REMEMBERED: usize = 64;
 
@@ -139,9 +135,8 @@ impl ConnectionSlot {
 
     /// Connects once, and installs the connection.
     pub(super) async fn open(self: &Arc<Self>) -> Result<Router, ConnectError> {
-        let capacity = if self.role == Role::Notices { MESSAGES } else { 16 };
         let shared = &self.shared;
-        let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, capacity).await;
+        let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, &shared.inbox).await;
         let mut state = self.state.lock();
         state.attempts += 1;
         let opened = made.map(|(connection, router)| {
@@ -170,6 +165,7 @@ impl ConnectionSlot {
     pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
         let mut backoff = Backoff::default();
         let mut first = router.is_none();
+        let mut had_subscriptions = false;
         let mut outage = Outage { lost_at: Instant::now(), told: Vec::new() };
         if !first {
             self.tell(|server| LinkEvent::Connected { server, again: false });
@@ -193,11 +189,11 @@ impl ConnectionSlot {
                             outage.told.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
-                            if again {
-                                match self.role {
-                                    Role::Calls | Role::Durable => self.shared.events.event(LinkEvent::CallsReset),
-                                    Role::Notices => self.shared.reset_notices(),
-                                }
+                            if again && self.role != Role::Notices {
+                                self.shared.events.event(LinkEvent::CallsReset);
+                            }
+                            if std::mem::take(&mut had_subscriptions) {
+                                self.shared.reset_notices();
                             }
                             router = Some(opened);
                         }
@@ -225,9 +221,9 @@ impl ConnectionSlot {
                 _ = &mut running => {}
                 () = self.watch(&connection) => {}
                 () = self.give_scripts(&connection) => {}
-                () = self.shared.events.take_from(&connection), if self.role == Role::Notices => {}
             }
             connection.end();
+            had_subscriptions |= connection.had_subscriptions();
             outage.lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
             event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");

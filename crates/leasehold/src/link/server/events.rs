@@ -1,19 +1,12 @@
 //! Events for the driver, on their way from the connections.
 
-use super::connection::Connection;
-use crate::telemetry::event;
-use bytes::Bytes;
 use leasehold_core::link::LinkEvent;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
-use tokio::sync::broadcast::error::RecvError;
-
-/// Notices that wait at most; more than this many is a lag.
-const CAPACITY: usize = 16_384;
 
 /// Events on their way to the driver. Resets are never lost, and fold into one while the driver does not take them, as do events about a
-/// server; notices beyond the capacity turn into [`LinkEvent::NoticesLagged`]. So memory is bounded, and a producer never waits.
+/// server. So memory is bounded, and a producer never waits.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     waiting: Mutex<Waiting>,
@@ -24,41 +17,18 @@ pub(super) struct Events {
 struct Waiting {
     calls_reset: bool,
     notices_reset: bool,
-    lagged: bool,
     /// The last word on each server that there is one on.
     servers: VecDeque<LinkEvent>,
-    /// Messages, as events.
-    notices: VecDeque<LinkEvent>,
     closed: bool,
 }
 
 impl Events {
-    /// A message came.
-    pub(super) fn notice(&self, channel: Bytes, text: &[u8]) {
-        self.message(LinkEvent::of_message(channel, text));
-    }
-
-    fn message(&self, event: LinkEvent) {
-        let mut waiting = self.waiting.lock();
-        if waiting.notices.len() < CAPACITY {
-            waiting.notices.push_back(event);
-        } else {
-            waiting.lagged = true;
-        }
-        drop(waiting);
-        self.changed.notify_one();
-    }
-
-    /// Anything that is not a message happened.
+    /// Anything but a message happened: messages go to the session at once.
     pub(super) fn event(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         match event {
-            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. } => {
-                drop(waiting);
-                return self.message(event);
-            }
             LinkEvent::NoticesReset => waiting.notices_reset = true,
-            LinkEvent::NoticesLagged => waiting.lagged = true,
+            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. } => {}
             LinkEvent::CallsReset => waiting.calls_reset = true,
             LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
                 waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
@@ -67,21 +37,6 @@ impl Events {
         }
         drop(waiting);
         self.changed.notify_one();
-    }
-
-    /// Takes the messages of a connection, and returns when no more can come.
-    pub(super) async fn take_from(&self, connection: &Connection) {
-        let Some(mut messages) = connection.take_messages() else { return std::future::pending().await };
-        loop {
-            match messages.recv().await {
-                Ok(message) => self.notice(message.channel, &message.payload),
-                Err(RecvError::Lagged(missed)) => {
-                    event!(debug, missed, "notices came faster than they were taken");
-                    self.event(LinkEvent::NoticesLagged);
-                }
-                Err(RecvError::Closed) => return,
-            }
-        }
     }
 
     /// No more events will come.
@@ -118,10 +73,8 @@ impl Events {
             LinkEvent::NoticesReset
         } else if std::mem::take(&mut waiting.calls_reset) {
             LinkEvent::CallsReset
-        } else if std::mem::take(&mut waiting.lagged) {
-            LinkEvent::NoticesLagged
         } else {
-            waiting.notices.pop_front()?
+            return None;
         };
         Some(Some(event))
     }
@@ -155,18 +108,13 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn resets_fold_and_notices_beyond_the_capacity_are_a_lag() {
+    async fn resets_fold() {
         let events = Events::default();
         events.event(LinkEvent::NoticesReset);
+        events.event(LinkEvent::CallsReset);
         events.event(LinkEvent::NoticesReset);
-        for _ in 0..=CAPACITY {
-            events.notice(Bytes::from_static(b"c"), b"0");
-        }
         assert_eq!(events.next().await, Some(LinkEvent::NoticesReset));
-        assert_eq!(events.next().await, Some(LinkEvent::NoticesLagged));
-        for _ in 0..CAPACITY {
-            assert_eq!(events.next().await, Some(LinkEvent::Notice { channel: Bytes::from_static(b"c") }));
-        }
+        assert_eq!(events.next().await, Some(LinkEvent::CallsReset));
         events.close();
         assert_eq!(events.next().await, None);
         assert_eq!(events.next().await, None);

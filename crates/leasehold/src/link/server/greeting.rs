@@ -9,6 +9,7 @@ use super::target::{Endpoint, Sentinels, Server, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// The name of this library in `CLIENT LIST`.
@@ -176,7 +177,7 @@ pub(super) async fn sentinel(
     sentinels: &Sentinels,
     settings: &LinkSettings,
 ) -> Result<(Connection, Router), ConnectError> {
-    let (connection, router) = Connection::open(target, to, to.label(), settings, 1, false).await?;
+    let (connection, router) = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
     if let Some(credentials) = &sentinels.credentials {
         let answer = connection.send("AUTH", auth(credentials), Some(settings.attempt())).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {

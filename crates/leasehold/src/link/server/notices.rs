@@ -7,6 +7,7 @@ use super::connection::Connection;
 use super::connection_slot::ConnectionSlot;
 use super::error::{self, Redirect};
 use super::pool::Pool;
+use super::shared::Role;
 use super::slots::Node;
 use crate::telemetry::event;
 use bytes::Bytes;
@@ -17,17 +18,19 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The subscriptions of a link.
+/// The subscriptions of a link. In RESP3 the connections for calls carry them.
 pub(super) struct Notices {
-    pool: Arc<Pool>,
+    calls: Arc<Pool>,
+    /// The connections of their own that they have in RESP2.
+    own: Arc<Pool>,
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
 }
 
 impl Notices {
-    pub(super) fn new(pool: Arc<Pool>) -> Self {
-        Self { pool, sharded: AtomicBool::new(false), anchor: Mutex::default() }
+    pub(super) fn new(calls: Arc<Pool>, own: Arc<Pool>) -> Self {
+        Self { calls, own, sharded: AtomicBool::new(false), anchor: Mutex::default() }
     }
 
     /// Whether to use sharded notices. It is said once, before anything is subscribed to.
@@ -39,8 +42,27 @@ impl Notices {
         self.sharded.load(Ordering::Acquire)
     }
 
-    pub(super) const fn pool(&self) -> &Arc<Pool> {
-        &self.pool
+    pub(super) const fn own_pool(&self) -> &Arc<Pool> {
+        &self.own
+    }
+
+    /// Whether the one server, which is connected, needs a connection for notices alone. On a cluster it is made when it is needed.
+    pub(super) fn need_a_connection(&self) -> bool {
+        self.calls.shared.slots.is_none() && self.carrier(0).is_some_and(|slot| slot.role == Role::Notices)
+    }
+
+    /// The connection slot to a node that carries subscriptions.
+    fn carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+        let calls = self.calls.to(node)?;
+        let is_resp2 = calls.current().is_ok_and(|connection| !connection.is_resp3());
+        if is_resp2 { self.own.to(node) } else { Some(calls) }
+    }
+
+    /// The same for the owner of a hash slot.
+    fn carrier_of(&self, slot: u16) -> Result<Arc<ConnectionSlot>, LinkError> {
+        let calls = super::route::connection_slot_of(&self.calls, slot)?;
+        let is_resp2 = calls.current().is_ok_and(|connection| !connection.is_resp3());
+        if is_resp2 { super::route::connection_slot_of(&self.own, slot) } else { Ok(calls) }
     }
 
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
@@ -49,7 +71,7 @@ impl Notices {
             return self.subscribe_sharded(channel).await;
         }
         let connection_slot = self.anchored().await?;
-        let connection = connection_slot.ready().await?;
+        let connection = ready(&connection_slot).await?;
         self.confirmed(&connection, Subscription::Subscribe, channel).await
     }
 
@@ -62,7 +84,7 @@ impl Notices {
         }
         let slot = leasehold_core::name::slot(channel);
         self.forget(slot, channel);
-        let connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
+        let connection_slot = self.carrier_of(slot)?;
         let connection = connection_slot.current()?;
         let _turn = connection_slot.turn.lock().await;
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
@@ -72,20 +94,20 @@ impl Notices {
     /// the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
     /// with a redirection where the slot is gone.
     pub(super) async fn audit(&self) {
-        let channels: Vec<_> = self.pool.shared.subscribed.lock().values().flatten().cloned().collect();
+        let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = leasehold_core::name::slot(&channel);
-            let Ok(connection_slot) = super::route::connection_slot_of(&self.pool, slot) else { continue };
+            let Ok(connection_slot) = self.carrier_of(slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(connection) = connection_slot.current() else { continue };
             // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
             // struck off is not subscribed to again.
-            let listed = || self.pool.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
+            let listed = || self.calls.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
             let answer = self.ssubscribe(&connection_slot, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 event!(debug, %refusal, "a sharded subscription was lost");
                 self.follow(&connection_slot, slot, &refusal);
-                self.pool.shared.reset_notices();
+                self.calls.shared.reset_notices();
                 return;
             }
         }
@@ -93,23 +115,23 @@ impl Notices {
 
     /// Chooses another node for the classic subscriptions of a cluster, should the present one not be there.
     pub(super) async fn check_anchor(&self) {
-        if !self.is_sharded() && self.pool.shared.slots.is_some() && self.anchor.lock().is_some() {
+        if !self.is_sharded() && self.calls.shared.slots.is_some() && self.anchor.lock().is_some() {
             drop(self.anchored().await);
         }
     }
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = leasehold_core::name::slot(channel);
-        let mut connection_slot = super::route::connection_slot_of(&self.pool, slot)?;
+        let mut connection_slot = self.carrier_of(slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
-            let connection = connection_slot.ready().await?;
+            let connection = ready(&connection_slot).await?;
             match self.ssubscribe(&connection_slot, &connection, channel, || true).await? {
                 Ok(()) => {
-                    self.pool.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
+                    self.calls.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
                     // The slot may have moved while the answer was on its way. The node has dropped the subscription then, and the move
                     // has reset nothing, because there was nothing in the list. From here on a move finds it there.
-                    let owner = super::route::connection_slot_of(&self.pool, slot)?;
+                    let owner = self.carrier_of(slot)?;
                     if Arc::ptr_eq(&owner, &connection_slot) {
                         return Ok(());
                     }
@@ -148,13 +170,13 @@ impl Notices {
         slot: u16,
         refusal: &ServerError,
     ) -> Option<Arc<ConnectionSlot>> {
-        let slots = self.pool.shared.slots.as_ref()?;
+        let slots = self.calls.shared.slots.as_ref()?;
         let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
         let node = slots.node(&super::route::named(&address, connection_slot));
         if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
-            self.pool.shared.slot_moved(slot);
+            self.calls.shared.slot_moved(slot);
         }
-        self.pool.to(node)
+        self.carrier(node)
     }
 
     /// Sends a subscription command, and waits until the server has confirmed it.
@@ -165,16 +187,16 @@ impl Notices {
     /// The connection slot that holds the classic subscriptions.
     async fn anchored(&self) -> Result<Arc<ConnectionSlot>, LinkError> {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
-        let Some(slots) = &self.pool.shared.slots else { return self.pool.to(0).ok_or_else(none) };
+        let Some(slots) = &self.calls.shared.slots else { return self.carrier(0).ok_or_else(none) };
         let before = *self.anchor.lock();
-        if let Some(connection_slot) = before.and_then(|node| self.pool.known(node))
+        if let Some(connection_slot) = before.and_then(|node| self.carrier(node))
             && connection_slot.current().is_ok()
         {
             return Ok(connection_slot);
         }
         for node in slots.primaries() {
-            let Some(connection_slot) = self.pool.to(node) else { continue };
-            let ready = tokio::time::timeout(self.timeout(), connection_slot.ready()).await;
+            let Some(connection_slot) = self.carrier(node) else { continue };
+            let ready = tokio::time::timeout(self.timeout(), ready(&connection_slot)).await;
             if !matches!(ready, Ok(Ok(_))) {
                 continue;
             }
@@ -182,18 +204,18 @@ impl Notices {
             if *anchor == before {
                 *anchor = Some(node);
                 if before.is_some_and(|before| before != node) {
-                    self.pool.shared.reset_notices();
+                    self.calls.shared.reset_notices();
                 }
             }
             let chosen = *anchor;
             drop(anchor);
-            return chosen.and_then(|node| self.pool.to(node)).ok_or_else(none);
+            return chosen.and_then(|node| self.carrier(node)).ok_or_else(none);
         }
         Err(none())
     }
 
     fn forget(&self, slot: u16, channel: &Bytes) {
-        let mut subscribed = self.pool.shared.subscribed.lock();
+        let mut subscribed = self.calls.shared.subscribed.lock();
         if let Some(channels) = subscribed.get_mut(&slot) {
             channels.remove(channel);
             if channels.is_empty() {
@@ -203,6 +225,16 @@ impl Notices {
     }
 
     fn timeout(&self) -> Duration {
-        self.pool.shared.settings.command_timeout
+        self.calls.shared.settings.command_timeout
     }
+}
+
+/// The connection in a slot, once it is known whether it can carry subscriptions.
+async fn ready(connection_slot: &ConnectionSlot) -> Result<Arc<Connection>, LinkError> {
+    let connection = connection_slot.ready().await?;
+    if connection_slot.role == Role::Calls && !connection.is_resp3() {
+        // The next attempt goes by a connection of its own.
+        return Err(LinkError::NotSent(format!("{} speaks RESP2 now", connection_slot.label())));
+    }
+    Ok(connection)
 }

@@ -11,6 +11,7 @@ use bytes::Bytes;
 use futures_util::future::join_all;
 use leasehold_core::wire::Frame;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A connection to one server for plain commands, separate from a client's connections. Dropping it closes it.
@@ -45,7 +46,7 @@ impl RawConnection {
     }
 
     async fn open(target: &ServerTarget, server: Server, settings: &LinkSettings) -> Result<Self, ConnectError> {
-        let (connection, router) = Connection::connect(target, server, settings, 1).await?;
+        let (connection, router) = Connection::connect(target, server, settings, &Arc::default()).await?;
         Ok(Self { connection, router, timeout: settings.command_timeout })
     }
 }

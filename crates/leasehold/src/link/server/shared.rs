@@ -1,6 +1,6 @@
 //! The state that all connections of a link share, and the purposes that they have.
 
-use super::call::Answers;
+use super::call::Inbox;
 use super::events::Events;
 use super::met::Met;
 use super::scripts::Scripts;
@@ -12,6 +12,7 @@ use bytes::Bytes;
 use leasehold_core::link::LinkEvent;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -25,7 +26,7 @@ pub(super) enum Role {
     Calls,
     /// Calls that wait for replicas.
     Durable,
-    /// Subscriptions and notices.
+    /// Subscriptions and notices, in RESP2.
     Notices,
 }
 
@@ -48,7 +49,7 @@ pub(super) struct LinkShared {
     /// The runtime on which the client was built, if it was built on one.
     pub(super) home: Option<Handle>,
     pub(super) events: Events,
-    pub(super) answers: Answers,
+    pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,

@@ -21,16 +21,19 @@ mod writers;
 use super::{BackgroundLinks, ConnectError, Connector, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Link, LinkError, LinkEvent, Settled};
+use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Receiver, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE, RENEW};
 use leasehold_test_support::{Binary, Version, binaries};
+use std::collections::VecDeque;
 use std::pin::{Pin, pin};
 use std::sync::mpsc;
+use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
+use tokio::sync::Notify;
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -74,6 +77,7 @@ struct World {
     link: ServerLink,
     home: Option<Runtime>,
     test: Runtime,
+    messages: Arc<Messages>,
     background: Option<BackgroundThread>,
 }
 
@@ -97,7 +101,8 @@ impl World {
         let (background, info, thread) = BackgroundThread::start(connector)?;
         let link = ServerLink::new(background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        Ok(Self { link, home: Some(home), test, background: Some(thread) })
+        let messages = Messages::of(&link);
+        Ok(Self { link, messages, home: Some(home), test, background: Some(thread) })
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -139,11 +144,15 @@ impl World {
         }
     }
 
+    async fn event(&self) -> Option<LinkEvent> {
+        self.messages.next(&self.link).await
+    }
+
     /// The next event but for those that say how far the link reaches.
     fn next_event(&self) -> Option<LinkEvent> {
         self.block_on(async {
             loop {
-                match self.link.event().await {
+                match self.event().await {
                     Some(LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. }) => {}
                     event => return event,
                 }
@@ -156,32 +165,59 @@ impl World {
         self.wait_for_all(vec![wanted.clone()]);
     }
 
-    /// Waits up to 20 s for one of several events, and says which came first.
-    fn wait_for_one_of(&self, wanted: &[LinkEvent]) -> LinkEvent {
-        self.block_on(async {
-            let wait = async {
-                loop {
-                    let event = self.link.event().await.expect("an open link");
-                    if wanted.contains(&event) {
-                        return event;
-                    }
-                }
-            };
-            tokio::time::timeout(Duration::from_secs(20), wait).await.expect("one of the events within 20 s")
-        })
-    }
-
     /// Waits up to 20 s for several events, in any order.
     fn wait_for_all(&self, mut wanted: Vec<LinkEvent>) {
         self.block_on(async {
             let wait = async {
                 while !wanted.is_empty() {
-                    let event = self.link.event().await.expect("an open link");
+                    let event = self.event().await.expect("an open link");
                     wanted.retain(|wanted| *wanted != event);
                 }
             };
             tokio::time::timeout(Duration::from_secs(20), wait).await.expect("the events within 20 s");
         });
+    }
+}
+
+/// The messages that have arrived at a link.
+#[derive(Default)]
+struct Messages {
+    arrived: parking_lot::Mutex<VecDeque<LinkEvent>>,
+    changed: Notify,
+}
+
+impl Messages {
+    /// The messages of a link from now on.
+    fn of(link: &ServerLink) -> Arc<Self> {
+        let messages = Arc::<Self>::default();
+        let receiver: Weak<dyn Receiver> = Arc::<Self>::downgrade(&messages);
+        link.deliver_to(receiver);
+        messages
+    }
+
+    /// The next message, or other event of the link.
+    async fn next(&self, link: &ServerLink) -> Option<LinkEvent> {
+        loop {
+            let message = self.arrived.lock().pop_front();
+            if message.is_some() {
+                return message;
+            }
+            tokio::select! {
+                biased;
+                event = link.event() => return event,
+                () = self.changed.notified() => {}
+            }
+        }
+    }
+}
+
+impl Receiver for Messages {
+    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+        for arrival in arrivals.drain(..) {
+            let Arrival::Event(event) = arrival else { panic!("no test of this kind starts a call: {arrival:?}") };
+            self.arrived.lock().push_back(event);
+            self.changed.notify_one();
+        }
     }
 }
 

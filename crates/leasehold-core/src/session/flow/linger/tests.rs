@@ -393,7 +393,6 @@ fn nothing_lingers_that_may_miss_who_wants_it() {
     let server = || "one".to_owned();
     let events = [
         LinkEvent::NoticesReset,
-        LinkEvent::NoticesLagged,
         LinkEvent::CallsReset,
         LinkEvent::OutOfReach { server: server(), why: "refused".to_owned(), lost_for: MS, slots: None },
         LinkEvent::Retired { server: server() },

@@ -19,14 +19,14 @@ fn calls_are_answered() {
 }
 
 #[test]
-fn two_connections_to_a_server() {
+fn one_connection_to_a_server() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
         let world = World::new(&server.url());
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
         world.call(acquire("a")).expect("a reply");
-        assert_eq!(server.client_list().len() - before, 2);
+        assert_eq!(server.client_list().len() - before, 1);
         drop(world);
         until("the connections are gone", || server.client_list().len() == before);
     });
@@ -231,9 +231,9 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
             std::thread::sleep(Duration::from_millis(5));
         }
         let (made, took) = (proxy.accepted() - accepted, began.elapsed());
-        // Two connection slots, with at least 40 ms between two connections of one after its first.
-        let most = 2 * (took.as_millis() / 40 + 5);
-        assert!(made >= 3 && u128::from(made) <= most, "{made} connections in {took:?}");
+        // At least 40 ms between two connections after the first.
+        let most = took.as_millis() / 40 + 5;
+        assert!(made >= 1 && u128::from(made) <= most, "{made} connections in {took:?}");
         world.call_until_answered(&inspect("a"));
     });
 }
@@ -314,11 +314,11 @@ fn calls_are_answered_although_home_never_runs() {
 fn block_on_bare<T>(work: impl Future<Output = T>) -> T {
     struct Unpark(std::thread::Thread);
     impl std::task::Wake for Unpark {
-        fn wake(self: std::sync::Arc<Self>) {
+        fn wake(self: Arc<Self>) {
             self.0.unpark();
         }
     }
-    let waker = std::sync::Arc::new(Unpark(std::thread::current())).into();
+    let waker = Arc::new(Unpark(std::thread::current())).into();
     let mut work = std::pin::pin!(work);
     loop {
         if let std::task::Poll::Ready(done) = work.as_mut().poll(&mut Context::from_waker(&waker)) {

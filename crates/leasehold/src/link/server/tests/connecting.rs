@@ -91,7 +91,7 @@ fn default_user_is_listed_with_the_library() {
         };
         // Redis 7.0 does not know it.
         let knows = server.client_list().iter().any(|client| client.contains_key("lib-name"));
-        assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), if knows { 2 } else { 0 });
+        assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), usize::from(knows));
         drop(world);
         works(ServerTarget::parse(&format!("redis://app:secret@{}", server.addr())).expect("a target"));
         assert_eq!(server.command(&["ACL", "LOG"]).elements().len(), 0);
@@ -188,7 +188,7 @@ fn idle_connections_are_kept_alive() {
             };
             table.lines().filter_map(of).collect::<Vec<bool>>()
         };
-        until("both connections are watched over", || timers().iter().filter(|is_kept| **is_kept).count() >= 2);
+        until("the connection is watched over", || timers().iter().any(|is_kept| *is_kept));
         drop(world);
     });
 }
@@ -455,7 +455,7 @@ fn what_was_not_finished_is_closed() {
             .expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let (background, _) = runtime.block_on(BackgroundLinks::connect(&connector)).expect("a background");
-        assert_eq!(server.client_list().len(), before + 2);
+        assert_eq!(server.client_list().len(), before + 1);
         drop(background);
         until("the connections are gone", || server.client_list().len() == before);
     });

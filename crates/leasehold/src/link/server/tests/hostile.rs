@@ -132,7 +132,7 @@ fn sentinel_that_answers_with_no_address_is_told_of() {
         let target = target(peer(move |stream| answering(stream, |_, stream| stream.write_all(&sent))));
         let target = target.expect("a target");
         let server = target.seeds().pop().expect("a server");
-        let error = runtime.block_on(Connection::connect(&target, server, &settings(), 1)).err();
+        let error = runtime.block_on(Connection::connect(&target, server, &settings(), &Arc::default())).err();
         assert!(matches!(error, Some(ConnectError::Protocol { .. })), "{}: {error:?}", reply.escape_ascii());
     }
 }
@@ -247,7 +247,10 @@ fn connection_that_ends_at_any_byte_of_the_greeting_is_made_again() {
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     for _ in 0..greeting {
         let server = target.seeds().pop().expect("a server");
-        let error = runtime.block_on(Connection::connect(&target, server, &settings, 1)).err().expect("no connection");
+        let error = runtime
+            .block_on(Connection::connect(&target, server, &settings, &Arc::default()))
+            .err()
+            .expect("no connection");
         assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
         assert!(error.to_string().contains(&addr.to_string()), "{error}");
     }

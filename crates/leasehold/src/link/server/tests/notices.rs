@@ -60,29 +60,17 @@ fn fr1_a_burst_of_subscriptions_is_confirmed_one_by_one() {
 }
 
 #[test]
-fn fr5_a_flood_of_messages_is_a_lag_and_not_the_end() {
+fn fr5_a_flood_of_messages_delays_and_ends_nothing() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        // Answers come in order behind the flood, and a slow machine takes its time to read that.
-        let world = World::with(&server.url(), LinkSettings { command_timeout: TIMEOUT * 40, ..settings() });
-        let last = "last";
+        let world = World::with(&server.url(), patient());
         subscribe(&world, "c").expect("a subscription");
-        subscribe(&world, last).expect("a subscription");
+        subscribe(&world, "last").expect("a subscription");
         let flood = "for i = 1, 40000 do redis.call('PUBLISH', 'c', '0') end";
         server.command(&["EVAL", flood, "0"]);
-        world.wait_for(&LinkEvent::NoticesLagged);
-        // A message that comes while too many wait is dropped, too, and that is said again.
-        let heard = LinkEvent::Notice { channel: key(last) };
-        loop {
-            server.command(&["PUBLISH", last, "0"]);
-            if world.wait_for_one_of(&[heard.clone(), LinkEvent::NoticesLagged]) == heard {
-                break;
-            }
-        }
-        let after = "after";
-        subscribe(&world, after).expect("a subscription");
-        assert_eq!(receivers(&server, after), Some(1));
-        world.wait_for(&LinkEvent::Notice { channel: key(after) });
+        server.command(&["PUBLISH", "last", "0"]);
+        assert!(is_granted(&world.call(acquire("a")).expect("a reply")));
+        world.wait_for(&LinkEvent::Notice { channel: key("last") });
     });
 }
 
@@ -132,7 +120,7 @@ fn fr9_a_silent_notice_connection_is_noticed() {
         proxy.freeze(leasehold_test_support::Way::Both);
         // There are no calls; the connection is found out all the same.
         let accepted = proxy.accepted();
-        leasehold_test_support::until("new connections are tried", || proxy.accepted() >= accepted + 2);
+        leasehold_test_support::until("a new connection is tried", || proxy.accepted() > accepted);
         proxy.thaw(leasehold_test_support::Way::Both);
         world.wait_for(&LinkEvent::NoticesReset);
         subscribe(&world, "d").expect("a subscription");

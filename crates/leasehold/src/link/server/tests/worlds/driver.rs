@@ -10,7 +10,7 @@ use super::servers::{FIRST_PORT, Servers};
 use super::tally::{Happened, Tally};
 use super::trace::{End, Event, Number, Trace};
 use leasehold_core::call::Replicas;
-use leasehold_core::link::Answers;
+use leasehold_core::link::{Arrival, Receiver};
 use leasehold_core::script::Script;
 use leasehold_core::session::CallId;
 use std::collections::BTreeMap;
@@ -48,19 +48,30 @@ struct Caller {
     channels: [tokio::sync::Mutex<()>; CHANNELS],
     plan: Plan,
     tally: parking_lot::Mutex<Tally>,
-    answers: Arc<Waiting>,
+    inbox: Arc<Inbox>,
 }
 
-/// The senders that await the outcomes of calls.
-#[derive(Default)]
-struct Waiting(parking_lot::Mutex<BTreeMap<CallId, oneshot::Sender<Result<Reply, LinkError>>>>);
+/// The senders that await the outcomes of calls, and the trace for messages.
+struct Inbox {
+    waiting: parking_lot::Mutex<BTreeMap<CallId, oneshot::Sender<Result<Reply, LinkError>>>>,
+    notices: parking_lot::Mutex<usize>,
+    trace: Trace,
+}
 
-impl Answers for Waiting {
-    fn answered(&self, answers: &mut Vec<(CallId, Result<Reply, LinkError>)>) {
-        for (id, result) in answers.drain(..) {
-            let waiting = self.0.lock().remove(&id).expect("a call is answered once");
-            // The future may have been dropped.
-            drop(waiting.send(result));
+impl Receiver for Inbox {
+    fn receive(&self, arrivals: &mut Vec<Arrival>) {
+        for arrival in arrivals.drain(..) {
+            match arrival {
+                Arrival::Outcome(id, result) => {
+                    let waiting = self.waiting.lock().remove(&id).expect("a call is answered once");
+                    // The future may have been dropped.
+                    drop(waiting.send(result));
+                }
+                Arrival::Event(event) => {
+                    *self.notices.lock() += 1;
+                    self.trace.say(Event::Told(event));
+                }
+            }
         }
     }
 }
@@ -111,7 +122,7 @@ impl Caller {
     async fn send(&self, number: Number, call: Call) -> Result<Reply, LinkError> {
         let (id, decided) = (CallId::new(number as u64), self.link.settlings());
         let (answer, answered) = oneshot::channel();
-        self.answers.0.lock().insert(id, answer);
+        self.inbox.waiting.lock().insert(id, answer);
         match self.link.start(decided, id, call) {
             Ok(None) => answered.await.expect("every call is answered"),
             Ok(Some(outcome)) => outcome,
@@ -186,12 +197,13 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
 
 /// Plays a plan to its end, and tells what did not end.
 pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
-    let (link, answers) = (connect(plan, servers).await, Arc::<Waiting>::default());
-    let answer_to: Weak<dyn Answers> = Arc::<Waiting>::downgrade(&answers);
-    link.answer_to(answer_to);
+    let link = connect(plan, servers).await;
+    let inbox = Arc::new(Inbox { waiting: Default::default(), notices: Default::default(), trace: trace.clone() });
+    let receiver: Weak<dyn Receiver> = Arc::<Inbox>::downgrade(&inbox);
+    link.deliver_to(receiver);
     let caller = Arc::new(Caller {
         link,
-        answers,
+        inbox,
         trace: trace.clone(),
         channels: Default::default(),
         plan: plan.clone(),
@@ -200,9 +212,6 @@ pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tall
     let listening = Arc::clone(&caller);
     drop(tokio::spawn(async move {
         while let Some(event) = listening.link.event().await {
-            if matches!(event, LinkEvent::Notice { .. }) {
-                listening.tally.lock().note(Happened::NoticeTold);
-            }
             listening.trace.say(Event::Told(event));
         }
     }));
@@ -215,7 +224,8 @@ pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tall
         }
     }
     let unended = end(&caller, servers, plan.steps.len(), tasks).await;
-    let tally = caller.tally.lock().clone();
+    let mut tally = caller.tally.lock().clone();
+    (0..*caller.inbox.notices.lock()).for_each(|_| tally.note(Happened::NoticeTold));
     (tally, unended)
 }
 

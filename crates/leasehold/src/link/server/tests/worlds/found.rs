@@ -18,6 +18,7 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     let trace = Trace::new();
     let servers = Servers::start(&plan, &trace);
     let link = driver::connect(&plan, &servers).await;
+    let messages = Messages::of(&link);
     let channel = driver::channel(LOCK);
     // From here on there is a connection for it, so that what is polled once is sent.
     link.subscribe(channel.clone()).await.expect("a subscription");
@@ -36,7 +37,7 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     subscribing.await.expect("a subscription");
     servers.state.lock().publish(&String::from_utf8_lossy(&channel));
     let told = loop {
-        match link.event().await {
+        match messages.next(&link).await {
             Some(told @ (LinkEvent::Notice { .. } | LinkEvent::NoticesReset)) => break told,
             Some(_) => {}
             None => panic!("the link is open"),

@@ -79,7 +79,6 @@ fn delivered(lines: &[Line]) -> Vec<String> {
                 asked.clear();
                 awaited.clear();
             }
-            Event::Told(LinkEvent::NoticesLagged) => awaited.clear(),
             Event::Told(LinkEvent::Notice { channel }) => {
                 if let Some(at) = awaited.iter().position(|(_, other)| *other == channel) {
                     awaited.remove(at);
