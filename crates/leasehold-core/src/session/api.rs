@@ -80,7 +80,7 @@ pub enum Event {
         /// Whether an operator has to act, and the last event about one of these holds did not report it.
         lasting: bool,
     },
-    /// The background's connection to a server stands.
+    /// The connection to a server stands.
     Connected {
         /// The server's address.
         server: String,

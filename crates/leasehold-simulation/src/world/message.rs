@@ -13,7 +13,7 @@ use leasehold_embedded::{Inside, Snapshot};
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
-/// A client makes sure that nothing can be applied any more that it sent by a role up to an epoch.
+/// A client makes sure that nothing can be applied any more that it sent by a connection of a role up to an epoch.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settlement {
     pub(crate) client: usize,

@@ -63,9 +63,8 @@ impl ClientBuilder {
     /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters
     /// refuse all but 0, and the error contains the refusal. Locks with one name in two databases are independent.
     ///
-    /// The callers' connection lives on the tokio runtime that polls this future, and serves the futures on that runtime. All other callers
-    /// use the background's connections: threads by [`blocking`](crate::blocking), futures on another runtime, and every caller while the
-    /// callers' connection is down.
+    /// The tokio runtime that polls this future reads the replies of the server, so futures on that runtime are served fastest. While it
+    /// is busy, blocked or gone, the client's own thread reads the replies after 10 ms.
     ///
     /// # Errors
     ///
@@ -89,8 +88,8 @@ impl ClientBuilder {
     /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. With the first connection the client learns of
     /// its server: see [`Client::server`].
     ///
-    /// The callers' connection lives on the tokio runtime that calls this, as with [`connect`](Self::connect). Any thread may call this, and
-    /// it waits for nothing.
+    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this, and it waits for
+    /// nothing.
     ///
     /// # Errors
     ///

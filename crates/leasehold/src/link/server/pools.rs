@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// The connections of all planes and those for notices. Connections that are dropped leave the list by themselves.
+/// The connections of each purpose. Connections that are dropped leave the list by themselves.
 pub(super) struct Pools {
     pub(super) shared: Arc<LinkShared>,
     all: Mutex<Vec<Weak<Pool>>>,

@@ -1,6 +1,6 @@
 //! Settling: making sure that the server can no longer apply earlier calls.
 //!
-//! The proof, for the calls of one slot on one plane from before the settling:
+//! The proof, for the calls of one slot from before the settling:
 //!
 //! 1. **Where such a call can be.** It was queued on one connection (see [`connection`](super::connection)) of one of the
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
@@ -12,11 +12,10 @@
 //!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.
 //! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The background asks the server to
 //!    kill it by id. "Killed" and "no such client" both prove that the server reads nothing more from it. Unwritten bytes cannot reach the
-//!    server by another connection. The kill does not need the connection's runtime, so a starved executor does not delay it.
-//! 4. **The right server.** Ids are counted by each server process for itself. So the process on the background must have the run id of the
-//!    one that the connection spoke to. If it has another, that process must have been found, by the background or by the plane itself,
-//!    *after* the connection ended: then the address leads elsewhere, the server having been restarted, or replaced in a failover, and
-//!    calls that the old process may still apply are not part of the data that we and others see.
+//!    server by another connection. The kill goes by the connection that was made in its place.
+//! 4. **The right server.** Ids are counted by each server process for itself. So the process that is asked must have the run id of the
+//!    one that the connection spoke to. If it has another, that process must have been found *after* the connection ended. Then the
+//!    server was restarted, or replaced in a failover: calls that the old process may still apply do not reach the data that others see.
 //!
 //! 5. **The right list of ids.** A proxy that speaks Redis may count ids by itself, beside other proxies at the same address. A kill by way of
 //!    another proxy finds no such id, or another client's. So both connections must see the server under one address of its own
@@ -33,7 +32,7 @@
 //! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
 //! kill it.
 //!
-//! 6. **Calls that wait for replicas** ([`durable`](super::durable)) are of a plane with several connections. Their send barrier is one, and
+//! 6. **Calls that wait for replicas** ([`durable`](super::durable)) have several connections. The send barrier
 //!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
 //!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
 //!
