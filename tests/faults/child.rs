@@ -237,15 +237,15 @@ fn obey(builder: leasehold::ClientBuilder, url: &str) {
     }
 }
 
-/// Works every few milliseconds, for ever, and notes when it was last polled.
+/// Works every few milliseconds, for ever. Tells when the last poll but one began: the process may be stopped during the last.
 async fn work(guard: Guard) {
     let polled = Arc::new(AtomicU64::new(0));
-    let note = polled.clone();
+    let (note, mut last) = (polled.clone(), 0);
     let mut ticks = tokio::time::interval(Duration::from_millis(5));
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut first = true;
     let work = poll_fn(|cx| {
-        note.store(clock(), Ordering::Relaxed);
+        note.store(std::mem::replace(&mut last, clock()), Ordering::Relaxed);
         if std::mem::take(&mut first) {
             say(format_args!("works"));
         }
