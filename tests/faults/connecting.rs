@@ -331,7 +331,7 @@ fn a_client_has_one_connection() {
 }
 
 #[test]
-fn client_has_one_connection_to_a_cluster_node() {
+fn client_has_at_most_two_connections_to_a_cluster_node() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let at_rest: Vec<_> = cluster.nodes().iter().map(connections).collect();
@@ -351,7 +351,7 @@ fn client_has_one_connection_to_a_cluster_node() {
                 drop(tokio::spawn(async move { lock.acquire().await }));
             }
             until("everybody waits", || client.stats().subscriptions == 30 && client.stats().requests == 30).await;
-            assert_eq!(added(), [1, 1, 1]);
+            until("two to each", || added() == [2, 2, 2]).await;
             drop(guards);
             client.shutdown(TIMEOUT * 10).await.expect("a shutdown");
             until("all connections are closed", || added() == [0, 0, 0]).await;

@@ -1,6 +1,7 @@
 //! The signals that arrive at this process.
 
 use crate::failure::{Exit, Failure};
+use futures_util::FutureExt as _;
 use rustix::process::{self, Signal};
 use std::future::poll_fn;
 use std::task::Poll;
@@ -73,6 +74,16 @@ impl Signals {
         .await
     }
 
+    /// Handles a signal while there is no command to pass it on to.
+    fn heed(signal: Signal) -> Result<(), Signal> {
+        match signal {
+            signal if asks_to_end(signal) => return Err(signal),
+            Signal::TSTP => _ = stop_this_process(),
+            _ => {}
+        }
+        Ok(())
+    }
+
     /// The result of `work`, unless a signal that ends it comes first. Then `work` is dropped.
     ///
     /// # Errors
@@ -80,18 +91,19 @@ impl Signals {
     /// The signal.
     pub(crate) async fn unless_ended<T>(&mut self, work: impl Future<Output = T>) -> Result<T, Signal> {
         tokio::pin!(work);
-        loop {
+        let done = loop {
             tokio::select! {
                 biased;
-                signal = self.next() => match signal {
-                    signal if asks_to_end(signal) => return Err(signal),
-                    Signal::TSTP => _ = stop_this_process(),
-                    // There is no command yet to pass it on to.
-                    _ => {}
-                },
-                value = &mut work => return Ok(value),
+                signal = self.next() => Self::heed(signal)?,
+                value = &mut work => break value,
             }
+        };
+        // A signal that came before is read when the runtime next polls for I/O.
+        tokio::task::yield_now().await;
+        while let Some(signal) = self.next().now_or_never() {
+            Self::heed(signal)?;
         }
+        Ok(done)
     }
 }
 

@@ -171,11 +171,11 @@ impl Info {
             (self.number("connected_clients").unwrap_or_default(), self.number("maxclients").unwrap_or(0));
         let text = format!("{now} connections of {most} that are allowed");
         if most > 0 && share(now, most) > NEARLY_FULL {
-            return Finding::fault("connections", text, "raise maxclients; each leasehold client has three");
+            return Finding::fault("connections", text, "raise maxclients; each leasehold client has one or two");
         }
         if let Some(rejected @ 1..) = self.number("rejected_connections") {
             let text = format!("{text}; {rejected} were rejected since the start, because there were too many");
-            return Finding::note("connections", text, "raise maxclients; each leasehold client has three");
+            return Finding::note("connections", text, "raise maxclients; each leasehold client has one or two");
         }
         Finding::good("connections", text)
     }

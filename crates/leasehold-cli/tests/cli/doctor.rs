@@ -106,7 +106,7 @@ fn replicas_that_are_waited_for_and_are_not_there_are_found() {
 #[test]
 fn connections_that_are_nearly_used_up_are_found() {
     let server = well().arg("maxclients", "40").start();
-    let idle: Vec<_> = (0..31).map(|_| server.connect().expect("a connection")).collect();
+    let idle: Vec<_> = (0..33).map(|_| server.connect().expect("a connection")).collect();
     has_fault(&examined(&server, &[]), "connections", "of 40 that are allowed");
     drop(idle);
 }

@@ -303,7 +303,7 @@ impl ClientBuilder {
             runtime::check()?;
         }
         let target = self.complete(target)?;
-        Connector::new(target, self.link_settings(), home).map_err(ConnectError::from)
+        Connector::new(target, self.link_settings(), home.map(server_link::Home::Runtime)).map_err(ConnectError::from)
     }
 
     /// The target with the certificates, the credentials and the address map of the builder.

@@ -9,8 +9,9 @@
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
-//! A link has one connection to each server, for calls and for notices. In RESP2 notices have a second one, because a subscribed connection
-//! carries no calls. Calls that wait for replicas have up to five more. These are made when they are needed.
+//! A link has one connection to each server, for calls and for notices. Notices have a second one in RESP2, where a subscribed connection
+//! carries no calls, and if they are sharded (see [`notices`]). Calls that wait for replicas have up to five more. On a cluster, connections
+//! beside the first are made when they are needed.
 
 mod absent;
 mod address;
@@ -62,6 +63,7 @@ pub(crate) use connect::{BackgroundLinks, Connector};
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use error::ConnectError;
+pub(crate) use network::Home;
 pub(crate) use settings::{Batching, LinkSettings, Publish};
 pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 

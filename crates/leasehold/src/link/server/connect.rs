@@ -10,7 +10,7 @@ use super::learn::learn;
 use super::maintain::maintain;
 use super::met::Met;
 use super::mistaken;
-use super::network::Network;
+use super::network::{Home, Network};
 use super::notices::Notices;
 use super::pool::Pool;
 use super::pools::Pools;
@@ -22,7 +22,6 @@ use super::target::{Endpoint, Server, ServerTarget};
 use leasehold_core::link::{LinkEvent, ServerInfo};
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
@@ -32,16 +31,12 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Nothing is connected yet. `home` is the runtime on which replies are read while it runs; it must have timers and I/O.
+    /// Nothing is connected yet. The runtime of `home` must have timers and I/O.
     ///
     /// # Errors
     ///
     /// The target wants TLS, and there are no certificate authorities to check the server by.
-    pub(crate) fn new(
-        target: ServerTarget,
-        settings: LinkSettings,
-        home: Option<Handle>,
-    ) -> Result<Self, ConnectError> {
+    pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
         let met = Met::new(target.is_cluster());

@@ -24,6 +24,7 @@
 use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
+use super::network;
 use super::settings::LinkSettings;
 use super::stream::{Stream, Watched};
 use super::target::{Endpoint, Server, ServerTarget};
@@ -41,7 +42,6 @@ use std::sync::{Arc, OnceLock};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
-use tokio::runtime::Handle;
 use tokio::sync::{Notify, oneshot};
 use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
@@ -273,9 +273,8 @@ impl Connection {
     }
 
     /// Starts the driver at home.
-    pub(super) fn drive_at(&self, home: &Handle) {
-        // A runtime that has been shut down drops the task at once.
-        drop(home.spawn(drive_at_home(LeaveOnDrop(Arc::clone(&self.shared)))));
+    pub(super) fn drive_at(&self, home: &network::Home) {
+        home.spawn(drive_at_home(LeaveOnDrop(Arc::clone(&self.shared))));
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the

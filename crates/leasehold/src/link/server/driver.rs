@@ -2,6 +2,7 @@
 
 use super::batches::{LineId, Queued, Refusal};
 use super::connection_slot::ConnectionSlot;
+use super::network::Home;
 use super::pool::Pool;
 use super::route;
 use leasehold_core::call::Call;
@@ -10,7 +11,6 @@ use leasehold_core::script::Script;
 use leasehold_core::wire::Frame;
 use std::pin::pin;
 use std::sync::Arc;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Empties the line if the driver is dropped before it ended.
@@ -24,11 +24,7 @@ struct Driver {
 /// Starts a driver at home if home calls this, because then the tasks that are ready there queue their calls before the driver
 /// takes them. Otherwise on the background's runtime. The line has counted it.
 pub(super) fn start(pool: &Arc<Pool>, line: LineId) {
-    let here = Handle::try_current().ok().filter(|here| {
-        let home = pool.shared.home.as_ref();
-        home.is_some_and(|home| home.id() == here.id())
-    });
-    let runtime = here.as_ref().unwrap_or(&pool.runtime);
+    let runtime = pool.shared.home.as_ref().and_then(Home::here).unwrap_or(&pool.runtime);
     // A stopped runtime drops the task at once.
     drop(runtime.spawn(drive(Driver { pool: Arc::clone(pool), line, ended: false })));
 }

@@ -7,7 +7,7 @@ use super::error::ConnectError;
 use super::stream::Socket;
 use super::target::Host;
 #[cfg(test)]
-use super::tests::memory::Memory;
+use super::tests::memory::{Memory, Tasks};
 use crate::error::Cause;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rustix::net::sockopt;
@@ -18,6 +18,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Handle;
 
 /// The delay before an attempt at the next address of a host starts concurrently (RFC 8305).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
@@ -106,6 +107,37 @@ impl Network {
             Self::System => uuid::Uuid::new_v4().as_bytes()[0],
             #[cfg(test)]
             Self::Memory(memory) => memory.jitter(),
+        }
+    }
+}
+
+/// The runtime on which the client was built. It drives connections while it runs.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    Runtime(Handle),
+    #[cfg(test)]
+    Tasks(Tasks),
+}
+
+impl Home {
+    /// Starts a task. A runtime that has been shut down drops it at once.
+    pub(super) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        match self {
+            Self::Runtime(runtime) => drop(runtime.spawn(task)),
+            #[cfg(test)]
+            Self::Tasks(tasks) => tasks.spawn(task),
+        }
+    }
+
+    /// The runtime, if this thread runs it: then it is not blocked.
+    pub(super) fn here(&self) -> Option<&Handle> {
+        match self {
+            Self::Runtime(runtime) => {
+                let is_here = Handle::try_current().is_ok_and(|here| here.id() == runtime.id());
+                is_here.then_some(runtime)
+            }
+            #[cfg(test)]
+            Self::Tasks(_) => None,
         }
     }
 }

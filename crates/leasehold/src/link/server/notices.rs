@@ -1,5 +1,10 @@
 //! Subscriptions, and the messages that come for them.
 //!
+//! With RESP3 the connections for calls carry the classic subscriptions. Sharded subscriptions have connections of their
+//! own: a node ends them unasked when their slot moves, and the push by which it does so looks like the confirmation of
+//! `SUNSUBSCRIBE`. The node refuses that command if the slot has moved, so the wire would take the refusal for the reply to
+//! the next call.
+//!
 //! A connection subscribes to sharded channels one at a time, and the node that owns the slot confirms each
 //! subscription.
 
@@ -18,10 +23,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The subscriptions of a link. In RESP3 the connections for calls carry them.
+/// The subscriptions of a link.
 pub(super) struct Notices {
     calls: Arc<Pool>,
-    /// The connections of their own that they have in RESP2.
+    /// Their own connections: in RESP2, and for sharded channels.
     own: Arc<Pool>,
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
@@ -53,16 +58,12 @@ impl Notices {
 
     /// The connection slot to a node that carries subscriptions.
     fn carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+        if self.is_sharded() {
+            return self.own.to(node);
+        }
         let calls = self.calls.to(node)?;
         let is_resp2 = calls.current().is_ok_and(|connection| !connection.is_resp3());
         if is_resp2 { self.own.to(node) } else { Some(calls) }
-    }
-
-    /// The same for the owner of a hash slot.
-    fn carrier_of(&self, slot: u16) -> Result<Arc<ConnectionSlot>, LinkError> {
-        let calls = super::route::connection_slot_of(&self.calls, slot)?;
-        let is_resp2 = calls.current().is_ok_and(|connection| !connection.is_resp3());
-        if is_resp2 { super::route::connection_slot_of(&self.own, slot) } else { Ok(calls) }
     }
 
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
@@ -84,7 +85,7 @@ impl Notices {
         }
         let slot = leasehold_core::name::slot(channel);
         self.forget(slot, channel);
-        let connection_slot = self.carrier_of(slot)?;
+        let connection_slot = super::route::connection_slot_of(&self.own, slot)?;
         let connection = connection_slot.current()?;
         let _turn = connection_slot.turn.lock().await;
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
@@ -97,7 +98,7 @@ impl Notices {
         let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = leasehold_core::name::slot(&channel);
-            let Ok(connection_slot) = self.carrier_of(slot) else { continue };
+            let Ok(connection_slot) = super::route::connection_slot_of(&self.own, slot) else { continue };
             // A connection that is being made anew tells of it by itself.
             let Ok(connection) = connection_slot.current() else { continue };
             // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
@@ -122,7 +123,7 @@ impl Notices {
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = leasehold_core::name::slot(channel);
-        let mut connection_slot = self.carrier_of(slot)?;
+        let mut connection_slot = super::route::connection_slot_of(&self.own, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
             let connection = ready(&connection_slot).await?;
@@ -131,7 +132,7 @@ impl Notices {
                     self.calls.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
                     // The slot may have moved while the answer was on its way. The node has dropped the subscription then, and the move
                     // has reset nothing, because there was nothing in the list. From here on a move finds it there.
-                    let owner = self.carrier_of(slot)?;
+                    let owner = super::route::connection_slot_of(&self.own, slot)?;
                     if Arc::ptr_eq(&owner, &connection_slot) {
                         return Ok(());
                     }

@@ -3,6 +3,7 @@
 use super::call::Inbox;
 use super::events::Events;
 use super::met::Met;
+use super::network::Home;
 use super::scripts::Scripts;
 use super::settings::LinkSettings;
 use super::slots::Slots;
@@ -15,7 +16,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use tokio::runtime::Handle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -26,7 +26,7 @@ pub(super) enum Role {
     Calls,
     /// Calls that wait for replicas.
     Durable,
-    /// Subscriptions and notices, in RESP2.
+    /// Subscriptions and notices that have a connection of their own.
     Notices,
 }
 
@@ -47,7 +47,7 @@ pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
     /// The runtime on which the client was built, if it was built on one.
-    pub(super) home: Option<Handle>,
+    pub(super) home: Option<Home>,
     pub(super) events: Events,
     pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,

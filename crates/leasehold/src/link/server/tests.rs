@@ -18,7 +18,7 @@ mod tls;
 mod worlds;
 mod writers;
 
-use super::{BackgroundLinks, ConnectError, Connector, LinkSettings, ServerLink, ServerTarget};
+use super::{BackgroundLinks, ConnectError, Connector, Home, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Receiver, Settled};
@@ -97,7 +97,7 @@ impl World {
     }
 
     fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
-        let connector = Connector::new(target, settings, Some(home.handle().clone()))?;
+        let connector = Connector::new(target, settings, Some(Home::Runtime(home.handle().clone())))?;
         let (background, info, thread) = BackgroundThread::start(connector)?;
         let link = ServerLink::new(background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");

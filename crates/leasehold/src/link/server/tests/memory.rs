@@ -5,11 +5,15 @@
 
 use super::super::target::Host;
 use fastrand::Rng;
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use parking_lot::Mutex;
 use std::collections::{BTreeMap, VecDeque};
 use std::io::{self, ErrorKind};
 use std::net::{IpAddr, SocketAddr};
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::io::{Interest, Ready};
 use tokio::sync::Notify;
 use tokio::sync::mpsc::{UnboundedReceiver, UnboundedSender, unbounded_channel};
@@ -118,14 +122,16 @@ impl End {
     pub(crate) async fn ready(&self, interest: Interest) -> Ready {
         let [arriving, leaving] = [self.arriving(), self.out].map(|at| &self.stream.directions[at]);
         loop {
+            // Made before the look, so that a change after it is not missed.
+            let (filled, drained) = (arriving.filled.notified(), leaving.drained.notified());
             let ready = self.readiness(interest);
             if !ready.is_empty() {
                 return ready;
             }
             tokio::select! {
                 biased;
-                () = arriving.filled.notified(), if interest.is_readable() => {}
-                () = leaving.drained.notified(), if interest.is_writable() => {}
+                () = filled, if interest.is_readable() => {}
+                () = drained, if interest.is_writable() => {}
             }
         }
     }
@@ -155,7 +161,7 @@ impl End {
             *place = byte;
         }
         drop(state);
-        self.stream.directions[at].drained.notify_one();
+        self.stream.directions[at].drained.notify_waiters();
         Ok(read)
     }
 
@@ -173,7 +179,7 @@ impl End {
         state.bytes[self.out].extend(&bytes[..written]);
         state.writes[self.out] += 1;
         drop(state);
-        self.stream.directions[self.out].filled.notify_one();
+        self.stream.directions[self.out].filled.notify_waiters();
         Ok(written)
     }
 
@@ -209,8 +215,8 @@ impl End {
     pub(crate) fn shut_down(&self) {
         self.stream.state.lock().closed = true;
         for direction in &self.stream.directions {
-            direction.filled.notify_one();
-            direction.drained.notify_one();
+            direction.filled.notify_waiters();
+            direction.drained.notify_waiters();
         }
     }
 
@@ -228,5 +234,53 @@ impl End {
 impl Drop for End {
     fn drop(&mut self) {
         self.shut_down();
+    }
+}
+
+/// The tasks of a runtime that sleeps, or ends, when a test says so.
+#[derive(Clone, Debug)]
+pub(crate) struct Tasks {
+    new: UnboundedSender<BoxFuture<'static, ()>>,
+    orders: UnboundedSender<Order>,
+}
+
+#[derive(Debug)]
+enum Order {
+    Sleep(Duration),
+    End,
+}
+
+impl Tasks {
+    /// They run within a task of the current runtime.
+    pub(super) fn start() -> Self {
+        let ((new, mut starting), (orders, mut ordered)) = (unbounded_channel(), unbounded_channel());
+        drop(tokio::spawn(async move {
+            let mut running = FuturesUnordered::new();
+            loop {
+                tokio::select! {
+                    biased;
+                    order = ordered.recv() => match order {
+                        Some(Order::Sleep(pause)) => tokio::time::sleep(pause).await,
+                        Some(Order::End) | None => return,
+                    },
+                    Some(task) = starting.recv() => running.push(task),
+                    Some(()) = running.next(), if !running.is_empty() => {}
+                }
+            }
+        }));
+        Self { new, orders }
+    }
+
+    pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
+        // After the end nothing is started.
+        drop(self.new.send(task.boxed()));
+    }
+
+    pub(super) fn sleep(&self, pause: Duration) {
+        drop(self.orders.send(Order::Sleep(pause)));
+    }
+
+    pub(super) fn end(&self) {
+        drop(self.orders.send(Order::End));
     }
 }

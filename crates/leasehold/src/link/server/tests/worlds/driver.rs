@@ -2,6 +2,7 @@
 
 use super::super::super::Publish;
 use super::super::super::network::Network;
+use super::super::memory::Tasks;
 use super::super::*;
 use super::commands::CALL;
 use super::notices;
@@ -43,6 +44,7 @@ fn slot(lock: &[u8]) -> u16 {
 /// The parts that the tasks of a world share.
 struct Caller {
     link: ServerLink,
+    home: Tasks,
     trace: Trace,
     /// One command for a channel at a time, as a session has it.
     channels: [tokio::sync::Mutex<()>; CHANNELS],
@@ -174,7 +176,7 @@ impl Caller {
 }
 
 /// A link to the servers.
-pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
+pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) -> ServerLink {
     let publish = match (plan.sharded, plan.cluster) {
         (true, true) => Publish::Auto,
         (true, false) => Publish::Sharded,
@@ -190,19 +192,21 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers) -> ServerLink {
     };
     let scheme = if plan.cluster { "redis-cluster" } else { "redis" };
     let target = ServerTarget::parse(&format!("{scheme}://127.0.0.1:{FIRST_PORT}")).expect("a target");
-    let connector = Connector::new(target, settings, None).expect("no TLS");
+    let connector = Connector::new(target, settings, home).expect("no TLS");
     let (background, info) = BackgroundLinks::connect(&connector).await.expect("a server");
     ServerLink::new(background, info)
 }
 
 /// Plays a plan to its end, and tells what did not end.
 pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
-    let link = connect(plan, servers).await;
+    let home = Tasks::start();
+    let link = connect(plan, servers, Some(Home::Tasks(home.clone()))).await;
     let inbox = Arc::new(Inbox { waiting: Default::default(), notices: Default::default(), trace: trace.clone() });
     let receiver: Weak<dyn Receiver> = Arc::<Inbox>::downgrade(&inbox);
     link.deliver_to(receiver);
     let caller = Arc::new(Caller {
         link,
+        home,
         inbox,
         trace: trace.clone(),
         channels: Default::default(),
@@ -245,9 +249,20 @@ async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: 
         }
         Deed::Disturb(disturbance) => {
             servers.disturb(disturbance);
-            if let Disturbance::Block(millis) = disturbance {
-                own.tally.lock().note(Happened::ExecutorBlocked);
-                tokio::time::advance(Duration::from_millis(millis)).await;
+            match disturbance {
+                Disturbance::Block(millis) => {
+                    own.tally.lock().note(Happened::ExecutorBlocked);
+                    tokio::time::advance(Duration::from_millis(millis)).await;
+                }
+                Disturbance::HomeSleeps(millis) => {
+                    own.tally.lock().note(Happened::HomeSlept);
+                    own.home.sleep(Duration::from_millis(millis));
+                }
+                Disturbance::HomeEnds => {
+                    own.tally.lock().note(Happened::HomeEnded);
+                    own.home.end();
+                }
+                _ => {}
             }
             return None;
         }

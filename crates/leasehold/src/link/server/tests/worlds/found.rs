@@ -17,7 +17,7 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     let plan = Plan { steps: Vec::new(), cluster: true, sharded: true, kill_forbidden: false, batching: None, seed: 0 };
     let trace = Trace::new();
     let servers = Servers::start(&plan, &trace);
-    let link = driver::connect(&plan, &servers).await;
+    let link = driver::connect(&plan, &servers, None).await;
     let messages = Messages::of(&link);
     let channel = driver::channel(LOCK);
     // From here on there is a connection for it, so that what is polled once is sent.

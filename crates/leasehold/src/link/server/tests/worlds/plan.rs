@@ -37,6 +37,10 @@ pub(super) enum Disturbance {
     FlushScripts,
     /// The process does nothing for so many milliseconds. Whatever is due in this time comes at once afterwards.
     Block(u64),
+    /// The runtime on which the link was made runs nothing for so many milliseconds.
+    HomeSleeps(u64),
+    /// That runtime is dropped.
+    HomeEnds,
     /// A slot begins to move, has its keys on the other node, or has moved.
     MoveSlot(usize),
     /// The next call finds no memory, or fails in its middle.
@@ -182,7 +186,9 @@ fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(bool, usi
 }
 
 fn trouble(rng: &mut Rng) -> Disturbance {
-    match rng.u8(..12) {
+    match rng.u8(..15) {
+        12..14 => Disturbance::HomeSleeps(rng.u64(1..120)),
+        14 if rng.u8(..8) == 0 => Disturbance::HomeEnds,
         0..3 => Disturbance::HoldRequests(rng.u64(5..250)),
         3..5 => Disturbance::HoldReplies(rng.u64(5..150)),
         5..8 => Disturbance::Cut { after: rng.u64(..20), held: rng.u64(1..250) },

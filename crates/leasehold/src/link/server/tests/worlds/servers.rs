@@ -165,7 +165,7 @@ impl State {
                 self.fails = Some(if midway { Happened::ScriptFailed } else { Happened::OutOfMemory });
                 None
             }
-            Disturbance::Block(_) => None,
+            Disturbance::Block(_) | Disturbance::HomeSleeps(_) | Disturbance::HomeEnds => None,
         };
         what.into_iter().for_each(|what| self.tally.note(what));
     }

@@ -23,6 +23,8 @@ pub(super) enum Happened {
     ScriptFailed,
     OutOfMemory,
     ExecutorBlocked,
+    HomeSlept,
+    HomeEnded,
     FutureDropped,
     FutureLeftAlone,
     Unproven,
@@ -36,7 +38,7 @@ pub(super) enum Happened {
 }
 
 /// The entries that worlds of one server must have.
-pub(super) const OF_ONE: [Happened; 21] = [
+pub(super) const OF_ONE: [Happened; 23] = [
     Happened::CallAnswered,
     Happened::SettlingProven,
     Happened::NoticeTold,
@@ -53,6 +55,8 @@ pub(super) const OF_ONE: [Happened; 21] = [
     Happened::ScriptFailed,
     Happened::OutOfMemory,
     Happened::ExecutorBlocked,
+    Happened::HomeSlept,
+    Happened::HomeEnded,
     Happened::FutureDropped,
     Happened::FutureLeftAlone,
     Happened::Unproven,
