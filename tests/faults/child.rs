@@ -237,7 +237,7 @@ fn obey(builder: leasehold::ClientBuilder, url: &str) {
     }
 }
 
-/// Works every few milliseconds, for ever. Tells when the last poll but one began: the process may be stopped during the last.
+/// Works every few milliseconds, for ever. Reports the start of the last poll but one, because the process may be stopped during the last.
 async fn work(guard: Guard) {
     let polled = Arc::new(AtomicU64::new(0));
     let (note, mut last) = (polled.clone(), 0);

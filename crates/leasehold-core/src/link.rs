@@ -241,15 +241,14 @@ pub enum LinkEvent {
     NoticesReset,
     /// A connection for calls was lost and is back: what the server held may be gone.
     CallsReset,
-    /// The connection to a server stands.
+    /// Connected to a server.
     Connected {
         /// The server's address.
         server: String,
         /// Whether there was one before.
         again: bool,
     },
-    /// The connection to a server is gone, and an attempt to make it anew has failed. It is told once for each kind of error, until it
-    /// stands again.
+    /// The connection to a server was lost, and a reconnect failed. Reported once per kind of error until the next success.
     OutOfReach {
         /// The server's address.
         server: String,
@@ -300,13 +299,13 @@ pub struct ServerInfo {
 /// The outcome of a call: the reply, or the error.
 pub type Outcome = Result<Reply, LinkError>;
 
-/// What has arrived from a server.
+/// A reply or a message from the server.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a receiver must handle each")]
 pub enum Arrival {
     /// The outcome of a call sent by [`Link::start`].
     Outcome(CallId, Outcome),
-    /// A message.
+    /// A message on a channel.
     Event(LinkEvent),
 }
 
@@ -324,7 +323,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server's description of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
-    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never delivers an outcome, so it
+    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it
     /// may be called while the session is locked.
     fn settlings(&self) -> u64;
 
@@ -333,19 +332,19 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// The call leaves at the first poll, or shortly afterwards in a batch.
     ///
-    /// A call [with replicas](Call::with_replicas) has a connection for itself, because the server blocks a connection that waits. Script and
+    /// A call [with replicas](Call::with_replicas) has exclusive use of a connection, because `WAIT` blocks it. Script and
     /// `WAIT` are one pipeline, which is never sent again. The reply is an array of two: the script's reply, and how many replicas
     /// acknowledged it, which may be fewer than were asked for. If the latter is not known, the outcome is not.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the outcome unknown, and the call may even be sent later: settle it.
+    /// Dropping the future leaves the outcome unknown, and the call may still be sent: settle it.
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
         self.call_decided(self.settlings(), call)
     }
 
-    /// As [`Link::call`], for a call that was decided on after `decided`. If a settling has begun since, the call is not sent, because
-    /// the settling has ruled out its application. A thread may be suspended between the decision and the call.
+    /// As [`Link::call`], for a call that was decided on after `decided`. It sends nothing if a settling has begun since: the
+    /// settling may have ruled out this call. A thread may be suspended between the decision and the call.
     fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
     /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns the outcome if it is already known. Otherwise delivers it to the
@@ -359,7 +358,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Sets the receiver. Called once, before the first call and the first subscription.
     fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
-    /// Makes sure that no call for the slot of `key` that was begun before can be applied from now on.
+    /// Makes sure that the server can no longer apply an earlier call for the slot of `key`.
     ///
     /// A later command on the same connection is answered, or the server is told to kill the old connection. Outside of a cluster all keys are
     /// of one slot.
@@ -394,7 +393,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server could not be reached; a connection that is lost has no subscriptions.
     fn unsubscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
-    /// The next event that the [`Receiver`] was not given; `None` once the link has been closed. Only the background asks.
+    /// The next event that does not go to the [`Receiver`]; `None` once the link has been closed. Only the background calls this.
     ///
     /// # Cancel safety
     ///

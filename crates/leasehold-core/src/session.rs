@@ -252,8 +252,7 @@ impl Session {
         self.checked(|parts| parts.handle_timeout(now));
     }
 
-    /// The next call to send. After the command timeout the session treats a missing reply as an unknown
-    /// outcome.
+    /// The next call to send. A reply that misses the command timeout counts as an unknown outcome.
     pub fn poll_call(&mut self) -> Option<Outgoing> {
         self.parts.poll_call()
     }

@@ -170,7 +170,7 @@ impl<T> Wire<T> {
         self.subscribed || !self.in_flight.is_empty()
     }
 
-    /// Whether the connection has, or has asked for, subscriptions.
+    /// Whether the connection has subscriptions.
     pub const fn is_subscribed(&self) -> bool {
         self.subscribed
     }

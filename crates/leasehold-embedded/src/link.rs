@@ -91,12 +91,12 @@ impl EmbeddedLink {
 
     /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
     /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. The link reports at once that its server is out of
-    /// reach. When it comes back it has new connections without subscriptions, and reports that in events.
+    /// reach. After the outage it has new connections without subscriptions, and reports the resets.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }
 
-    /// Loses the connection for calls, which is at once back. A call that waits for a reply ends with [`LinkError::Unknown`].
+    /// Resets the connection for calls. Waiting calls end with [`LinkError::Unknown`].
     pub fn reset(&self) {
         self.with(|state| state.reset(self.inner.id, Wire::Calls));
     }

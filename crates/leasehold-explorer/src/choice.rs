@@ -24,7 +24,7 @@ pub(crate) enum Choice {
     Poll(usize),
     /// The first request that is still on the way by a connection that is lost reaches the server.
     Late(usize, Wire),
-    /// The connection for calls is lost, with the replies that are on it, and with the requests but for so many of the first.
+    /// The connection for calls is lost, with its replies and all but the first requests, of which there are so many.
     Lose(usize, u8),
     /// A process ends at once. So many of the first requests on its connection for calls still arrive.
     Crash(usize, u8),

@@ -405,7 +405,7 @@ impl Client {
         }
     }
 
-    /// The connection for calls is lost: the outcome of what waited for a reply is not known, and what settles it goes another way.
+    /// The connection for calls is lost: outcomes of pending calls are unknown, and a kill settles them.
     fn reset(&mut self, now: Instant, sent: &mut Vec<(Wire, Request)>) {
         let lost: Vec<u32> = self.waiting.keys().copied().collect();
         for key in lost {

@@ -4,8 +4,8 @@
 //! setting of an asynchronous lock, such as a [class](crate::Lock::class), is described there:
 //! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
 //!
-//! The client's own thread reads the replies. A thread that waits for a lock sleeps, and the release notice wakes it. A thread cannot be
-//! stopped when its lock is lost: work asks [`Guard::is_held`] where it matters.
+//! The client's own thread reads the replies. A thread that waits for a lock sleeps, and the release notice wakes it. A lost lock
+//! cannot stop a thread: call [`Guard::is_held`] before critical steps.
 //!
 //! # Panics
 //!

@@ -42,7 +42,7 @@ pub struct ClientBuilder {
     addresses: Option<AddressMap>,
     publish: Publish,
     batch_calls: bool,
-    /// The client is for threads, and no runtime of the application has part in it.
+    /// The client must not use the caller's runtime.
     on_thread: bool,
     #[cfg(feature = "embedded")]
     clock: Option<Clock>,
@@ -64,7 +64,7 @@ pub enum Publish {
 }
 
 impl ClientBuilder {
-    /// Keeps the client off the runtime in whose context it is built.
+    /// Keeps the client off the current runtime.
     pub(crate) const fn on_thread(mut self) -> Self {
         self.on_thread = true;
         self

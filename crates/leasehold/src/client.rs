@@ -23,9 +23,9 @@ use thiserror::Error;
 /// A connection to a server, and the background that keeps the acquired locks.
 ///
 /// A client is cheap to clone; all clones share one client. A process needs one client for each server. A client has
-/// one connection to a server, or to each node of a cluster. A second one carries release notices on a cluster, and where the server
-/// does not know RESP3. The tokio runtime that builds the client reads the replies. While that runtime is busy, blocked or gone, the
-/// background reads them on a thread of its own.
+/// one connection to a server, or to each node of a cluster. Release notices have a second one in RESP2, and on a cluster with
+/// sharded notices. Durable acquires open up to five more. The tokio runtime that builds the client reads the replies. While that runtime is busy, blocked or gone, the
+/// client's own thread reads them.
 ///
 /// # The end of a client
 ///

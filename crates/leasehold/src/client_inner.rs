@@ -90,7 +90,7 @@ impl ClientInner {
         // Read the clock under the lock, so that the session's time never decreases.
         let result = work(&mut state.session, self.clock.now_in_process());
         while let Some(outgoing) = state.session.poll_call() {
-            // Read before the lock is released: a settling that the session begins later stops the call.
+            // Read under the lock, so that a later settling stops the call.
             let decided = self.link.settlings();
             drop(state);
             let known = self.send((outgoing, decided));

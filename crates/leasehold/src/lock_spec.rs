@@ -158,8 +158,8 @@ impl LockSpec {
         self.0.name.as_ref().map_err(|refused| refused.why.clone())
     }
 
-    /// Sends a call, and reads the reply. While the connection is being made anew, or the slot of the keys moves, the call waits for up to
-    /// one command timeout. In a known outage it fails at once.
+    /// Sends a call, and reads the reply. During a reconnect, or while the slot of the keys moves, it waits for up to one command
+    /// timeout. In a known outage it fails at once.
     pub(crate) async fn call_once<T>(
         &self,
         call: Call,

@@ -171,11 +171,19 @@ impl Info {
             (self.number("connected_clients").unwrap_or_default(), self.number("maxclients").unwrap_or(0));
         let text = format!("{now} connections of {most} that are allowed");
         if most > 0 && share(now, most) > NEARLY_FULL {
-            return Finding::fault("connections", text, "raise maxclients; each leasehold client has one or two");
+            return Finding::fault(
+                "connections",
+                text,
+                "raise maxclients; a client has one or two connections, and up to five more for durable locks",
+            );
         }
         if let Some(rejected @ 1..) = self.number("rejected_connections") {
             let text = format!("{text}; {rejected} were rejected since the start, because there were too many");
-            return Finding::note("connections", text, "raise maxclients; each leasehold client has one or two");
+            return Finding::note(
+                "connections",
+                text,
+                "raise maxclients; a client has one or two connections, and up to five more for durable locks",
+            );
         }
         Finding::good("connections", text)
     }

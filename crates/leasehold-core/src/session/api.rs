@@ -80,7 +80,7 @@ pub enum Event {
         /// Whether an operator has to act, and the last event about one of these holds did not report it.
         lasting: bool,
     },
-    /// The connection to a server stands.
+    /// Connected to a server.
     Connected {
         /// The server's address.
         server: String,

@@ -26,7 +26,7 @@ struct Found {
 struct Demotion {
     /// Its last words.
     text: String,
-    /// How often connections had been reset when the first call was sent that it refused.
+    /// Resets before the first refused call was sent.
     resets: u64,
 }
 
@@ -94,7 +94,7 @@ impl Failures {
         found.why.push_str(why);
     }
 
-    /// Notes that a replica refused a call that was sent after so many resets of connections. Whether a connection that was made since its first refusal leads to a replica, too: a primary
+    /// Notes a call refused by a replica. Returns whether a connection was reset between the first refused call and this one: a primary
     /// that has taken its place would have been found.
     pub(super) fn note_demotion(&mut self, text: &str, resets: u64) -> bool {
         let first = || Box::new(Demotion { text: String::new(), resets });

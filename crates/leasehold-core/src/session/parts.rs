@@ -49,7 +49,7 @@ pub(super) struct Parts {
     pub(super) pending: Pending,
     /// The deadlines of the calls in flight.
     pub(super) unanswered: Unanswered,
-    /// How often connections for calls were reset.
+    /// Number of [`CallsReset`](crate::link::LinkEvent::CallsReset) events.
     pub(super) resets: u64,
     /// The servers that are out of reach.
     pub(super) outages: Outages,

@@ -1,6 +1,6 @@
 //! Settling: making sure that no copy of a call whose reply is missing can be applied any more.
 //!
-//! One settlement serves every hold in the same slot of a cluster, and every hold without a cluster. A hold that comes while a settlement is
+//! One settlement serves all holds of a hash slot. Without a cluster there is one slot. A hold that comes while a settlement is
 //! under way waits for the next one, because its call may have been sent too late for the first.
 
 use crate::owner::HoldNumber;

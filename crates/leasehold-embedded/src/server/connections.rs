@@ -13,7 +13,7 @@ pub(crate) type LinkId = Listener;
 /// The connections of one client: one for calls, one for calls that wait for replicas, and one for notices.
 #[derive(Debug)]
 pub(crate) struct Connections {
-    /// The lives of the connections for calls. Each reset begins another.
+    /// Numbers of the current connections for calls. A reset changes them.
     calls: u64,
     durable: u64,
     /// How many settlings have begun.

@@ -163,7 +163,7 @@ impl State {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Settles the calls so far. Kills each connection on which one of them still waits.
+    /// Settles all earlier calls. Kills each connection on which one still waits.
     pub(crate) fn settle(&mut self, link: LinkId) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => {
@@ -239,7 +239,7 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// A connection for calls is lost and at once back.
+    /// Resets a connection for calls.
     pub(crate) fn reset(&mut self, link: LinkId, wire: Wire) {
         self.lose(link, wire);
         let life = self.next_number();

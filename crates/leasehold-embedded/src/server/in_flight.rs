@@ -15,9 +15,9 @@ pub(crate) type CallResult = Result<Reply, LinkError>;
 /// Which of a client's connections it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
-    /// The one for calls.
+    /// Calls.
     Calls,
-    /// The one for calls that wait for replicas.
+    /// Calls that wait for replicas.
     Durable,
     /// The one for notices, by which subscriptions go, too.
     Notices,
@@ -28,7 +28,7 @@ pub(crate) enum Wire {
 pub(crate) struct Route {
     pub(crate) link: LinkId,
     pub(crate) wire: Wire,
-    /// The life of the connection; of no meaning for notices.
+    /// Number of the connection; unused for notices.
     pub(crate) life: u64,
 }
 

@@ -25,8 +25,8 @@ impl World {
         self.stats.fault(FaultKind::Reset);
         if self.net.connection(client, role).up {
             if lose {
-                let epoch = self.net.connection(client, role).epoch;
-                self.net.kill(client, role, epoch);
+                let life = self.net.connection(client, role).life;
+                self.net.kill(client, role, life);
             }
             self.reset(client, role);
         }
@@ -48,22 +48,22 @@ impl World {
         }
     }
 
-    /// A connection is lost: what waits for a reply ends, and it comes back in a new epoch.
+    /// A connection is lost: what waits for a reply ends, and a new connection follows.
     pub(crate) fn reset(&mut self, client: usize, role: Role) {
         trace!(self, "client {client}: {role:?} is lost");
         self.note_fault_of(client, self.now);
-        self.net.epochs += 1;
-        let epoch = self.net.epochs;
+        self.net.lives += 1;
+        let life = self.net.lives;
         let now = self.now;
         let connection = self.net.connection(client, role);
-        let old = connection.epoch;
+        let old = connection.life;
         let killed = connection.killed;
-        *connection = Connection { epoch, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now };
+        *connection = Connection { life, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now };
         let lost: Vec<CallKey> = self
             .net
             .waiting
             .iter()
-            .filter(|(_, waiting)| waiting.client == client && waiting.role == role && waiting.epoch <= old)
+            .filter(|(_, waiting)| waiting.client == client && waiting.role == role && waiting.life <= old)
             .map(|(key, _)| *key)
             .collect();
         for key in lost {
@@ -125,9 +125,9 @@ impl World {
         let connection = self.net.connection(client, role);
         connection.frozen_until = until;
         connection.last_arrival = connection.last_arrival.max(until);
-        let now = connection.epoch;
+        let now = connection.life;
         self.events.put_off_all(until, |what| {
-            matches!(what, WorldEvent::Message(Message::Arrive { client: c, role: p, epoch, .. }) if (*c, *p, *epoch) == (client, role, now))
+            matches!(what, WorldEvent::Message(Message::Arrive { client: c, role: p, life, .. }) if (*c, *p, *life) == (client, role, now))
         });
     }
 }

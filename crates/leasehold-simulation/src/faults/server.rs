@@ -55,8 +55,8 @@ impl World {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
             for role in self.net.roles() {
                 if self.net.connection(client, role).up {
-                    let epoch = self.net.connection(client, role).epoch;
-                    self.net.kill(client, role, epoch);
+                    let life = self.net.connection(client, role).life;
+                    self.net.kill(client, role, life);
                     self.reset(client, role);
                 }
             }

@@ -47,7 +47,7 @@ fn whoever_missed_notices_tries_again() {
         let start = world.now;
         match event {
             0 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
-            // The connection of the callers breaks, and perhaps the server with it.
+            // The connection for calls is reset; the server may have restarted.
             _ => world.reset(1, Role::Calls),
         }
         let guard = world.granted(1, waiter);

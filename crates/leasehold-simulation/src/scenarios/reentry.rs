@@ -219,7 +219,7 @@ fn fixed(owner: OwnerId, lease: u64) -> AcquireRequest {
     AcquireRequest { lease: ms(lease), renewed: false, ..owned(owner) }
 }
 
-/// The same, by the connection for calls that wait for replicas.
+/// The same request on the durable connection.
 fn by_another_connection(wish: AcquireRequest) -> AcquireRequest {
     AcquireRequest { replicas: Some(Replicas { at_least: 0, within: ms(0) }), ..wish }
 }

@@ -16,8 +16,8 @@ use leasehold_embedded::{Inside, Met};
 use std::time::Duration;
 
 impl World {
-    pub(crate) fn arrive(&mut self, key: CallKey, client: usize, role: Role, epoch: u64, call: Call, reply: ReplyFate) {
-        if epoch <= self.net.connection(client, role).killed {
+    pub(crate) fn arrive(&mut self, key: CallKey, client: usize, role: Role, life: u64, call: Call, reply: ReplyFate) {
+        if life <= self.net.connection(client, role).killed {
             trace!(self, "call {key} dies with its connection");
             return;
         }
@@ -108,9 +108,9 @@ impl World {
     /// The link learns that the server does not know the script of a call, and sends its text, unless the call was settled meanwhile.
     pub(crate) fn no_script(&mut self, key: CallKey, client: usize, role: Role, call: Call, reply: ReplyFate) {
         let Some(waiting) = self.net.waiting.get(&key) else { return };
-        let (epoch, fence) = (waiting.epoch, waiting.fence);
+        let (life, fence) = (waiting.life, waiting.fence);
         let connection = self.net.connection(client, role);
-        if !connection.up || connection.epoch != epoch {
+        if !connection.up || connection.life != life {
             self.net.unknown_script.remove(&key);
             return;
         }
@@ -127,7 +127,7 @@ impl World {
         self.stats.reach(Coverage::NoScript);
         let delay = self.delay(client);
         let at = self.net.connection(client, role).arrival(self.now + delay);
-        self.at(at, Message::Arrive { key, client, role, epoch, call, reply });
+        self.at(at, Message::Arrive { key, client, role, life, call, reply });
     }
 
     /// Notes where an acquire was on its way for longer than the lease that it asks for: its client reckons with it no more.

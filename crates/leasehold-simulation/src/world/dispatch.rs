@@ -51,8 +51,8 @@ impl World {
 
     fn apply_message(&mut self, message: Message) {
         match message {
-            Message::Arrive { key, client, role, epoch, call, reply } => {
-                self.arrive(key, client, role, epoch, call, reply);
+            Message::Arrive { key, client, role, life, call, reply } => {
+                self.arrive(key, client, role, life, call, reply);
             }
             Message::Copy { key, call } => self.arrive_again(key, call),
             Message::NoScript { key, client, role, call, reply } => self.no_script(key, client, role, call, reply),

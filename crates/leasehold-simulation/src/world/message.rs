@@ -13,12 +13,12 @@ use leasehold_embedded::{Inside, Snapshot};
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
 
-/// A client makes sure that nothing can be applied any more that it sent by a connection of a role up to an epoch.
+/// A settling of one connection: all calls up to `life` are dead afterwards.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Settlement {
     pub(crate) client: usize,
     pub(crate) role: Role,
-    pub(crate) epoch: u64,
+    pub(crate) life: u64,
     /// The client's name for it.
     pub(crate) id: CallId,
 }
@@ -31,7 +31,7 @@ pub(crate) enum Message {
         key: CallKey,
         client: usize,
         role: Role,
-        epoch: u64,
+        life: u64,
         call: Call,
         reply: ReplyFate,
     },

@@ -32,7 +32,7 @@ impl Role {
 /// A connection for calls.
 #[derive(Debug)]
 pub(crate) struct Connection {
-    pub(crate) epoch: u64,
+    pub(crate) life: u64,
     pub(crate) up: bool,
     /// Nothing arrives any more of connections up to this.
     pub(crate) killed: u64,
@@ -59,7 +59,7 @@ impl Connection {
 pub(crate) struct Wires {
     calls: Connection,
     durable: Connection,
-    /// How often the client has settled its calls.
+    /// Number of settlings.
     pub(crate) fence: u64,
     /// The life of the notice connection.
     pub(crate) life: u64,
@@ -75,9 +75,9 @@ pub(crate) struct Wires {
 pub(crate) struct Waiting {
     pub(crate) client: usize,
     pub(crate) role: Role,
-    pub(crate) epoch: u64,
+    pub(crate) life: u64,
     pub(crate) who: Caller,
-    /// How often its client had settled its calls when it was begun.
+    /// Settlings before the call was sent.
     pub(crate) fence: u64,
     /// The id that tells the hold that it is about from all others.
     pub(crate) hold: Option<Bytes>,
@@ -93,10 +93,10 @@ pub(crate) enum Caller {
 pub(crate) struct Network {
     pub(crate) wires: Vec<Wires>,
     pub(crate) waiting: BTreeMap<CallKey, Waiting>,
-    /// Settlements under way: how many connections are left, and what was found of the others.
+    /// Settlings in flight: connections left, and the worst result so far.
     pub(crate) settling: FxHashMap<(usize, CallId), (usize, Settled)>,
-    pub(crate) epochs: u64,
-    /// Calls wait for a replica, by a connection of their own.
+    pub(crate) lives: u64,
+    /// Whether calls wait for a replica, on their own connection.
     pub(crate) durable: bool,
     /// The number of subscriptions so far.
     pub(crate) subscribes: usize,
@@ -112,9 +112,9 @@ impl Network {
     pub(crate) fn add_client(&mut self) {
         let start = Instant::from_nanos(0);
         let mut connection = || {
-            self.epochs += 1;
+            self.lives += 1;
             Connection {
-                epoch: self.epochs,
+                life: self.lives,
                 up: true,
                 killed: 0,
                 last_arrival: start,
@@ -137,14 +137,14 @@ impl Network {
         }
     }
 
-    /// The connections of every client.
+    /// The connections that each client has.
     pub(crate) fn roles(&self) -> impl Iterator<Item = Role> + use<> {
         std::iter::once(Role::Calls).chain(self.durable.then_some(Role::Durable))
     }
 
-    pub(crate) fn kill(&mut self, client: usize, role: Role, epoch: u64) {
+    pub(crate) fn kill(&mut self, client: usize, role: Role, life: u64) {
         let connection = self.connection(client, role);
-        connection.killed = connection.killed.max(epoch);
+        connection.killed = connection.killed.max(life);
     }
 
     /// Whether a client waits for nothing.
@@ -206,7 +206,7 @@ impl World {
     }
 
     fn send_drawn(&mut self, key: CallKey, client: usize, role: Role, who: Caller, call: Call) {
-        let Connection { epoch, .. } = *self.net.connection(client, role);
+        let Connection { life, .. } = *self.net.connection(client, role);
         let fence = self.net.wires[client].fence;
         let hold = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = &hold {
@@ -214,7 +214,7 @@ impl World {
         }
         let words = (call.script().name(), call.keys(), call.args());
         self.stats.digest.record((self.now, client, key, role == Role::Durable, words));
-        self.net.waiting.insert(key, Waiting { client, role, epoch, who, fence, hold });
+        self.net.waiting.insert(key, Waiting { client, role, life, who, fence, hold });
         let up = self.net.connection(client, role).up;
         let fault = if up { self.fault_for(client, &call) } else { None };
         if let Some(fault) = &fault {
@@ -261,6 +261,6 @@ impl World {
         if call.script().name().ends_with("/acquire") {
             self.net.sent.insert(key, now);
         }
-        self.at(at, Message::Arrive { key, client, role, epoch, call, reply });
+        self.at(at, Message::Arrive { key, client, role, life, call, reply });
     }
 }

@@ -29,27 +29,27 @@ impl World {
         let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, role);
-        let epoch = connection.epoch;
+        let life = connection.life;
         if connection.up {
             let at = connection.arrival(now + delay);
             let until = now + self.clients[client].session.settings().command_timeout / 2;
             if at <= until {
-                return self.at(at, Message::Barrier { of: Settlement { client, role, epoch, id }, until });
+                return self.at(at, Message::Barrier { of: Settlement { client, role, life, id }, until });
             }
-            return self.at(until, Message::Kill { of: Settlement { client, role, epoch, id } });
+            return self.at(until, Message::Kill { of: Settlement { client, role, life, id } });
         }
         // A connection that is yet to come has carried nothing.
-        self.at(now, Message::Kill { of: Settlement { client, role, epoch: epoch - 1, id } });
+        self.at(now, Message::Kill { of: Settlement { client, role, life: life - 1, id } });
     }
 
     /// A barrier comes to the server.
     pub(crate) fn barrier_arrives(&mut self, of: Settlement, until: Instant) {
-        let Settlement { client, role, epoch, .. } = of;
+        let Settlement { client, role, life, .. } = of;
         // Its reply comes behind those to what was sent before.
         let back = self.now + self.delay(client);
         let connection = self.net.connection(client, role);
         let back = back.max(connection.last_reply);
-        if connection.epoch != epoch || !connection.up || back > until {
+        if connection.life != life || !connection.up || back > until {
             return self.at(until, Message::Kill { of });
         }
         connection.last_reply = back;
@@ -58,12 +58,12 @@ impl World {
 
     /// The reply to a barrier comes to its client.
     pub(crate) fn barrier_answered(&mut self, of: Settlement) {
-        let Settlement { client, role, epoch, id } = of;
+        let Settlement { client, role, life, id } = of;
         let now = self.now;
         let connection = self.net.connection(client, role);
-        let answered = connection.epoch == epoch && connection.up && connection.frozen_until <= now;
+        let answered = connection.life == life && connection.up && connection.frozen_until <= now;
         if answered {
-            self.net.kill(client, role, epoch - 1);
+            self.net.kill(client, role, life - 1);
             self.settled(client, id, Ok(Settled::Proven));
         } else {
             self.at(self.now, Message::Kill { of });
@@ -87,19 +87,19 @@ impl World {
 
     /// The connections of a client were killed, as far as that is proven.
     pub(crate) fn kill_answered(&mut self, of: Settlement, proven: bool) {
-        let Settlement { client, role, epoch, id } = of;
+        let Settlement { client, role, life, id } = of;
         if proven {
-            trace!(self, "client {client}: {role:?} up to {epoch:?} is killed");
-            self.net.kill(client, role, epoch);
+            trace!(self, "client {client}: {role:?} up to {life:?} is killed");
+            self.net.kill(client, role, life);
         }
-        if self.net.connection(client, role).epoch <= epoch && self.net.connection(client, role).up {
+        if self.net.connection(client, role).life <= life && self.net.connection(client, role).up {
             self.reset(client, role);
         }
         let settled = if proven { Settled::Proven } else { Settled::Unproven };
         self.settled(client, id, Ok(settled));
     }
 
-    /// A connection of a client was settled, or the settlement has failed.
+    /// Records the result for one connection of a settling.
     pub(crate) fn settled(&mut self, client: usize, id: CallId, result: Result<Settled, LinkError>) {
         let Some((left, worst)) = self.net.settling.get_mut(&(client, id)) else { return };
         if result == Ok(Settled::Unproven) {

@@ -63,8 +63,8 @@ impl ClientBuilder {
     /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters
     /// refuse all but 0, and the error contains the refusal. Locks with one name in two databases are independent.
     ///
-    /// The tokio runtime that polls this future reads the replies of the server, so futures on that runtime are served fastest. While it
-    /// is busy, blocked or gone, the client's own thread reads the replies after 10 ms.
+    /// The tokio runtime that polls this future reads the replies, so its futures get them without a change of threads. If that runtime
+    /// is blocked, the client's own thread reads replies after 10 ms, and release notices after 100 ms.
     ///
     /// # Errors
     ///
@@ -88,8 +88,8 @@ impl ClientBuilder {
     /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. With the first connection the client learns of
     /// its server: see [`Client::server`].
     ///
-    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this, and it waits for
-    /// nothing.
+    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this; it does not
+    /// block.
     ///
     /// # Errors
     ///

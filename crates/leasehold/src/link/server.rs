@@ -4,7 +4,7 @@
 //!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`batches`] and [`driver`]: group
+//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`batches`] and [`sender`]: group
 //!   commit; [`events`]: events for the session.
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
@@ -22,7 +22,6 @@ mod connect;
 mod connection;
 mod connection_slot;
 mod credentials;
-mod driver;
 mod durable;
 mod error;
 mod events;
@@ -44,6 +43,7 @@ pub(crate) mod raw;
 mod route;
 mod scan;
 mod scripts;
+mod sender;
 mod settings;
 mod settle;
 mod shared;
@@ -95,14 +95,14 @@ struct Parts {
 }
 
 impl ServerLink {
-    /// A link to a server that is known.
+    /// A link to an identified server.
     pub(crate) fn new(background: BackgroundLinks, server: ServerInfo) -> Self {
         let link = Self::unmet(background);
         link.shared().met.is(server);
         link
     }
 
-    /// A link that sends nothing until its server has been met.
+    /// A link that sends nothing until the server is identified.
     pub(crate) fn unmet(background: BackgroundLinks) -> Self {
         Self { parts: Arc::new(Parts { background }) }
     }
@@ -124,7 +124,7 @@ impl ServerLink {
             };
             met(&info);
             shared.met.is(info);
-            // For those who have tried in vain.
+            // Wakes requests that failed before the server was identified.
             shared.events.event(LinkEvent::CallsReset);
         };
         drop(self.runtime().spawn(meeting));

@@ -16,7 +16,7 @@ pub(crate) struct Change {
     aim: CountChange,
     /// The most that the server may have had before.
     before: u32,
-    /// How often connections had been reset by then.
+    /// Resets before it was sent.
     resets: u64,
     /// Start of the lease for the deadline.
     sent_at: Instant,
@@ -85,7 +85,7 @@ impl Change {
         self.aim
     }
 
-    /// How often connections had been reset when it was sent.
+    /// Resets of connections before it was sent.
     pub(crate) const fn resets(&self) -> u64 {
         self.resets
     }
@@ -158,7 +158,7 @@ impl Hold {
         }
     }
 
-    /// Marks the change as settling after its reply was lost. Returns whether it was not settling before.
+    /// Marks the change as settling. Returns false if it already was.
     pub(crate) fn begin_settling(&mut self) -> bool {
         let Some(change) = self.change.as_mut().filter(|change| !change.is_settling) else { return false };
         change.is_settling = true;

@@ -153,7 +153,7 @@ impl Hold {
         self.is_abandoned() && self.has_run_out(now)
     }
 
-    /// Whether its lease has run out on the server. A renewal in flight may still extend it.
+    /// Whether its lease has run out on the server. False while a renewal is in flight, which may extend it.
     fn has_run_out(&self, now: Instant) -> bool {
         now >= self.clean_up.until && !self.count.is_being_renewed()
     }

@@ -1,7 +1,7 @@
 //! Group commit: queued calls for one connection leave as one script.
 //!
 //! A few calls at a time are direct: they bypass the queue. The link queues further calls, and all calls while many are in flight. The
-//! [driver](super::driver), a task, sends the queue as one [batch](leasehold_core::batch). It delivers the
+//! [sender](super::sender) is a task that sends the queue as one [batch](leasehold_core::batch), delivers the
 //! replies, and repeats. No call overtakes the queue. On a cluster each hash slot has its own line, because the keys of a script must share
 //! a slot.
 //!
@@ -27,9 +27,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// Maximum number of drivers of a line at a fast server: one prepares a batch while the server executes the other's. At a slow server each
-/// queued call may start a driver.
-const DRIVERS: usize = 2;
+/// Maximum number of senders of a line at a fast server: one prepares a batch while the server executes the other's. At a slow server each
+/// queued call may start a sender.
+const SENDERS: usize = 2;
 
 /// Pause of batches after a server refused one for a missing right to a key.
 const PAUSE: Duration = Duration::from_secs(10);
@@ -59,7 +59,7 @@ pub(super) struct Queued {
     pub(super) answer: OnAnswer,
 }
 
-/// Receives the outcome of a queued call. A drop reports that the connection's runtime is gone.
+/// Receives the outcome of a queued call. A drop reports that the sending task was dropped.
 pub(super) struct OnAnswer(Option<Box<dyn FnOnce(Answer) + Send>>);
 
 impl OnAnswer {
@@ -77,7 +77,9 @@ impl OnAnswer {
 impl Drop for OnAnswer {
     fn drop(&mut self) {
         if let Some(answer) = self.0.take() {
-            answer(Answer::Done(Err(LinkError::Unknown("the runtime of the connection is gone".to_owned()))));
+            answer(Answer::Done(Err(LinkError::Unknown(
+                "the task that sent the call was dropped with its runtime".to_owned(),
+            ))));
         }
     }
 }
@@ -96,7 +98,7 @@ pub(super) enum Pace {
 pub(super) enum Way {
     /// The caller sends the call. The named line counts it until [`Batches::come_back`].
     Direct(Call, Option<LineId>),
-    /// A driver sends the call and delivers the outcome. The caller must start another driver for the named line.
+    /// A sender sends the call and delivers the outcome. The caller must start another sender for the named line.
     Queued(Option<LineId>),
 }
 
@@ -136,10 +138,10 @@ impl Queued {
 }
 
 impl Pace {
-    /// How many drivers a line may have.
-    const fn drivers(self) -> usize {
+    /// How many senders a line may have.
+    const fn senders(self) -> usize {
         match self {
-            Self::Quick => DRIVERS,
+            Self::Quick => SENDERS,
             Self::Slow => usize::MAX,
         }
     }
@@ -183,7 +185,7 @@ impl Batches {
         if state.paused_until.is_some_and(|until| Instant::now() < until) {
             return Way::Direct(call, None);
         }
-        let most = state.pace.drivers();
+        let most = state.pace.senders();
         let line = state.lines.entry(id).or_default();
         // The send barrier refuses a call that may not be queued.
         if line.has_room(batching.direct) || !may_queue() {
@@ -191,7 +193,7 @@ impl Batches {
             return Way::Direct(call, Some(id));
         }
         line.push(Queued { call, weight, answer: answer() });
-        Way::Queued(line.wants_driver(most).then_some(id))
+        Way::Queued(line.wants_sender(most).then_some(id))
     }
 
     /// Records the end of a direct call.
@@ -210,20 +212,20 @@ impl Batches {
         }
     }
 
-    /// Takes a line's next calls, and runs `look` under the same lock. Without calls the driver must end.
+    /// Takes a line's next calls, and runs `look` under the same lock. Without calls the sender must end.
     pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Vec<Queued>)> {
         let (seen, taken) = self.with_line(id, |line| (look(), line.take()))?;
         Some((seen, taken?))
     }
 
-    /// Records that the taken calls are on the connection. Returns whether to start another driver.
+    /// Records that the taken calls are on the connection. Returns whether to start another sender.
     pub(super) fn wrote(&self, id: LineId) -> bool {
-        let most = self.state.lock().pace.drivers();
-        let wants_driver = |line: &mut Line| {
+        let most = self.state.lock().pace.senders();
+        let wants_sender = |line: &mut Line| {
             line.wrote();
-            line.wants_driver(most)
+            line.wants_sender(most)
         };
-        self.with_line(id, wants_driver) == Some(true)
+        self.with_line(id, wants_sender) == Some(true)
     }
 
     /// Records the end of a batch of `calls` calls.
@@ -240,10 +242,11 @@ impl Batches {
         state.pace = if fastest < batching.near && took < batching.quick { Pace::Quick } else { Pace::Slow };
     }
 
-    /// Fails a line's calls after a driver was dropped with its runtime.
+    /// Fails a line's calls after a sender was dropped with its runtime.
     pub(super) fn abandon(&self, id: LineId) {
         for queued in self.with_line(id, Line::abandon).into_iter().flatten() {
-            queued.fail(LinkError::NotSent("the runtime of the connection is gone".to_owned()));
+            queued
+                .fail(LinkError::NotSent("the task that was to send the call was dropped with its runtime".to_owned()));
         }
     }
 
@@ -291,21 +294,21 @@ mod tests {
         batches.way(line, release(), || OnAnswer::new(drop), || true)
     }
 
-    /// Queues a call. The answer is whether another driver is to be started.
+    /// Queues a call. The answer is whether another sender is to be started.
     fn queue(batches: &Batches, line: LineId) -> bool {
-        let Way::Queued(wants_driver) = way(batches, line) else { panic!("it is queued") };
-        wants_driver.is_some()
+        let Way::Queued(wants_sender) = way(batches, line) else { panic!("it is queued") };
+        wants_sender.is_some()
     }
 
-    /// A driver takes what is queued, and writes it.
+    /// A sender takes what is queued, and writes it.
     fn take(batches: &Batches, line: LineId) -> Vec<Queued> {
         let ((), taken) = batches.take(line, || ()).expect("calls");
         batches.wrote(line);
         taken
     }
 
-    /// How many drivers are started for calls that come one after the other and are not answered.
-    fn drivers(batches: &Batches, line: LineId) -> usize {
+    /// How many senders are started for calls that come one after the other and are not answered.
+    fn senders(batches: &Batches, line: LineId) -> usize {
         let mut unanswered = Vec::new();
         for _ in 0..5 {
             if queue(batches, line) {
@@ -318,22 +321,22 @@ mod tests {
     #[test]
     fn calls_wait_for_batches_of_a_near_server_only() {
         let batches = batches(0);
-        let mut drivers = (1..).map(|line| drivers(&batches, line));
-        let mut drivers_after = |micros| {
+        let mut senders = (1..).map(|line| senders(&batches, line));
+        let mut senders_after = |micros| {
             batches.answered_after(Duration::from_micros(micros));
-            drivers.next().expect("a number")
+            senders.next().expect("a number")
         };
-        assert_eq!(drivers_after(1_000), 5, "the server may be far away");
-        assert_eq!(drivers_after(200), 2, "it is near");
-        assert_eq!(drivers_after(1_000), 2, "it is near, and busy");
-        assert_eq!(drivers_after(3_000), 5, "the wait would be long");
+        assert_eq!(senders_after(1_000), 5, "the server may be far away");
+        assert_eq!(senders_after(200), 2, "it is near");
+        assert_eq!(senders_after(1_000), 2, "it is near, and busy");
+        assert_eq!(senders_after(3_000), 5, "the wait would be long");
     }
 
     #[test]
-    fn a_full_batch_gets_a_driver_of_its_own() {
+    fn a_full_batch_gets_a_sender_of_its_own() {
         let batches = batches(0);
         batches.answered_after(Duration::from_micros(200));
-        let _unanswered = [(); 2].map(|()| queue(&batches, 1).then(|| take(&batches, 1)).expect("a driver"));
+        let _unanswered = [(); 2].map(|()| queue(&batches, 1).then(|| take(&batches, 1)).expect("a sender"));
         let started = (1..=64).find(|_| queue(&batches, 1));
         assert_eq!(started, Some(64));
     }

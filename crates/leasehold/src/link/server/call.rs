@@ -3,10 +3,10 @@
 use super::batches::{Answer, LineId, OnAnswer, Refusal, Way};
 use super::connection::{self, Connection};
 use super::connection_slot::ConnectionSlot;
-use super::driver;
 use super::error::Redirect;
 use super::pool::Pool;
 use super::route;
+use super::sender;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver};
@@ -38,8 +38,8 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     };
     let (call, line) = match way(pool, slot, begun, call, on_answer) {
         Way::Direct(call, line) => (call, line),
-        Way::Queued(wants_driver) => {
-            wants_driver.into_iter().for_each(|line| driver::start(pool, line));
+        Way::Queued(wants_sender) => {
+            wants_sender.into_iter().for_each(|line| sender::start(pool, line));
             return Ok(None);
         }
     };
@@ -92,7 +92,8 @@ impl Started {
     }
 }
 
-/// Follows up a refused call in a task on the runtime that has read the refusal. The background may be blocked in a user's telemetry.
+/// Follows up a refused call in a task. The task runs where the refusal was read, because the background may be blocked in a
+/// user's telemetry.
 fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, refusal: Refusal) {
     let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
     drop(runtime.spawn(async move {
@@ -104,7 +105,7 @@ fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, re
     }));
 }
 
-/// What one read of the socket brings, in order.
+/// Replies and messages of one read, in order.
 pub(super) struct Arrivals<'a> {
     inbox: &'a Inbox,
     arrivals: Vec<Arrival>,
@@ -132,7 +133,7 @@ impl<'a> Arrivals<'a> {
         self.arrivals.push(Arrival::Event(LinkEvent::of_message(channel, text)));
     }
 
-    /// Delivers everything to the session. The caller must hold no lock.
+    /// Delivers all arrivals. The caller must hold no lock.
     pub(super) fn deliver(mut self) {
         if !self.arrivals.is_empty() {
             self.inbox.deliver(&mut self.arrivals);
@@ -140,7 +141,7 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The way to the session.
+/// Delivers arrivals to the session.
 #[derive(Default)]
 pub(super) struct Inbox(OnceLock<Weak<dyn Receiver>>);
 
@@ -208,12 +209,16 @@ pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Rep
                     Err(refused) => refused,
                 }
             }
-            Way::Queued(wants_driver) => {
-                wants_driver.into_iter().for_each(|line| driver::start(pool, line));
+            Way::Queued(wants_sender) => {
+                wants_sender.into_iter().for_each(|line| sender::start(pool, line));
                 match answered.await {
                     Ok(Answer::Done(result)) => return result,
                     Ok(Answer::Refused(call, refusal)) => (call, route::connection_slot_of(pool, slot)?, refusal),
-                    Err(_) => return Err(LinkError::Unknown("the runtime of the connection is gone".to_owned())),
+                    Err(_) => {
+                        return Err(LinkError::Unknown(
+                            "the task that sent the call was dropped with its runtime".to_owned(),
+                        ));
+                    }
                 }
             }
         };

@@ -288,7 +288,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
     let label = seed.label();
     let by_address = matches!(seed, Server::At(_));
     let connection_slot = pool.connection_slot(seed);
-    let router = connection_slot.open().await?;
+    let stand_in = connection_slot.open().await?;
     let connection = connection_slot.current().map_err(|error| ConnectError::of_loss(&label, error))?;
     let Some(slots) = &shared.slots else {
         if connection.about.is_cluster {
@@ -301,7 +301,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
             connection.end();
             return Err(ConnectError::ReadOnly { server: label });
         }
-        pool.adopt(0, &connection_slot, router);
+        pool.adopt(0, &connection_slot, stand_in);
         return Ok(connection_slot);
     };
     slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
@@ -309,10 +309,10 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
-        pool.adopt(own, &connection_slot, router);
+        pool.adopt(own, &connection_slot, stand_in);
     } else {
         connection_slot.close();
-        router.abort();
+        stand_in.abort();
     }
     let all: Vec<_> = primaries.iter().filter_map(|node| pool.to(*node)).collect();
     let ready = futures_util::future::join_all(all.iter().map(|connection_slot| connection_slot.ready())).await;

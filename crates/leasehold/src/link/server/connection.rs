@@ -10,21 +10,20 @@
 //!    from a proxy's buffer nor from the socket. Unwritten bytes have no other socket.
 //!
 //! The caller's thread encodes a command and writes it at once. Only one caller writes at a time, and also writes the
-//! bytes that other callers put into the buffer. A *driver* reads, and writes the rest when the socket was full.
+//! bytes that other callers put into the buffer. A *reader* also writes the rest when the socket was full.
 //!
-//! There are two drivers, because each runtime may block or end. The one at *home* is a task on the runtime on which the
-//! client was built: there a reply wakes a waiting task without a change of threads. The *stand-in* is a task on the
-//! background's runtime. It drives while home does not: before home begins, after home's runtime is gone, and from the
-//! moment when home has left bytes unread for [`STALL`] until home reads again. Both may be awake at once, because a
-//! driver holds a lock while it reads and feeds the wire, and each runtime learns of new bytes by itself.
+//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client: a
+//! reply wakes a task there without a change of threads. The *stand-in* is a task on the background's runtime. It reads
+//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same time:
+//! a lock serializes them, and each runtime watches the socket by itself.
 //!
-//! Replies that arrive together wake several callers, which often send again. The driver *corks* the connection while
+//! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
 //! these callers run, and then writes their commands together: a write costs more than encoding a command.
 
 use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
 use super::greeting::{self, Greeted};
-use super::network;
+use super::network::Home;
 use super::settings::LinkSettings;
 use super::stream::{Stream, Watched};
 use super::target::{Endpoint, Server, ServerTarget};
@@ -47,19 +46,19 @@ use tokio::task::{AbortHandle, JoinHandle};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The stand-in, which ends with the connection.
-pub(super) type Router = JoinHandle<()>;
+/// The stand-in's task. It ends with the connection.
+pub(super) type StandIn = JoinHandle<()>;
 
 /// Bytes per read.
 const READ: usize = 16 * 1024;
 
-/// Reads per poll of the driver before it yields to other tasks.
+/// Reads per poll of the reader before it yields to other tasks.
 const READS: usize = 4;
 
-/// How long home may leave bytes unread, or unsent after a full socket, before the stand-in drives.
+/// How long home may leave bytes unread, or unsent after a full socket, before the stand-in takes part.
 const STALL: Duration = Duration::from_millis(10);
 
-/// The same while no call is in flight, and only messages can come.
+/// [`STALL`] while no call is in flight: only messages can arrive.
 const STALL_OF_MESSAGES: Duration = Duration::from_millis(100);
 
 /// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
@@ -68,7 +67,7 @@ const BUSY: usize = 4;
 /// Queued bytes at which a caller writes despite a cork: about five calls, which keep the server busy.
 const CORKED: usize = 1024;
 
-/// Writes by a caller before the driver takes over.
+/// Writes by a caller before the reader takes over.
 const WRITES: usize = 4;
 
 /// The server's `INFO server`, and its end of the connection in `CLIENT INFO`, if the user may read them.
@@ -99,7 +98,7 @@ pub(super) struct Connection {
     /// Whether the connection uses RESP3.
     resp3: bool,
     shared: Arc<Shared>,
-    router: AbortHandle,
+    stand_in: AbortHandle,
     /// The server confirmed that the connection is dead.
     confirmed_dead: AtomicBool,
     /// The server refused to kill the connection.
@@ -108,15 +107,15 @@ pub(super) struct Connection {
     scripts: Mutex<Vec<&'static str>>,
 }
 
-/// The state that callers and the drivers share.
+/// The state that callers and the readers share.
 struct Shared {
     stream: Stream,
-    /// The buffer of the driver that reads, or writes what callers left.
-    driving: Mutex<Vec<u8>>,
+    /// Held while a reader reads or writes; contains the buffer for reads.
+    reading: Mutex<Vec<u8>>,
     state: Mutex<State>,
-    /// Wakes the drivers to write.
+    /// Wakes the readers to write.
     handed: Notify,
-    /// Wakes those who watch an idle connection.
+    /// Wakes the ping loop and the stand-in of an idle connection.
     used: Notify,
     /// Home is gone.
     left: Notify,
@@ -137,16 +136,16 @@ struct State {
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
-    /// The driver lets the callers run that it has just woken, and then writes their commands.
+    /// The reader lets the callers run that it has just woken, and then writes their commands.
     corked: bool,
     /// The server has sent something.
     heard: bool,
-    /// Those who watch the connection sleep until the next command.
+    /// The ping loop and the stand-in sleep until the next command.
     idle: bool,
-    home: Home,
-    /// How often a driver has read something.
+    home: HomeReader,
+    /// Number of reads with data.
     reads: u64,
-    /// The error of a failed write. The driver still reads: the server may have sent the cause.
+    /// The error of a failed write. The reader still reads: the server may have sent the cause.
     broken: Option<String>,
     /// Why the connection ended.
     end: Option<String>,
@@ -160,16 +159,16 @@ enum Writer {
     Nobody,
     /// A thread is writing.
     Thread,
-    /// The driver: the socket is full, or a caller has reached its limit.
-    Driver,
+    /// The reader: the socket is full, or a caller has reached its limit.
+    Reader,
 }
 
-/// The driver at home.
+/// The reader at home.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Home {
-    /// It has not begun, or its runtime is gone.
+enum HomeReader {
+    /// Not started, or its runtime is gone.
     Away,
-    /// It has been awake so many times.
+    /// Number of wake-ups.
     Awake(u64),
 }
 
@@ -201,12 +200,12 @@ impl Connection {
         server: Server,
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
-    ) -> Result<(Self, Router), ConnectError> {
+    ) -> Result<(Self, StandIn), ConnectError> {
         let mut resp3 = target.resp3();
         loop {
             let to = greeting::endpoint(target, &server, settings).await?;
-            let (mut connection, router) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
-            let guard = AbortOnDrop(Some(router));
+            let (mut connection, stand_in) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
+            let guard = AbortOnDrop(Some(stand_in));
             match greeting::greet(&connection, target, settings.attempt(), resp3).await? {
                 Greeted::Known { id, about } => {
                     (connection.id, connection.about) = (id, about);
@@ -226,12 +225,12 @@ impl Connection {
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
         resp3: bool,
-    ) -> Result<(Self, Router), ConnectError> {
+    ) -> Result<(Self, StandIn), ConnectError> {
         let stream = Stream::connect(target, to, settings).await?;
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let shared = Arc::new(Shared {
             stream,
-            driving: Mutex::new(vec![0; READ]),
+            reading: Mutex::new(vec![0; READ]),
             state: Mutex::new(State {
                 wire: Wire::default(),
                 writer: Writer::Nobody,
@@ -240,7 +239,7 @@ impl Connection {
                 corked: false,
                 heard: false,
                 idle: false,
-                home: Home::Away,
+                home: HomeReader::Away,
                 reads: 0,
                 broken: None,
                 end: None,
@@ -256,7 +255,7 @@ impl Connection {
             malformed: OnceLock::new(),
             process: Process::current(),
         });
-        let router = tokio::spawn(stand_in(EndOnDrop(Arc::clone(&shared)), watched));
+        let stand_in = tokio::spawn(stand_in(EndOnDrop(Arc::clone(&shared)), watched));
         let connection = Self {
             id: None,
             server,
@@ -264,17 +263,17 @@ impl Connection {
             began: Instant::now(),
             resp3,
             shared,
-            router: router.abort_handle(),
+            stand_in: stand_in.abort_handle(),
             confirmed_dead: AtomicBool::new(false),
             kill_forbidden: AtomicBool::new(false),
             scripts: Mutex::default(),
         };
-        Ok((connection, router))
+        Ok((connection, stand_in))
     }
 
-    /// Starts the driver at home.
-    pub(super) fn drive_at(&self, home: &network::Home) {
-        home.spawn(drive_at_home(LeaveOnDrop(Arc::clone(&self.shared))));
+    /// Starts the reader at home.
+    pub(super) fn read_at(&self, home: &Home) {
+        home.spawn(read_at_home(LeaveOnDrop(Arc::clone(&self.shared))));
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
@@ -356,7 +355,7 @@ impl Connection {
     /// Abandons the connection: pending calls end with an unknown outcome. May be called from any thread.
     pub(super) fn end(&self) {
         self.shared.end("the connection was given up");
-        self.router.abort();
+        self.stand_in.abort();
     }
 
     /// The protocol error of the server, if it ended the connection.
@@ -429,12 +428,12 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.end("the connection was dropped");
-        self.router.abort();
+        self.stand_in.abort();
     }
 }
 
 impl Shared {
-    /// Queues a command, and writes it unless another thread is writing, or the driver is about to.
+    /// Queues a command, and writes it unless another thread is writing, or the reader is about to.
     fn send(
         &self,
         server: &str,
@@ -465,7 +464,7 @@ impl Shared {
         Ok(())
     }
 
-    /// Writes, as the only writer, until nothing is queued. If the socket is full, the driver writes the rest.
+    /// Writes, as the only writer, until nothing is queued. If the socket is full, the reader writes the rest.
     fn write(&self, mut plain: Vec<u8>) {
         for round in 1.. {
             let written = self.secured(plain).and_then(|mut bytes| {
@@ -478,7 +477,7 @@ impl Shared {
                 Err(error) => {
                     let mut state = self.state.lock();
                     state.broken = Some(lost(&error));
-                    state.writer = Writer::Driver;
+                    state.writer = Writer::Reader;
                     drop(state);
                     return self.handed.notify_waiters();
                 }
@@ -490,7 +489,7 @@ impl Shared {
             }
             if !rest.is_empty() || round == WRITES {
                 state.rest = rest;
-                state.writer = Writer::Driver;
+                state.writer = Writer::Reader;
                 drop(state);
                 self.handed.notify_waiters();
                 return;
@@ -499,12 +498,12 @@ impl Shared {
         }
     }
 
-    /// Writes with `write` what callers left to the driver, until nothing is queued or the socket is full.
-    fn write_as_driver(&self, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<()> {
-        let _driving = self.driving.lock();
+    /// Writes with `write` what callers left to the reader, until nothing is queued or the socket is full.
+    fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+        let _reading = self.reading.lock();
         loop {
             let mut state = self.state.lock();
-            if state.writer != Writer::Driver {
+            if state.writer != Writer::Reader {
                 return Ok(());
             }
             let mut rest = std::mem::take(&mut state.rest);
@@ -528,12 +527,12 @@ impl Shared {
         }
     }
 
-    /// Ends a cork. The driver writes the queued commands.
+    /// Ends a cork. The reader writes the queued commands.
     fn uncork(&self) {
         let mut state = self.state.lock();
         state.corked = false;
         if state.writer == Writer::Nobody && state.wants_to_write() {
-            state.writer = Writer::Driver;
+            state.writer = Writer::Reader;
         }
     }
 
@@ -555,7 +554,7 @@ impl Shared {
     }
 
     fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
-        let mut buffer = self.driving.lock();
+        let mut buffer = self.reading.lock();
         for _ in 0..READS {
             match read(&mut buffer) {
                 Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
@@ -587,7 +586,7 @@ impl Shared {
         };
         state.tls_waits |= tls_waits;
         if state.tls_waits && state.writer == Writer::Nobody {
-            state.writer = Writer::Driver;
+            state.writer = Writer::Reader;
         }
         // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
         state.corked |= events.len() > 1 && state.wire.in_flight() >= BUSY;
@@ -607,17 +606,17 @@ impl Shared {
         }
     }
 
-    /// Notes that home is awake.
+    /// Counts a wake-up of home.
     fn note_home(&self) -> bool {
         let mut state = self.state.lock();
         state.home = match state.home {
-            Home::Away => Home::Awake(0),
-            Home::Awake(times) => Home::Awake(times + 1),
+            HomeReader::Away => HomeReader::Awake(0),
+            HomeReader::Awake(times) => HomeReader::Awake(times + 1),
         };
         true
     }
 
-    /// Waits until home is gone, or has left bytes for [`STALL`]. These are read or written.
+    /// Waits until home is gone, or has left bytes for [`STALL`]. Reads and writes these bytes.
     async fn stalls(&self) -> Result<(), String> {
         let socket = &self.stream.socket;
         let mut left = std::pin::pin!(self.left.notified());
@@ -628,7 +627,7 @@ impl Shared {
                 () = self.used() => {}
             }
             let (home, reads, in_flight) = self.progress();
-            if home == Home::Away {
+            if home == HomeReader::Away {
                 return Ok(());
             }
             let pause = if in_flight > 0 { STALL } else { STALL_OF_MESSAGES };
@@ -642,14 +641,14 @@ impl Shared {
             }
             self.uncork();
             self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
-            self.write_as_driver(|bytes| socket.write(bytes)).map_err(|error| lost(&error))?;
-            if self.progress().1 != reads || self.state.lock().writer == Writer::Driver {
+            self.write_as_reader(|bytes| socket.write(bytes)).map_err(|error| lost(&error))?;
+            if self.progress().1 != reads || self.state.lock().writer == Writer::Reader {
                 return Ok(());
             }
         }
     }
 
-    fn progress(&self) -> (Home, u64, usize) {
+    fn progress(&self) -> (HomeReader, u64, usize) {
         let state = self.state.lock();
         (state.home, state.reads, state.wire.in_flight())
     }
@@ -713,23 +712,23 @@ impl State {
     }
 }
 
-/// Drives until the connection ends.
-async fn drive_at_home(shared: LeaveOnDrop) {
+/// Reads until the connection ends.
+async fn read_at_home(shared: LeaveOnDrop) {
     let shared = &shared.0;
     // The runtime is shutting down.
     let Ok(watched) = shared.stream.socket.watch() else { return };
-    if let Some(why) = drive(shared, &watched, || shared.note_home()).await {
+    if let Some(why) = serve(shared, &watched, || shared.note_home()).await {
         shared.end(&why);
     }
 }
 
-/// Drives while home does not, until the connection ends.
+/// Reads while home does not, until the connection ends.
 async fn stand_in(shared: EndOnDrop, mut watched: Watched) {
     let shared = &shared.0;
     let why = loop {
         let home = shared.state.lock().home;
-        let is_away = || shared.state.lock().home == home;
-        if let Some(why) = drive(shared, &watched, is_away).await {
+        let home_is_still = || shared.state.lock().home == home;
+        if let Some(why) = serve(shared, &watched, home_is_still).await {
             break why;
         }
         // A watched socket would wake this thread for each reply.
@@ -750,9 +749,9 @@ async fn stand_in(shared: EndOnDrop, mut watched: Watched) {
     shared.end(&why);
 }
 
-/// Drives a connection while `goes_on` says so. Returns why the connection has to end, if it has to. All state is in the
+/// Reads and writes while `goes_on` returns true. Returns the reason if the connection must end. All state is in the
 /// connection, so nothing is lost when a runtime drops this.
-async fn drive(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -> Option<String> {
+async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -> Option<String> {
     let mut ended = std::pin::pin!(shared.ended.cancelled());
     let mut handed = std::pin::pin!(shared.handed.notified());
     loop {
@@ -761,7 +760,7 @@ async fn drive(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -
         }
         let (writes, broken) = {
             let mut state = shared.state.lock();
-            (state.writer == Writer::Driver, state.broken.take())
+            (state.writer == Writer::Reader, state.broken.take())
         };
         if let Some(why) = broken {
             // The write failed before tokio could report what the server had sent.
@@ -794,7 +793,7 @@ async fn drive(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -
             Ok(_) => {}
             Err(error) => return Some(lost(&error)),
         }
-        if let Err(error) = shared.write_as_driver(|bytes| watched.try_write(bytes)) {
+        if let Err(error) = shared.write_as_reader(|bytes| watched.try_write(bytes)) {
             shared.state.lock().broken = Some(lost(&error));
         }
     }
@@ -821,7 +820,7 @@ enum End {
     Socket(String),
 }
 
-/// Ends the connection when its driver is dropped: the runtime is gone.
+/// Ends the connection when the stand-in is dropped: the background is gone.
 struct EndOnDrop(Arc<Shared>);
 
 impl Drop for EndOnDrop {
@@ -830,12 +829,12 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Tells the stand-in that home is gone, when home's runtime drops its driver.
+/// Tells the stand-in that home is gone, when home's runtime drops its task.
 struct LeaveOnDrop(Arc<Shared>);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
-        self.0.state.lock().home = Home::Away;
+        self.0.state.lock().home = HomeReader::Away;
         self.0.left.notify_one();
     }
 }
@@ -892,18 +891,18 @@ pub(super) const fn word(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }
 
-struct AbortOnDrop(Option<Router>);
+struct AbortOnDrop(Option<StandIn>);
 
 impl AbortOnDrop {
-    fn disarm(mut self) -> Router {
-        self.0.take().expect("the router is taken once")
+    fn disarm(mut self) -> StandIn {
+        self.0.take().expect("the stand_in is taken once")
     }
 }
 
 impl Drop for AbortOnDrop {
     fn drop(&mut self) {
-        if let Some(router) = &self.0 {
-            router.abort();
+        if let Some(stand_in) = &self.0 {
+            stand_in.abort();
         }
     }
 }

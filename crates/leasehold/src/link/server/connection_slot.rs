@@ -1,6 +1,6 @@
 //! Keeps a connection to a server, and reconnects after each loss.
 
-use super::connection::{Connection, Router};
+use super::connection::{Connection, StandIn};
 use super::error::ConnectError;
 use super::settings::Backoff;
 use super::shared::{LinkShared, Role};
@@ -134,14 +134,14 @@ impl ConnectionSlot {
     }
 
     /// Connects once, and installs the connection.
-    pub(super) async fn open(self: &Arc<Self>) -> Result<Router, ConnectError> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<StandIn, ConnectError> {
         let shared = &self.shared;
         let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, &shared.inbox).await;
         let mut state = self.state.lock();
         state.attempts += 1;
-        let opened = made.map(|(connection, router)| {
+        let opened = made.map(|(connection, stand_in)| {
             if let (Role::Calls, Some(home)) = (self.role, &shared.home) {
-                connection.drive_at(home);
+                connection.read_at(home);
             }
             let old = state.current.replace(Arc::new(connection));
             if let Some(old) = old.filter(|old| !old.is_confirmed_dead()) {
@@ -151,7 +151,7 @@ impl ConnectionSlot {
                     state.forgot = true;
                 }
             }
-            router
+            stand_in
         });
         if let Err(error) = &opened {
             state.trouble = error.to_string();
@@ -161,17 +161,17 @@ impl ConnectionSlot {
         opened
     }
 
-    /// Keeps the slot connected until it closes, on the current runtime. `router` belongs to a connection that is already up.
-    pub(super) async fn keep(self: Arc<Self>, mut router: Option<Router>) {
+    /// Keeps the slot connected until it closes, on the current runtime. `stand_in` belongs to a connection that is already up.
+    pub(super) async fn keep(self: Arc<Self>, mut stand_in: Option<StandIn>) {
         let mut backoff = Backoff::default();
-        let mut first = router.is_none();
+        let mut first = stand_in.is_none();
         let mut had_subscriptions = false;
         let mut outage = Outage { lost_at: Instant::now(), told: Vec::new() };
         if !first {
             self.tell(|server| LinkEvent::Connected { server, again: false });
         }
         loop {
-            let Some(mut running) = router.take() else {
+            let Some(mut running) = stand_in.take() else {
                 if self.closed.is_cancelled() {
                     return;
                 }
@@ -195,7 +195,7 @@ impl ConnectionSlot {
                             if std::mem::take(&mut had_subscriptions) {
                                 self.shared.reset_notices();
                             }
-                            router = Some(opened);
+                            stand_in = Some(opened);
                         }
                         Err(error) => {
                             event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
@@ -251,7 +251,7 @@ impl ConnectionSlot {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only the connection for calls reports, on behalf of all.
+    /// Reports an event to the session's driver. Only connections for calls report: others would repeat the event.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));

@@ -61,7 +61,7 @@ impl Durable {
         self.all().for_each(Pool::close);
     }
 
-    /// Their pools.
+    /// All pools.
     pub(super) fn all(&self) -> impl Iterator<Item = &Pool> {
         std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)
     }
@@ -186,7 +186,7 @@ pub(super) async fn call(
     let runtime = durable.renewals.runtime.clone();
     let durable = Arc::clone(durable);
     let task = runtime.spawn(async move { durable.call(begun, &call, replicas).await });
-    let gone = |_| Err(LinkError::Unknown("the runtime of the connection is gone".to_owned()));
+    let gone = |_| Err(LinkError::Unknown("the client's thread has ended".to_owned()));
     task.await.unwrap_or_else(gone)
 }
 

@@ -5,8 +5,8 @@ use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
 
-/// Events on their way to the driver. Resets are never lost, and fold into one while the driver does not take them, as do events about a
-/// server. So memory is bounded, and a producer never waits.
+/// Events on their way to the driver. Repeated resets fold into one, and only the last event of each server is kept. So memory is
+/// bounded, and a producer never waits.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     waiting: Mutex<Waiting>,
@@ -23,7 +23,7 @@ struct Waiting {
 }
 
 impl Events {
-    /// Anything but a message happened: messages go to the session at once.
+    /// Queues an event. Messages do not pass here: they go straight to the session.
     pub(super) fn event(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         match event {

@@ -1,7 +1,7 @@
 //! The handshake of a connection: authentication, identification of the server, and the lookup in Sentinel.
 
 use super::address;
-use super::connection::{About, Connection, Router, is_active_replica, is_read_only, word};
+use super::connection::{About, Connection, StandIn, is_active_replica, is_read_only, word};
 use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::settings::LinkSettings;
@@ -151,10 +151,10 @@ pub(super) async fn endpoint(
     let (mut answered, mut silent) = (None, None);
     for host in &sentinels.hosts {
         let asked = async {
-            let (connection, router) = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
+            let (connection, stand_in) = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
             let primary = primary(&connection, target, &sentinels.service, settings.attempt()).await;
             connection.end();
-            router.abort();
+            stand_in.abort();
             primary
         };
         match asked.await {
@@ -176,15 +176,15 @@ pub(super) async fn sentinel(
     to: &Endpoint,
     sentinels: &Sentinels,
     settings: &LinkSettings,
-) -> Result<(Connection, Router), ConnectError> {
-    let (connection, router) = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
+) -> Result<(Connection, StandIn), ConnectError> {
+    let (connection, stand_in) = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
     if let Some(credentials) = &sentinels.credentials {
         let answer = connection.send("AUTH", auth(credentials), Some(settings.attempt())).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {
             return Err(ConnectError::of_refusal(&connection.server, refusal));
         }
     }
-    Ok((connection, router))
+    Ok((connection, stand_in))
 }
 
 fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {

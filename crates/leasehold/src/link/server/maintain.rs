@@ -104,7 +104,7 @@ impl Search {
 
 /// Reads the slot map by a connection of its own, and tells which slots changed their owner.
 async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
-    let (connection, _router) = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
+    let (connection, _stand_in) = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
     slots.read(&connection, shared.settings.command_timeout).await
 }
 

@@ -111,7 +111,7 @@ impl Network {
     }
 }
 
-/// The runtime on which the client was built. It drives connections while it runs.
+/// The runtime on which the client was built. It reads replies while it runs.
 #[derive(Clone, Debug)]
 pub(crate) enum Home {
     Runtime(Handle),
@@ -129,7 +129,7 @@ impl Home {
         }
     }
 
-    /// The runtime, if this thread runs it: then it is not blocked.
+    /// The runtime, if the current thread runs it. A runtime that runs this code is not blocked.
     pub(super) fn here(&self) -> Option<&Handle> {
         match self {
             Self::Runtime(runtime) => {

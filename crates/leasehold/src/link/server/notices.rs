@@ -1,9 +1,8 @@
 //! Subscriptions, and the messages that come for them.
 //!
-//! With RESP3 the connections for calls carry the classic subscriptions. Sharded subscriptions have connections of their
-//! own: a node ends them unasked when their slot moves, and the push by which it does so looks like the confirmation of
-//! `SUNSUBSCRIBE`. The node refuses that command if the slot has moved, so the wire would take the refusal for the reply to
-//! the next call.
+//! In RESP3 the connections for calls carry classic subscriptions. Sharded subscriptions have their own connections: when a
+//! slot moves, the node pushes `sunsubscribe` unasked, which looks like the confirmation of our own `SUNSUBSCRIBE`. The node
+//! then refuses our command, and the wire would match that error to the next call.
 //!
 //! A connection subscribes to sharded channels one at a time, and the node that owns the slot confirms each
 //! subscription.
@@ -51,7 +50,7 @@ impl Notices {
         &self.own
     }
 
-    /// Whether the one server, which is connected, needs a connection for notices alone. On a cluster it is made when it is needed.
+    /// Whether a single server needs a separate connection for notices. On a cluster it opens on demand.
     pub(super) fn need_a_connection(&self) -> bool {
         self.calls.shared.slots.is_none() && self.carrier(0).is_some_and(|slot| slot.role == Role::Notices)
     }
@@ -230,12 +229,15 @@ impl Notices {
     }
 }
 
-/// The connection in a slot, once it is known whether it can carry subscriptions.
+/// The slot's connection, if it can carry subscriptions.
 async fn ready(connection_slot: &ConnectionSlot) -> Result<Arc<Connection>, LinkError> {
     let connection = connection_slot.ready().await?;
     if connection_slot.role == Role::Calls && !connection.is_resp3() {
-        // The next attempt goes by a connection of its own.
-        return Err(LinkError::NotSent(format!("{} speaks RESP2 now", connection_slot.label())));
+        // The next attempt uses the connection for notices.
+        return Err(LinkError::NotSent(format!(
+            "{} now speaks RESP2; notices move to their own connection",
+            connection_slot.label()
+        )));
     }
     Ok(connection)
 }

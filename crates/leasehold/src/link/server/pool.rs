@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 pub(super) struct Pool {
     pub(super) role: Role,
     pub(super) shared: Arc<LinkShared>,
-    /// The runtime of the connections.
+    /// The background's runtime.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<ConnectionSlot>>>>,
     retired: Mutex<Retired>,
@@ -138,7 +138,12 @@ impl Pool {
     }
 
     /// Adds a connection slot that is already connected.
-    pub(super) fn adopt(&self, node: Node, connection_slot: &Arc<ConnectionSlot>, router: super::connection::Router) {
+    pub(super) fn adopt(
+        &self,
+        node: Node,
+        connection_slot: &Arc<ConnectionSlot>,
+        stand_in: super::connection::StandIn,
+    ) {
         let other = {
             let mut by_node = self.by_node.write();
             let at = usize::from(node);
@@ -150,16 +155,16 @@ impl Pool {
         if let Some(other) = other {
             other.close();
         }
-        self.keep(connection_slot, Some(router));
+        self.keep(connection_slot, Some(stand_in));
     }
 
-    fn keep(&self, connection_slot: &Arc<ConnectionSlot>, router: Option<super::connection::Router>) {
+    fn keep(&self, connection_slot: &Arc<ConnectionSlot>, stand_in: Option<super::connection::StandIn>) {
         // Created outside the task, so that it is dropped even if the runtime rejects the task.
         let gone = Gone(Arc::clone(connection_slot));
         let connection_slot = Arc::clone(connection_slot);
         drop(self.runtime.spawn(async move {
             let _gone = gone;
-            connection_slot.keep(router).await;
+            connection_slot.keep(stand_in).await;
         }));
     }
 

@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, Weak};
 
-/// The connections of each purpose. Connections that are dropped leave the list by themselves.
+/// All pools of a link. Dropped pools leave the list.
 pub(super) struct Pools {
     pub(super) shared: Arc<LinkShared>,
     all: Mutex<Vec<Weak<Pool>>>,

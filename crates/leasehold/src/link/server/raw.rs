@@ -1,7 +1,7 @@
 //! Plain commands to servers, for tools: configuration, clock, slow log.
 
 use super::address;
-use super::connection::{Connection, Router};
+use super::connection::{Connection, StandIn};
 use super::error::ConnectError;
 use super::greeting;
 use super::settings::LinkSettings;
@@ -17,7 +17,7 @@ use std::time::Duration;
 /// A connection to one server for plain commands, separate from a client's connections. Dropping it closes it.
 pub struct RawConnection {
     connection: Connection,
-    router: Router,
+    stand_in: StandIn,
     timeout: Duration,
 }
 
@@ -46,15 +46,15 @@ impl RawConnection {
     }
 
     async fn open(target: &ServerTarget, server: Server, settings: &LinkSettings) -> Result<Self, ConnectError> {
-        let (connection, router) = Connection::connect(target, server, settings, &Arc::default()).await?;
-        Ok(Self { connection, router, timeout: settings.command_timeout })
+        let (connection, stand_in) = Connection::connect(target, server, settings, &Arc::default()).await?;
+        Ok(Self { connection, stand_in, timeout: settings.command_timeout })
     }
 }
 
 impl Drop for RawConnection {
     fn drop(&mut self) {
         self.connection.end();
-        self.router.abort();
+        self.stand_in.abort();
     }
 }
 
@@ -105,7 +105,7 @@ pub(crate) async fn sentinels(
     let each = sentinels.hosts.iter().map(|host| async {
         let opened = greeting::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
         let timeout = settings.command_timeout;
-        (host.label(), opened.map(|(connection, router)| RawConnection { connection, router, timeout }))
+        (host.label(), opened.map(|(connection, stand_in)| RawConnection { connection, stand_in, timeout }))
     });
     let all = join_all(each).await;
     Ok(Some((sentinels.service.clone(), all)))

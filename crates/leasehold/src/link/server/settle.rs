@@ -6,13 +6,13 @@
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
 //!    cluster there is one carrier. A call without a reply may resend one command, after `NOSCRIPT` or a redirection. Settling raises the
 //!    send barrier first: either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
-//!    A call that waits for its [batch](super::batches) leaves the line, unsent, when the barrier rises. A batch that a driver has already
+//!    A call that waits for its [batch](super::batches) leaves the line, unsent, when the barrier rises. A batch that a sender has already
 //!    taken meets the barrier, or is queued on the connection.
 //! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server replies in order. So
 //!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.
-//! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The background asks the server to
-//!    kill it by id. "Killed" and "no such client" both prove that the server reads nothing more from it. Unwritten bytes cannot reach the
-//!    server by another connection. The kill goes by the connection that was made in its place.
+//! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The link sends
+//!    `CLIENT KILL ID` by a live connection for calls to the same node. "Killed" and "no such client" both prove that the server reads
+//!    nothing more from the old connection. Unwritten bytes cannot reach the server by another connection.
 //! 4. **The right server.** Ids are counted by each server process for itself. So the process that is asked must have the run id of the
 //!    one that the connection spoke to. If it has another, that process must have been found *after* the connection ended. Then the
 //!    server was restarted, or replaced in a failover: calls that the old process may still apply do not reach the data that others see.

@@ -1,7 +1,7 @@
 //! The byte stream of a connection: TCP, TLS above it, or a Unix socket.
 //!
-//! Any thread can read and write, and never waits. To wait until the socket is ready, a runtime [watches](Socket::watch)
-//! it; several runtimes can do so at the same time.
+//! Any thread can read and write without blocking. To wait for readiness, a runtime [watches](Socket::watch) the socket;
+//! several runtimes can watch one socket.
 
 use super::error::ConnectError;
 use super::settings::LinkSettings;

@@ -12,10 +12,10 @@ pub(super) struct Line {
     out: usize,
     /// Number of calls in batches without a reply.
     in_batches: usize,
-    drivers: usize,
-    /// A driver is about to take the queue.
+    senders: usize,
+    /// A sender is about to take the queue.
     collecting: bool,
-    /// A driver has taken calls that are not on the connection yet. Later calls must wait, to keep the order.
+    /// A sender has taken calls that are not on the connection yet. Later calls must wait, to keep the order.
     unwritten: bool,
 }
 
@@ -41,24 +41,24 @@ impl Line {
         self.queue.push_back(queued);
     }
 
-    /// Whether to start another driver, up to `most`. Counts it at once. A full batch gains nothing by waiting, so it gets a driver beyond the
+    /// Whether to start another sender, up to `most`. Counts it at once. A full batch gains nothing by waiting, so it gets a sender beyond the
     /// limit.
-    pub(super) fn wants_driver(&mut self, most: usize) -> bool {
-        let may_start = self.drivers < most || self.queue.len() >= MOST as usize;
+    pub(super) fn wants_sender(&mut self, most: usize) -> bool {
+        let may_start = self.senders < most || self.queue.len() >= MOST as usize;
         let wants = may_start && !self.queue.is_empty() && !self.collecting && !self.unwritten;
         if wants {
-            self.drivers += 1;
+            self.senders += 1;
             self.collecting = true;
         }
         wants
     }
 
-    /// Takes the calls of the next batch. Returns `None`, and ends the driver, if the queue is empty or another driver is about to write. That
-    /// driver takes the rest.
+    /// Takes the calls of the next batch. Returns `None`, and ends the sender, if the queue is empty or another sender is about to write. That
+    /// sender takes the rest.
     pub(super) fn take(&mut self) -> Option<Vec<Queued>> {
         self.collecting = false;
         if self.queue.is_empty() || self.unwritten {
-            self.drivers -= 1;
+            self.senders -= 1;
             return None;
         }
         let mut taken = Vec::new();
@@ -82,9 +82,9 @@ impl Line {
         self.in_batches = self.in_batches.saturating_sub(calls);
     }
 
-    /// Takes all calls after a driver was dropped with its runtime.
+    /// Takes all calls after a sender was dropped with its runtime.
     pub(super) fn abandon(&mut self) -> Vec<Queued> {
-        self.drivers -= 1;
+        self.senders -= 1;
         self.in_batches = 0;
         (self.collecting, self.unwritten) = (false, false);
         self.take_queued()
@@ -95,8 +95,8 @@ impl Line {
         self.queue.drain(..).collect()
     }
 
-    /// Whether the line is empty: no calls, no drivers.
+    /// Whether the line is empty: no calls, no senders.
     pub(super) fn is_idle(&self) -> bool {
-        self.queue.is_empty() && self.out == 0 && self.drivers == 0
+        self.queue.is_empty() && self.out == 0 && self.senders == 0
     }
 }

@@ -1,4 +1,4 @@
-//! Calls that are sent as one. Where a test fills a line, no call goes out by itself, and both drivers wait for a reply that the proxy
+//! Calls that are sent as one. Where a test fills a line, no call goes out by itself, and both senders wait for a reply that the proxy
 //! keeps back: so whatever is called then is queued.
 
 use super::*;
@@ -50,7 +50,7 @@ impl Scene {
         scene
     }
 
-    /// Has both drivers wait for a reply.
+    /// Has both senders wait for a reply.
     fn fill(&self) -> Vec<Pending<'_>> {
         self.proxy.freeze(Way::ToClient);
         let each = ["plug:1", "plug:2"].map(|lock| {

@@ -91,7 +91,7 @@ fn fr9_a_connection_that_went_silent_is_noticed_and_made_anew() {
         let world = World::new(&proxy.url());
         world.call(inspect("a")).expect("a reply");
         proxy.freeze(leasehold_test_support::Way::Both);
-        until("the background is given up", || matches!(world.call(inspect("a")), Err(LinkError::NotSent(_))));
+        until("the connection is given up", || matches!(world.call(inspect("a")), Err(LinkError::NotSent(_))));
         proxy.thaw(leasehold_test_support::Way::Both);
         world.wait_for(&LinkEvent::CallsReset);
         assert_eq!(world.call_until_answered(&inspect("a")), nobody());
@@ -238,7 +238,7 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
     });
 }
 
-/// Waits until the only worker of a runtime is blocked. It goes on when the sender is used or dropped.
+/// Blocks the only worker of a runtime until the sender is used or dropped.
 fn block(runtime: &Runtime) -> mpsc::Sender<()> {
     let (go_on, blocked) = mpsc::channel::<()>();
     let (started, starting) = mpsc::channel();

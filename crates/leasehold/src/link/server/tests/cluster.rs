@@ -382,8 +382,8 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     world.block_on(async {
         for number in 0..addresses {
             let connection_slot = pool.connection_slot(seed.clone());
-            let router = connection_slot.open().await.expect("a connection");
-            pool.adopt(slots.node(&format!("given-up:{number}")), &connection_slot, router);
+            let stand_in = connection_slot.open().await.expect("a connection");
+            pool.adopt(slots.node(&format!("given-up:{number}")), &connection_slot, stand_in);
         }
     });
     pool.prune(&primaries);

@@ -375,7 +375,7 @@ fn resp2_is_chosen_by_the_url() {
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
         // While it is subscribed, a connection in RESP2 answers a PING in another form.
         let before = server.commandstats("ping");
-        until("both connections of the background were pinged", || server.commandstats("ping") >= before + 6);
+        until("both connections were pinged", || server.commandstats("ping") >= before + 6);
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1), "it is still subscribed");
         assert_eq!(world.next_event(), Some(LinkEvent::Notice { channel: key("c") }));
         drop(world);

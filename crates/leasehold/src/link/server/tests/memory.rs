@@ -237,7 +237,7 @@ impl Drop for End {
     }
 }
 
-/// The tasks of a runtime that sleeps, or ends, when a test says so.
+/// A fake runtime that sleeps or ends on a test's command.
 #[derive(Clone, Debug)]
 pub(crate) struct Tasks {
     new: UnboundedSender<BoxFuture<'static, ()>>,

@@ -1,4 +1,4 @@
-//! The rules of settling. All connections go through one proxy, which holds back one of them.
+//! The rules of settling. All connections pass through one proxy, which holds one back.
 
 use super::*;
 use leasehold_core::call::Replicas;
@@ -373,11 +373,11 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
         let settled_after = |connections: usize| {
             let connection_slot = pool.connection_slot(target.clone());
             world.block_on(async {
-                let mut router = connection_slot.open().await.expect("a connection");
+                let mut stand_in = connection_slot.open().await.expect("a connection");
                 for _ in 1..connections {
-                    router = connection_slot.open().await.expect("a connection");
+                    stand_in = connection_slot.open().await.expect("a connection");
                 }
-                pool.adopt(0, &connection_slot, router);
+                pool.adopt(0, &connection_slot, stand_in);
                 world.settled("a").await
             })
         };

@@ -87,7 +87,7 @@ impl Plan {
         let batching = direct.map(|direct| Batching { direct, near: quick, quick });
         // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
         let steady = rng.u8(..3) == 0;
-        // Some worlds have a favourite sort of call and lock, so that more meets on one connection.
+        // Some worlds favour one kind of call and one lock, so that more calls share a connection.
         let favourite = rng.bool().then(|| (durable(&mut rng), rng.usize(..LOCKS)));
         let mut steps = Vec::new();
         for _ in 0..rng.usize(60..100) {

@@ -1,4 +1,4 @@
-//! The driver of a line: sends the queued calls and delivers the replies.
+//! The sender of a line: sends the queued calls and delivers the replies.
 
 use super::batches::{LineId, Queued, Refusal};
 use super::connection_slot::ConnectionSlot;
@@ -13,46 +13,46 @@ use std::pin::pin;
 use std::sync::Arc;
 use tokio::time::Instant;
 
-/// Empties the line if the driver is dropped before it ended.
-struct Driver {
+/// Empties the line if the sender is dropped before it ended.
+struct Sender {
     pool: Arc<Pool>,
     line: LineId,
-    /// The line has counted this driver's end.
+    /// The line has counted this sender's end.
     ended: bool,
 }
 
-/// Starts a driver at home if home calls this, because then the tasks that are ready there queue their calls before the driver
-/// takes them. Otherwise on the background's runtime. The line has counted it.
+/// Starts a sender. It runs at home if this thread runs home: ready tasks then queue their calls before the sender takes them. Otherwise it
+/// runs on the background's runtime. The caller has counted the sender in the line.
 pub(super) fn start(pool: &Arc<Pool>, line: LineId) {
     let runtime = pool.shared.home.as_ref().and_then(Home::here).unwrap_or(&pool.runtime);
     // A stopped runtime drops the task at once.
-    drop(runtime.spawn(drive(Driver { pool: Arc::clone(pool), line, ended: false })));
+    drop(runtime.spawn(run(Sender { pool: Arc::clone(pool), line, ended: false })));
 }
 
 /// Sends batch after batch, until nothing is queued.
-async fn drive(mut driver: Driver) {
-    let pool = Arc::clone(&driver.pool);
+async fn run(mut sender: Sender) {
+    let pool = Arc::clone(&sender.pool);
     // Let other ready tasks queue their calls first.
     tokio::task::yield_now().await;
     // Under one lock: a settling either removes the calls from the line, or raises the barrier before they leave.
-    while let Some((begun, taken)) = pool.batches.take(driver.line, || *pool.shared.send_barrier.read()) {
+    while let Some((begun, taken)) = pool.batches.take(sender.line, || *pool.shared.send_barrier.read()) {
         let (written, calls) = (Instant::now(), taken.len());
-        let mut sent = pin!(send(&pool, driver.line, begun, taken));
+        let mut sent = pin!(send(&pool, sender.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
         // The first poll queued the command, if the link is connected.
-        if pool.batches.wrote(driver.line) {
-            start(&pool, driver.line);
+        if pool.batches.wrote(sender.line) {
+            start(&pool, sender.line);
         }
         if first.is_pending() {
             sent.await;
         }
-        pool.batches.landed(driver.line, calls);
+        pool.batches.landed(sender.line, calls);
         pool.batches.answered_after(written.elapsed());
     }
-    driver.ended = true;
+    sender.ended = true;
 }
 
-impl Drop for Driver {
+impl Drop for Sender {
     fn drop(&mut self) {
         if !self.ended {
             self.pool.batches.abandon(self.line);
