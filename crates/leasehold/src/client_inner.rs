@@ -9,6 +9,7 @@ use crate::process::Process;
 use crate::settings::Settings;
 use crate::sync::Mutex;
 use crate::telemetry::Classes;
+use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, Outcome, Receiver};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::{CallId, Outgoing, Session};
@@ -24,7 +25,7 @@ pub(crate) struct ClientInner {
     /// The state of an ended client, for forked children: another thread may have held the mutex at the fork.
     forked: OnceLock<Box<Mutex<State>>>,
     /// Calls that could not leave at once. The background sends them.
-    deferred: Mutex<Vec<(Outgoing, u64)>>,
+    deferred: Mutex<Vec<(CallId, Call, u64)>>,
     client: ClientId,
     pub(crate) link: AnyLink,
     pub(crate) clock: Clock,
@@ -93,7 +94,7 @@ impl ClientInner {
             // Read under the lock, so that a later settling stops the call.
             let decided = self.link.settlings();
             drop(state);
-            let known = self.send((outgoing, decided));
+            let known = self.send(outgoing, decided);
             state = self.state.lock();
             if let Some((id, outcome)) = known {
                 state.session.handle_called(self.clock.now_in_process(), id, outcome);
@@ -136,12 +137,11 @@ impl ClientInner {
     }
 
     /// Sends a call from this thread, or defers it to the background if it must wait. Returns an outcome that is already known.
-    fn send(&self, (outgoing, decided): (Outgoing, u64)) -> Option<(CallId, Outcome)> {
-        let Outgoing { id, call, of_request } = outgoing;
+    fn send(&self, Outgoing { id, call, .. }: Outgoing, decided: u64) -> Option<(CallId, Outcome)> {
         match self.link.start(decided, id, call) {
             Ok(known) => known.map(|outcome| (id, outcome)),
             Err(call) => {
-                self.deferred.lock().push((Outgoing { id, call, of_request }, decided));
+                self.deferred.lock().push((id, call, decided));
                 self.background.wake();
                 None
             }
@@ -149,7 +149,7 @@ impl ClientInner {
     }
 
     /// Takes the deferred calls.
-    pub(crate) fn take_deferred(&self) -> Vec<(Outgoing, u64)> {
+    pub(crate) fn take_deferred(&self) -> Vec<(CallId, Call, u64)> {
         std::mem::take(&mut *self.deferred.lock())
     }
 }

@@ -1,7 +1,7 @@
 //! The digest of histories: two versions of the code whose clients do the same in the same worlds have the same one.
 //!
-//! It covers what a client shows of itself: its calls with all their bytes, their order and instants, what it subscribes to, when it settles
-//! and probes, its events, and the outcomes that its callers see; and the replies and notices that it is given. Names within the code are
+//! It covers what a client shows of itself: its calls with all their bytes, their order and instants, what it subscribes to, when it settles,
+//! its events, and the outcomes that its callers see; and the replies and notices that it is given. Names within the code are
 //! not part of it, so that renaming something changes no digest. Events and outcomes count by their place in their enumeration.
 
 use rustc_hash::FxHasher;

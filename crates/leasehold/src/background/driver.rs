@@ -9,7 +9,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use leasehold_core::link::{Link, LinkError, LinkEvent, Settled};
 use leasehold_core::reply::Reply;
-use leasehold_core::session::{Action, CallId, Event, Outgoing, Session};
+use leasehold_core::session::{Action, CallId, Event, Session};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -51,7 +51,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
         for action in actions {
             flying.push(perform(&inner, action).boxed());
         }
-        for (Outgoing { id, call, .. }, decided) in inner.take_deferred() {
+        for (id, call, decided) in inner.take_deferred() {
             let link = inner.link.clone();
             flying.push(async move { Outcome::Called(id, link.call_decided(decided, call).await) }.boxed());
         }

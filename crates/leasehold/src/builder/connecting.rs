@@ -115,7 +115,7 @@ impl ClientBuilder {
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let connector = builder.prepare(target)?;
-        let background = || server_link::BackgroundLinks::unconnected(&connector);
+        let background = || server_link::Links::unconnected(&connector);
         let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
         let link = ServerLink::unmet(background);
         let settings = builder.settings.clone();
@@ -317,7 +317,7 @@ impl ClientBuilder {
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let connector = self.prepare(target)?;
-        let prepare = async move || server_link::BackgroundLinks::connect(&connector).await;
+        let prepare = async move || server_link::Links::connect(&connector).await;
         let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
         let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
         let (background, server) = ready.await.map_err(ended)?.map_err(ConnectError::from)?;

@@ -59,7 +59,7 @@ mod tls_session;
 mod words;
 
 pub(crate) use certificates::Certificates;
-pub(crate) use connect::{BackgroundLinks, Connector};
+pub(crate) use connect::{Connector, Links};
 pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use error::ConnectError;
@@ -87,24 +87,20 @@ use tokio::runtime::Handle;
 /// A link to a server, Sentinels, or a cluster.
 #[derive(Clone)]
 pub(crate) struct ServerLink {
-    parts: Arc<Parts>,
-}
-
-struct Parts {
-    background: BackgroundLinks,
+    links: Arc<Links>,
 }
 
 impl ServerLink {
     /// A link to an identified server.
-    pub(crate) fn new(background: BackgroundLinks, server: ServerInfo) -> Self {
-        let link = Self::unmet(background);
+    pub(crate) fn new(links: Links, server: ServerInfo) -> Self {
+        let link = Self::unmet(links);
         link.shared().met.is(server);
         link
     }
 
     /// A link that sends nothing until the server is identified.
-    pub(crate) fn unmet(background: BackgroundLinks) -> Self {
-        Self { parts: Arc::new(Parts { background }) }
+    pub(crate) fn unmet(links: Links) -> Self {
+        Self { links: Arc::new(links) }
     }
 
     /// Has the background's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
@@ -120,7 +116,7 @@ impl ServerLink {
             let info = tokio::select! {
                 biased;
                 () = shared.closed.cancelled() => return,
-                info = link.parts.background.meet(accept) => info,
+                info = link.links.meet(accept) => info,
             };
             met(&info);
             shared.met.is(info);
@@ -131,15 +127,15 @@ impl ServerLink {
     }
 
     fn shared(&self) -> &shared::LinkShared {
-        &self.parts.background.pool.shared
+        &self.links.pool.shared
     }
 
     fn pool(&self) -> &Arc<Pool> {
-        &self.parts.background.pool
+        &self.links.pool
     }
 
     fn runtime(&self) -> &Handle {
-        &self.parts.background.pool.runtime
+        &self.links.pool.runtime
     }
 }
 
@@ -156,7 +152,7 @@ impl Link for ServerLink {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare, and would make the future of every call larger.
-            return Box::pin(durable::call(&self.parts.background.durable, decided, call, replicas)).await;
+            return Box::pin(durable::call(&self.links.durable, decided, call, replicas)).await;
         }
         within(self.runtime(), call::call(self.pool(), decided, call)).await
     }
@@ -180,27 +176,27 @@ impl Link for ServerLink {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);
         }
-        let BackgroundLinks { pool, durable, .. } = &self.parts.background;
+        let Links { pool, durable, .. } = &*self.links;
         within(self.runtime(), settle::settle(pool, durable, &key)).await
     }
 
     fn servers(&self) -> Vec<ServerId> {
-        scan::servers(&self.parts.background.pool)
+        scan::servers(&self.links.pool)
     }
 
     async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         self.shared().met.check()?;
-        within(self.runtime(), scan::scan(&self.parts.background.pool, server, &page)).await
+        within(self.runtime(), scan::scan(&self.links.pool, server, &page)).await
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().met.check()?;
-        within(self.runtime(), self.parts.background.notices.subscribe(&channel)).await
+        within(self.runtime(), self.links.notices.subscribe(&channel)).await
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().met.check()?;
-        within(self.runtime(), self.parts.background.notices.unsubscribe(&channel)).await
+        within(self.runtime(), self.links.notices.unsubscribe(&channel)).await
     }
 
     async fn event(&self) -> Option<LinkEvent> {
@@ -208,24 +204,7 @@ impl Link for ServerLink {
     }
 
     async fn close(&self) {
-        self.parts.close();
-    }
-}
-
-impl Parts {
-    /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
-    fn close(&self) {
-        let shared = &self.background.pool.shared;
-        shared.closed.cancel();
-        self.background.pools.all().iter().for_each(|pool| pool.close());
-        shared.events.close();
-    }
-}
-
-/// The last clone of a link takes its connections with it.
-impl Drop for Parts {
-    fn drop(&mut self) {
-        self.close();
+        self.links.close();
     }
 }
 

@@ -24,8 +24,8 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The target of a connection, and how to connect. The parts of one link are made from clones of one connector.
-#[derive(Clone, Debug)]
+/// The target of a link, and how to connect.
+#[derive(Debug)]
 pub(crate) struct Connector {
     pools: Arc<Pools>,
 }
@@ -59,9 +59,8 @@ impl Connector {
     }
 }
 
-/// The connections that live as long as the link: one for calls, one for notices, and those for calls that wait for replicas, which are
-/// made when the first such call comes.
-pub(crate) struct BackgroundLinks {
+/// The connections of a link. Connections for notices alone and for calls that wait for replicas open on demand.
+pub(crate) struct Links {
     pub(super) pool: Arc<Pool>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
@@ -69,7 +68,7 @@ pub(crate) struct BackgroundLinks {
     pub(super) pools: Arc<Pools>,
 }
 
-impl BackgroundLinks {
+impl Links {
     /// Connects on the runtime in whose context this is polled, and learns what the server is. The runtime must live as long
     /// as the link.
     ///
@@ -159,13 +158,20 @@ impl BackgroundLinks {
         let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.pool), Arc::clone(&self.notices));
         drop(self.pool.runtime.spawn(maintained));
     }
+
+    /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
+    pub(super) fn close(&self) {
+        let shared = &self.pool.shared;
+        shared.closed.cancel();
+        self.pools.all().iter().for_each(|pool| pool.close());
+        shared.events.close();
+    }
 }
 
-impl Drop for BackgroundLinks {
+/// The last clone of a link takes its connections with it.
+impl Drop for Links {
     fn drop(&mut self) {
-        self.pool.close();
-        self.notices.own_pool().close();
-        self.durable.close();
+        self.close();
     }
 }
 

@@ -56,11 +56,6 @@ impl Durable {
         Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
     }
 
-    /// Closes all connections for good, from any thread.
-    pub(super) fn close(&self) {
-        self.all().for_each(Pool::close);
-    }
-
     /// All pools.
     pub(super) fn all(&self) -> impl Iterator<Item = &Pool> {
         std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)

@@ -18,7 +18,7 @@ mod tls;
 mod worlds;
 mod writers;
 
-use super::{BackgroundLinks, ConnectError, Connector, Home, LinkSettings, ServerLink, ServerTarget};
+use super::{ConnectError, Connector, Home, LinkSettings, Links, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Receiver, Settled};
@@ -236,17 +236,16 @@ struct BackgroundThread {
     thread: Option<JoinHandle<()>>,
 }
 
-type Made = Result<(BackgroundLinks, leasehold_core::link::ServerInfo), ConnectError>;
+type Made = Result<(Links, leasehold_core::link::ServerInfo), ConnectError>;
 
 impl BackgroundThread {
-    fn start(connector: Connector) -> Result<(BackgroundLinks, leasehold_core::link::ServerInfo, Self), ConnectError> {
+    fn start(connector: Connector) -> Result<(Links, leasehold_core::link::ServerInfo, Self), ConnectError> {
         let (made, making) = mpsc::channel::<Made>();
         let (stop, stopped) = tokio::sync::oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
-                made.send(BackgroundLinks::connect(&connector).await)
-                    .unwrap_or_else(|_| unreachable!("the test waits"));
+                made.send(Links::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
                 drop(connector);
                 let _ = stopped.await;
             });

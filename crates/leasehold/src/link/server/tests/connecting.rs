@@ -22,7 +22,7 @@ pub(super) fn failure(target: ServerTarget) -> ConnectError {
 
 /// Why a link cannot be made, which is told some time.
 fn error_of(connector: &Connector) -> ConnectError {
-    let connecting = async { tokio::time::timeout(HUNG, BackgroundLinks::connect(connector)).await };
+    let connecting = async { tokio::time::timeout(HUNG, Links::connect(connector)).await };
     runtime().block_on(connecting).expect("connecting hangs").err().expect("no link")
 }
 
@@ -323,7 +323,7 @@ fn a_call_to_a_server_never_met_ends_at_once() {
     let connector = Connector::new(target, settings(), None).expect("a connector");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::unmet(BackgroundLinks::unconnected(&connector));
+    let link = ServerLink::unmet(Links::unconnected(&connector));
     let decided = link.settlings();
     let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");
@@ -454,7 +454,7 @@ fn what_was_not_finished_is_closed() {
         let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
             .expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let (background, _) = runtime.block_on(BackgroundLinks::connect(&connector)).expect("a background");
+        let (background, _) = runtime.block_on(Links::connect(&connector)).expect("a background");
         assert_eq!(server.client_list().len(), before + 1);
         drop(background);
         until("the connections are gone", || server.client_list().len() == before);

@@ -346,7 +346,7 @@ fn play(seed: u64) -> bool {
         let url = URLS[peers.rng.lock().usize(..URLS.len())];
         let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("no TLS");
         let connected = async {
-            let (background, info) = BackgroundLinks::connect(&connector).await?;
+            let (background, info) = Links::connect(&connector).await?;
             Ok(ServerLink::new(background, info))
         };
         let connected: Result<_, ConnectError> =

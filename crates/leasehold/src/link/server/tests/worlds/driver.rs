@@ -193,7 +193,7 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) 
     let scheme = if plan.cluster { "redis-cluster" } else { "redis" };
     let target = ServerTarget::parse(&format!("{scheme}://127.0.0.1:{FIRST_PORT}")).expect("a target");
     let connector = Connector::new(target, settings, home).expect("no TLS");
-    let (background, info) = BackgroundLinks::connect(&connector).await.expect("a server");
+    let (background, info) = Links::connect(&connector).await.expect("a server");
     ServerLink::new(background, info)
 }
 
