@@ -311,7 +311,8 @@ pub enum Arrival {
 
 /// Receives what arrives at a link.
 pub trait Receiver: Send + Sync {
-    /// Drains `arrivals`, in order of arrival. May be called from any thread.
+    /// Drains `arrivals`, which are in order of arrival. May be called from any thread, also from two threads at the same time: then the
+    /// order between the two is open.
     fn receive(&self, arrivals: &mut Vec<Arrival>);
 }
 
@@ -323,9 +324,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server's description of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
-    /// The number of settlings so far. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it
+    /// The number of settlings so far, of calls that wait for replicas (`durable`) or of the others. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it
     /// may be called while the session is locked.
-    fn settlings(&self) -> u64;
+    fn settlings(&self, durable: bool) -> u64;
 
     /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
     /// does not know the script, or another node owns the slot.
@@ -340,7 +341,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     ///
     /// Dropping the future leaves the outcome unknown, and the call may still be sent: settle it.
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
-        self.call_decided(self.settlings(), call)
+        self.call_decided(self.settlings(call.replicas().is_some()), call)
     }
 
     /// As [`Link::call`], for a call that was decided on after `decided`. It sends nothing if a settling has begun since: the
@@ -358,7 +359,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Sets the receiver. Called once, before the first call and the first subscription.
     fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
-    /// Makes sure that the server can no longer apply an earlier call for the slot of `key`.
+    /// Makes sure that the server can no longer apply an earlier call for the slot of `key`: of those that wait for replicas (`durable`), or
+    /// of the others.
     ///
     /// A later command on the same connection is answered, or the server is told to kill the old connection. Outside of a cluster all keys are
     /// of one slot.
@@ -366,7 +368,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// # Errors
     ///
     /// The server could not be reached: nothing is known; try again.
-    fn settle(&self, key: Bytes) -> impl Future<Output = Result<Settled, LinkError>> + Send;
+    fn settle(&self, key: Bytes, durable: bool) -> impl Future<Output = Result<Settled, LinkError>> + Send;
 
     /// The servers that have the keys at this moment: one, or each primary of a cluster.
     fn servers(&self) -> Vec<ServerId>;

@@ -180,7 +180,7 @@ impl Link for EmbeddedLink {
         &self.inner.info
     }
 
-    fn settlings(&self) -> u64 {
+    fn settlings(&self, _durable: bool) -> u64 {
         let settlings = |state: &State| state.links.get(&self.inner.id).map(|connections| connections.settlings);
         self.inner.server.peek(settlings).unwrap_or_default()
     }
@@ -206,7 +206,7 @@ impl Link for EmbeddedLink {
         let _ = self.inner.receiver.set(receiver);
     }
 
-    async fn settle(&self, _key: Bytes) -> Result<Settled, LinkError> {
+    async fn settle(&self, _key: Bytes, _durable: bool) -> Result<Settled, LinkError> {
         self.send(State::settle).await.map(|_| Settled::Proven)
     }
 

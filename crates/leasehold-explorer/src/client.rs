@@ -372,7 +372,7 @@ impl Client {
         self.send_calls(sent);
         while let Some(action) = self.session.poll_action() {
             match action {
-                Action::Settle { id, key: _ } => {
+                Action::Settle { id, .. } => {
                     let key = self.key();
                     self.settling.insert(key, (true, id));
                     sent.push((Wire::Calls, Request::Barrier { key }));

@@ -92,7 +92,7 @@ impl ClientInner {
         let result = work(&mut state.session, self.clock.now_in_process());
         while let Some(outgoing) = state.session.poll_call() {
             // Read under the lock, so that a later settling stops the call.
-            let decided = self.link.settlings();
+            let decided = self.link.settlings(outgoing.call.replicas().is_some());
             drop(state);
             let known = self.send(outgoing, decided);
             state = self.state.lock();

@@ -40,8 +40,8 @@ impl Link for AnyLink {
         on_each!(self, link => link.server())
     }
 
-    fn settlings(&self) -> u64 {
-        on_each!(self, link => link.settlings())
+    fn settlings(&self, durable: bool) -> u64 {
+        on_each!(self, link => link.settlings(durable))
     }
 
     async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
@@ -56,8 +56,8 @@ impl Link for AnyLink {
         on_each!(self, link => link.deliver_to(receiver));
     }
 
-    async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {
-        on_each!(self, link => link.settle(key).await)
+    async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
+        on_each!(self, link => link.settle(key, durable).await)
     }
 
     fn servers(&self) -> Vec<ServerId> {

@@ -30,6 +30,8 @@ pub enum Action {
         id: CallId,
         /// A key of the slot.
         key: Bytes,
+        /// Whether the calls wait for replicas.
+        durable: bool,
     },
     /// Subscribe, and answer with [`Session::handle_subscribed`](super::Session::handle_subscribed).
     Subscribe {

@@ -1,6 +1,7 @@
 //! Settling: making sure that no copy of a call whose reply is missing can be applied any more.
 //!
-//! One settlement serves all holds of a hash slot. Without a cluster there is one slot. A hold that comes while a settlement is
+//! One settlement serves all holds of a hash slot whose calls wait for replicas, or all whose calls do not. Without a cluster there is one
+//! slot. A hold that comes while a settlement is
 //! under way waits for the next one, because its call may have been sent too late for the first.
 
 use crate::owner::HoldNumber;
@@ -9,11 +10,13 @@ use crate::time::Instant;
 use bytes::Bytes;
 use std::collections::BTreeMap;
 
+/// The calls that are settled together: the hash slot, which is 0 without a cluster, and whether they wait for replicas.
+pub(super) type Scope = (u16, bool);
+
 /// The settlements that are under way, or to be tried again.
 #[derive(Debug, Default)]
 pub(super) struct Settlements {
-    /// By hash slot; 0 without a cluster.
-    open: BTreeMap<u16, Settlement>,
+    open: BTreeMap<Scope, Settlement>,
     /// When a settlement was answered last.
     answered_at: Option<Instant>,
 }
@@ -45,7 +48,7 @@ pub(super) enum Answered {
     /// It was not under way.
     Nothing,
     /// The calls of `settled` are settled; those of `late` want a settlement of their own.
-    Done { key: Bytes, settled: Vec<HoldNumber>, late: Vec<HoldNumber> },
+    Done { scope: Scope, key: Bytes, settled: Vec<HoldNumber>, late: Vec<HoldNumber> },
     /// It is tried again for all of its holds, of which this is one.
     Failed(Option<HoldNumber>),
 }
@@ -67,9 +70,9 @@ impl Settlements {
 
     /// Adds a hold whose call is to be settled. Says whether a settlement is to be asked for now.
     #[must_use]
-    pub(super) fn add(&mut self, slot: u16, key: Bytes, number: HoldNumber) -> bool {
+    pub(super) fn add(&mut self, scope: Scope, key: Bytes, number: HoldNumber) -> bool {
         let new = || Settlement { key, holds: Vec::new(), late: Vec::new(), state: State::New, failures: 0 };
-        let settlement = self.open.entry(slot).or_insert_with(new);
+        let settlement = self.open.entry(scope).or_insert_with(new);
         match settlement.state {
             State::UnderWay(_) => settlement.late.push(number),
             State::RetryAt(_) | State::New => settlement.holds.push(number),
@@ -78,14 +81,14 @@ impl Settlements {
     }
 
     /// The settlements that are to be tried again.
-    pub(super) fn due(&self, now: Instant) -> Vec<u16> {
+    pub(super) fn due(&self, now: Instant) -> Vec<Scope> {
         let is_due = |settlement: &Settlement| matches!(settlement.state, State::RetryAt(at) if at <= now);
-        self.open.iter().filter(|(_, settlement)| is_due(settlement)).map(|(slot, _)| *slot).collect()
+        self.open.iter().filter(|(_, settlement)| is_due(settlement)).map(|(scope, _)| *scope).collect()
     }
 
     /// A settlement is asked for under this name. Gives a key of its slot.
-    pub(super) fn begin(&mut self, slot: u16, id: CallId) -> Option<Bytes> {
-        let settlement = self.open.get_mut(&slot)?;
+    pub(super) fn begin(&mut self, scope: Scope, id: CallId) -> Option<Bytes> {
+        let settlement = self.open.get_mut(&scope)?;
         settlement.state = State::UnderWay(id);
         Some(settlement.key.clone())
     }
@@ -100,12 +103,12 @@ impl Settlements {
     ) -> Answered {
         self.answered_at = Some(now);
         let found = self.open.iter().find(|(_, settlement)| settlement.state == State::UnderWay(id));
-        let Some(slot) = found.map(|(slot, _)| *slot) else { return Answered::Nothing };
+        let Some(scope) = found.map(|(scope, _)| *scope) else { return Answered::Nothing };
         if is_settled {
-            let Some(Settlement { key, holds, late, .. }) = self.open.remove(&slot) else { return Answered::Nothing };
-            return Answered::Done { key, settled: holds, late };
+            let Some(Settlement { key, holds, late, .. }) = self.open.remove(&scope) else { return Answered::Nothing };
+            return Answered::Done { scope, key, settled: holds, late };
         }
-        let Some(settlement) = self.open.get_mut(&slot) else { return Answered::Nothing };
+        let Some(settlement) = self.open.get_mut(&scope) else { return Answered::Nothing };
         settlement.holds.append(&mut settlement.late);
         settlement.failures = settlement.failures.saturating_add(1);
         // Clean-up is in no hurry.
@@ -121,7 +124,7 @@ mod tests {
     use std::time::Duration;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const SLOT: u16 = 0;
+    const SCOPE: Scope = (0, false);
 
     fn numbers() -> [HoldNumber; 3] {
         let first = HoldNumber::FIRST;
@@ -132,37 +135,37 @@ mod tests {
     fn a_late_hold_is_not_settled_with_the_others() {
         let [one, other, late] = numbers();
         let mut settlements = Settlements::default();
-        assert!(settlements.add(SLOT, Bytes::new(), one), "the first hold asks");
-        assert!(settlements.begin(SLOT, CallId(1)).is_some());
-        assert!(!settlements.add(SLOT, Bytes::new(), late), "one settlement at a time");
+        assert!(settlements.add(SCOPE, Bytes::new(), one), "the first hold asks");
+        assert!(settlements.begin(SCOPE, CallId(1)).is_some());
+        assert!(!settlements.add(SCOPE, Bytes::new(), late), "one settlement at a time");
         assert!(settlements.at_work_since(NOW + Duration::from_secs(1)));
         assert_eq!(settlements.answered(NOW, CallId(2), true, || 0.0), Answered::Nothing);
         let done = settlements.answered(NOW, CallId(1), true, || 0.0);
-        let expected = Answered::Done { key: Bytes::new(), settled: vec![one], late: vec![late] };
+        let expected = Answered::Done { scope: SCOPE, key: Bytes::new(), settled: vec![one], late: vec![late] };
         assert_eq!(done, expected);
         assert!(settlements.at_work_since(NOW) && !settlements.at_work_since(NOW + Duration::from_nanos(1)));
-        assert!(settlements.add(SLOT, Bytes::new(), other), "the next one asks anew");
+        assert!(settlements.add(SCOPE, Bytes::new(), other), "the next one asks anew");
     }
 
     #[test]
     fn a_failed_settlement_is_tried_again_for_all_ever_later() {
         let [one, late, other] = numbers();
         let mut settlements = Settlements::default();
-        assert!(settlements.add(SLOT, Bytes::new(), one));
+        assert!(settlements.add(SCOPE, Bytes::new(), one));
         let mut waits = Vec::new();
         for attempt in 1..=3 {
-            assert!(settlements.begin(SLOT, CallId(attempt)).is_some());
+            assert!(settlements.begin(SCOPE, CallId(attempt)).is_some());
             if attempt == 1 {
-                assert!(!settlements.add(SLOT, Bytes::new(), late));
+                assert!(!settlements.add(SCOPE, Bytes::new(), late));
             }
             assert_eq!(settlements.answered(NOW, CallId(attempt), false, || 1.0), Answered::Failed(Some(one)));
             let at = settlements.next_timeout().expect("it is tried again");
-            assert_eq!(settlements.due(at), [SLOT]);
+            assert_eq!(settlements.due(at), [SCOPE]);
             waits.push(at.since(NOW).as_millis());
         }
         assert_eq!(waits, [20, 40, 80]);
-        assert!(!settlements.add(SLOT, Bytes::new(), other), "it waits for the next attempt");
-        assert!(settlements.begin(SLOT, CallId(9)).is_some());
+        assert!(!settlements.add(SCOPE, Bytes::new(), other), "it waits for the next attempt");
+        assert!(settlements.begin(SCOPE, CallId(9)).is_some());
         let done = settlements.answered(NOW, CallId(9), true, || 0.0);
         assert!(matches!(done, Answered::Done { settled, .. } if settled == [one, late, other]));
     }

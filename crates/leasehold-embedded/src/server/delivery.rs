@@ -245,7 +245,9 @@ impl State {
         let life = self.next_number();
         let Some(connections) = self.links.get_mut(&link) else { return };
         *connections.life(wire) = life;
-        self.wakers.extend(connections.push(LinkEvent::CallsReset));
+        if wire == Wire::Calls {
+            self.wakers.extend(connections.push(LinkEvent::CallsReset));
+        }
     }
 
     /// The notice connection is lost and at once back, without subscriptions.

@@ -20,7 +20,7 @@ fn is_send<T: Send>(_: T) {}
 #[expect(dead_code, reason = "compiling it is the test")]
 fn futures_of_a_link(link: &EmbeddedLink, call: Call) {
     is_send(link.call(call));
-    is_send(link.settle("k".into()));
+    is_send(link.settle("k".into(), false));
     is_send(link.subscribe("c".into()));
     is_send(link.unsubscribe("c".into()));
     is_send(link.event());

@@ -139,7 +139,7 @@ fn settling_kills_what_was_held_before() {
     link.inject(Fault::Hold, FaultTarget::next());
     let mut future = pin!(link.call(acquire()));
     assert!(poll(future.as_mut()).is_pending());
-    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into(), false)), Ok(Settled::Proven));
     assert_eq!((link.held(), link.release_held()), (0, 0));
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
     assert_eq!(show_result(&result), "?");
@@ -155,7 +155,7 @@ fn settling_what_a_lost_connection_left_spares_the_new_one() {
     assert!(poll(pin!(link.call(acquire()))).is_pending());
     link.reset();
     assert_eq!(event(&link), Some(LinkEvent::CallsReset));
-    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into(), false)), Ok(Settled::Proven));
     assert_eq!((link.held(), event(&link)), (0, None));
 }
 
@@ -164,10 +164,10 @@ fn a_quiet_connection_is_settled_without_a_reset() {
     let (server, _) = server();
     let link = server.link();
     send(&link, acquire());
-    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into(), false)), Ok(Settled::Proven));
     assert_eq!(event(&link), None);
     link.set_down(true);
-    assert!(matches!(now(link.settle("k".into())), Err(LinkError::NotSent(_))));
+    assert!(matches!(now(link.settle("k".into(), false)), Err(LinkError::NotSent(_))));
 }
 
 #[test]
@@ -180,7 +180,7 @@ fn a_swallowed_reply_never_comes() {
     assert_eq!(count(&server), "\"1\"");
     assert_eq!(link.release_held(), 0);
     assert!(poll(future.as_mut()).is_pending());
-    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    assert_eq!(now(link.settle("k".into(), false)), Ok(Settled::Proven));
     let Poll::Ready(result) = poll(future.as_mut()) else { panic!("the connection was killed") };
     assert_eq!(show_result(&result), "?");
     assert_eq!(event(&link), Some(LinkEvent::CallsReset));
@@ -313,8 +313,8 @@ fn script_refused_in_its_middle_has_done_what_came_before() {
 fn call_that_was_decided_on_before_a_settling_is_not_applied_after_it() {
     let (server, _) = server();
     let link = server.link();
-    let decided = link.settlings();
-    assert_eq!(now(link.settle("k".into())), Ok(Settled::Proven));
+    let decided = link.settlings(false);
+    assert_eq!(now(link.settle("k".into(), false)), Ok(Settled::Proven));
     let late = now(link.call_decided(decided, acquire()));
     assert!(matches!(late, Err(LinkError::NotSent(_))), "{late:?}");
     assert_eq!(count(&server), "nil");

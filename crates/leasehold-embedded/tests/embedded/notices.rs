@@ -122,7 +122,6 @@ fn a_link_that_was_down_comes_back_bare() {
         LinkEvent::Connected { server: "embedded".to_owned(), again: true },
         LinkEvent::NoticesReset,
         LinkEvent::CallsReset,
-        LinkEvent::CallsReset,
     ];
     assert_eq!(events(&link), resets);
     assert_eq!(events(&other), []);
@@ -137,7 +136,7 @@ fn a_restart_loses_the_data_and_every_connection() {
     server.restart_empty();
     assert!(server.keys().is_empty());
     assert_eq!(server.subscriptions(), 0);
-    assert_eq!((events(&link).len(), events(&other).len()), (3, 3));
+    assert_eq!((events(&link).len(), events(&other).len()), (2, 2));
 }
 
 #[test]

@@ -138,7 +138,7 @@ fn notice_takes_half_a_round_trip_and_subscribing_all() {
 fn a_settlement_asks_about_what_was_sent_before_it() {
     let (server, link, clock) = slow();
     let mut before = pin!(link.call(acquire()));
-    let mut settle = pin!(link.settle("k".into()));
+    let mut settle = pin!(link.settle("k".into(), false));
     assert!(poll(before.as_mut()).is_pending() && poll(settle.as_mut()).is_pending());
     let mut after = pin!(link.call(call(&RELEASE, "k", "me:1 0 PUBLISH 0 - c")));
     clock.advance(ms(1));
@@ -153,7 +153,7 @@ fn a_settlement_asks_about_what_was_sent_before_it() {
     link.inject(Fault::Swallow, FaultTarget::next());
     let mut stuck = pin!(link.call(acquire()));
     assert!(poll(stuck.as_mut()).is_pending());
-    let mut settle = pin!(link.settle("k".into()));
+    let mut settle = pin!(link.settle("k".into(), false));
     assert!(poll(settle.as_mut()).is_pending());
     clock.advance(ms(10));
     assert!(matches!(poll(settle), Poll::Ready(Ok(_))));

@@ -44,7 +44,9 @@ impl World {
     pub(crate) fn reconnected(&mut self, client: usize, role: Role) {
         if self.net.wires[client].reachable && !self.net.connection(client, role).up {
             self.net.connection(client, role).up = true;
-            self.event(client, LinkEvent::CallsReset);
+            if role == Role::Calls {
+                self.event(client, LinkEvent::CallsReset);
+            }
         }
     }
 
@@ -58,7 +60,9 @@ impl World {
         let connection = self.net.connection(client, role);
         let old = connection.life;
         let killed = connection.killed;
-        *connection = Connection { life, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now };
+        let fence = connection.fence;
+        *connection =
+            Connection { life, up: false, killed, last_arrival: now, last_reply: now, frozen_until: now, fence };
         let lost: Vec<CallKey> = self
             .net
             .waiting

@@ -39,7 +39,7 @@ impl World {
             guard.over = true;
         }
         self.net.waiting.retain(|_, waiting| waiting.client != client);
-        self.net.settling.retain(|(other, _), _| *other != client);
+        self.net.settling.retain(|(other, _)| *other != client);
         self.reset_notices(client);
     }
 

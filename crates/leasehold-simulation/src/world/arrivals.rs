@@ -114,7 +114,7 @@ impl World {
             self.net.unknown_script.remove(&key);
             return;
         }
-        if self.net.wires[client].fence != fence {
+        if connection.fence != fence {
             self.net.unknown_script.remove(&key);
             if call.script().name().ends_with("/release") {
                 self.doubts.refused_releases.extend(hold_of(&call).map(|(id, _)| id));

@@ -237,7 +237,7 @@ impl World {
         self.send_calls(client, None);
         while let Some(action) = self.clients[client].session.poll_action() {
             match action {
-                Action::Settle { id, key: _ } => self.settle(client, id),
+                Action::Settle { id, durable, .. } => self.settle(client, id, durable),
                 Action::Subscribe { channel } => self.change_subscription(client, channel, true),
                 Action::Unsubscribe { channel } => self.change_subscription(client, channel, false),
             }

@@ -8,7 +8,7 @@ use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{LinkError, Settled};
+use leasehold_core::link::LinkError;
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -39,6 +39,8 @@ pub(crate) struct Connection {
     pub(crate) last_arrival: Instant,
     pub(crate) last_reply: Instant,
     pub(crate) frozen_until: Instant,
+    /// Number of settlings.
+    pub(crate) fence: u64,
 }
 
 impl Connection {
@@ -59,8 +61,6 @@ impl Connection {
 pub(crate) struct Wires {
     calls: Connection,
     durable: Connection,
-    /// Number of settlings.
-    pub(crate) fence: u64,
     /// The life of the notice connection.
     pub(crate) life: u64,
     pub(crate) reachable: bool,
@@ -93,8 +93,8 @@ pub(crate) enum Caller {
 pub(crate) struct Network {
     pub(crate) wires: Vec<Wires>,
     pub(crate) waiting: BTreeMap<CallKey, Waiting>,
-    /// Settlings in flight: connections left, and the worst result so far.
-    pub(crate) settling: FxHashMap<(usize, CallId), (usize, Settled)>,
+    /// Settlings in flight.
+    pub(crate) settling: FxHashSet<(usize, CallId)>,
     pub(crate) lives: u64,
     /// Whether calls wait for a replica, on their own connection.
     pub(crate) durable: bool,
@@ -120,12 +120,12 @@ impl Network {
                 last_arrival: start,
                 last_reply: start,
                 frozen_until: start,
+                fence: 0,
             }
         };
         let (calls, durable) = (connection(), connection());
         let (last_notice, last_subscription) = (start, start);
-        let wires =
-            Wires { calls, durable, fence: 0, life: 0, reachable: true, latest: 0, last_notice, last_subscription };
+        let wires = Wires { calls, durable, life: 0, reachable: true, latest: 0, last_notice, last_subscription };
         self.wires.push(wires);
     }
 
@@ -150,7 +150,7 @@ impl Network {
     /// Whether a client waits for nothing.
     pub(crate) fn is_idle(&self, client: usize) -> bool {
         self.waiting.values().all(|waiting| waiting.client != client)
-            && self.settling.keys().all(|(other, _)| *other != client)
+            && self.settling.iter().all(|(other, _)| *other != client)
     }
 }
 
@@ -206,8 +206,7 @@ impl World {
     }
 
     fn send_drawn(&mut self, key: CallKey, client: usize, role: Role, who: Caller, call: Call) {
-        let Connection { life, .. } = *self.net.connection(client, role);
-        let fence = self.net.wires[client].fence;
+        let Connection { life, fence, .. } = *self.net.connection(client, role);
         let hold = hold_of(&call).map(|(id, _)| id);
         if let Some(id) = &hold {
             self.invariants.grants.sent_by(id, client);

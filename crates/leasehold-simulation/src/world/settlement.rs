@@ -9,23 +9,17 @@ use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
 
 impl World {
-    pub(crate) fn settle(&mut self, client: usize, id: CallId) {
+    pub(crate) fn settle(&mut self, client: usize, id: CallId, durable: bool) {
         trace!(self, "client {client} settles as {id:?}");
-        self.stats.digest.record((self.now, client, "settle"));
-        let roles: Vec<_> = self.net.roles().collect();
-        self.net.settling.insert((client, id), (roles.len(), Settled::Proven));
+        self.stats.digest.record((self.now, client, "settle", durable));
+        self.net.settling.insert((client, id));
         if !self.net.wires[client].reachable || self.chance(self.faults.rates.settle_fails) {
             self.note_fault_of(client, self.now);
             self.stats.fault(FaultKind::SettleFailed);
             return self.after(ms(5), Message::SettleFailed { client, id });
         }
-        self.net.wires[client].fence += 1;
-        for role in roles {
-            self.settle_connection(client, id, role);
-        }
-    }
-
-    fn settle_connection(&mut self, client: usize, id: CallId, role: Role) {
+        let role = if durable { Role::Durable } else { Role::Calls };
+        self.net.connection(client, role).fence += 1;
         let delay = self.delay(client);
         let now = self.now;
         let connection = self.net.connection(client, role);
@@ -99,18 +93,10 @@ impl World {
         self.settled(client, id, Ok(settled));
     }
 
-    /// Records the result for one connection of a settling.
     pub(crate) fn settled(&mut self, client: usize, id: CallId, result: Result<Settled, LinkError>) {
-        let Some((left, worst)) = self.net.settling.get_mut(&(client, id)) else { return };
-        if result == Ok(Settled::Unproven) {
-            *worst = Settled::Unproven;
-        }
-        *left -= 1;
-        if result.is_ok() && *left > 0 {
+        if !self.net.settling.remove(&(client, id)) {
             return;
         }
-        let result = result.map(|_| *worst);
-        self.net.settling.remove(&(client, id));
         trace!(self, "client {client} {id:?} settled: {result:?}");
         let now = self.local(client);
         self.clients[client].session.handle_settled(now, id, result);

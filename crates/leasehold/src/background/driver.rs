@@ -183,7 +183,7 @@ fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome>
     let link = inner.link.clone();
     async move {
         match action {
-            Action::Settle { id, key } => Outcome::Settled(id, link.settle(key).await),
+            Action::Settle { id, key, durable } => Outcome::Settled(id, link.settle(key, durable).await),
             Action::Subscribe { channel } => {
                 let result = link.subscribe(channel.clone()).await;
                 Outcome::Subscribed(channel, result)

@@ -34,7 +34,7 @@ impl Client {
     /// As [`Client::from_env`](crate::Client::from_env).
     #[track_caller]
     pub fn from_env() -> Result<Self, ConnectError> {
-        park_on(crate::Client::from_env()).map(Self)
+        park_on(crate::Client::builder().on_thread().connect_from_env()).map(Self)
     }
 
     /// Connects to a server with these settings.

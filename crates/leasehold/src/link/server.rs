@@ -144,8 +144,8 @@ impl Link for ServerLink {
         self.shared().met.server()
     }
 
-    fn settlings(&self) -> u64 {
-        *self.shared().send_barrier.read()
+    fn settlings(&self, durable: bool) -> u64 {
+        *self.shared().send_barrier(durable).read()
     }
 
     async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
@@ -171,13 +171,21 @@ impl Link for ServerLink {
         self.shared().inbox.set(receiver);
     }
 
-    async fn settle(&self, key: Bytes) -> Result<Settled, LinkError> {
+    async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
+        let Links { pool, durable: lanes, .. } = &*self.links;
+        // Also before the server is met: a suspended thread may send late.
+        pool.raise_send_barrier(leasehold_core::name::slot(&key), durable);
         if self.shared().met.check().is_err() {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);
         }
-        let Links { pool, durable, .. } = &*self.links;
-        within(self.runtime(), settle::settle(pool, durable, &key)).await
+        let settled = async {
+            match durable {
+                true => settle::settle(&lanes.all().collect::<Vec<_>>(), pool, &key).await,
+                false => settle::settle(&[&**pool], pool, &key).await,
+            }
+        };
+        within(self.runtime(), settled).await
     }
 
     fn servers(&self) -> Vec<ServerId> {

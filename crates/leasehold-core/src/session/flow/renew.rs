@@ -157,6 +157,8 @@ impl Parts {
         let Some(hold) = self.holds.get_mut(number) else { return Next::AsPlanned };
         let window = hold.end_renewal(outcome != Renewed::Refused).filter(|_| counts);
         if !hold.is_live() {
+            // It may be forgotten now.
+            self.reconcile(now, number);
             return Next::AsPlanned;
         }
         if hold.has_passed(now) {

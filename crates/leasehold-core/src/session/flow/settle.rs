@@ -3,6 +3,7 @@
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::session::parts::Parts;
+use crate::session::settlements::Scope;
 use crate::session::{Action, CallId};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -13,35 +14,33 @@ impl Parts {
         if self.settings.cluster { name::slot(key) } else { 0 }
     }
 
-    fn send_settle(&mut self, slot: u16) {
+    fn send_settle(&mut self, scope: Scope) {
         let id = CallId(self.next_id());
-        if let Some(key) = self.settlements.begin(slot, id) {
-            self.out.act(Action::Settle { id, key });
+        if let Some(key) = self.settlements.begin(scope, id) {
+            self.out.act(Action::Settle { id, key, durable: scope.1 });
         }
     }
 
     /// Settles the call that a hold sent.
-    pub(super) fn settle(&mut self, key: Bytes, number: HoldNumber) {
-        let slot = self.slot_of(&key);
-        if self.settlements.add(slot, key, number) {
-            self.send_settle(slot);
+    pub(super) fn settle(&mut self, key: Bytes, durable: bool, number: HoldNumber) {
+        let scope = (self.slot_of(&key), durable);
+        if self.settlements.add(scope, key, number) {
+            self.send_settle(scope);
         }
     }
 
     /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
-        if !hold.begin_settling() {
-            return;
-        }
+        let Some(durable) = hold.begin_settling() else { return };
         let key = self.locks[hold.lock()].name().to_key();
-        self.settle(key, number);
+        self.settle(key, durable, number);
     }
 
     /// Retries failed settlements.
     pub(super) fn retry_settlements(&mut self, now: Instant) {
-        for slot in self.settlements.due(now) {
-            self.send_settle(slot);
+        for scope in self.settlements.due(now) {
+            self.send_settle(scope);
         }
     }
 }

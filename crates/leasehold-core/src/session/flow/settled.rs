@@ -29,12 +29,12 @@ impl Parts {
         let spread = || self.rng.f64();
         match self.settlements.answered(now, id, result.is_ok(), spread) {
             Answered::Nothing => {}
-            Answered::Done { key, settled, late } => {
+            Answered::Done { scope: (_, durable), key, settled, late } => {
                 for number in settled {
                     self.change_settled(now, number, result == Ok(Settled::Proven));
                 }
                 for number in late {
-                    self.settle(key.clone(), number);
+                    self.settle(key.clone(), durable, number);
                 }
             }
             Answered::Failed(first) => {

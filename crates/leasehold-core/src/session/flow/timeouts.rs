@@ -130,7 +130,12 @@ impl Parts {
         }
         match self.locks[lock].line().phase() {
             Phase::Due(until) if until <= now => {
-                if let Some(contender) = self.locks[lock].line().contender() {
+                let contender = self.locks[lock].line().contender();
+                if contender.is_some_and(|contender| self.is_under_way(contender)) {
+                    // Its future was polled, and waits for the reply to an earlier call.
+                    let turn = self.locks[lock].wait_policy().turn(&self.settings);
+                    self.locks[lock].line_mut().set_due(now + turn);
+                } else if let Some(contender) = contender {
                     let name = self.locks[lock].name().clone();
                     self.out.tell(Event::UnpolledTurn { name });
                     self.turn_missed(now, contender);

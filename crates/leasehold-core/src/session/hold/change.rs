@@ -158,12 +158,13 @@ impl Hold {
         }
     }
 
-    /// Marks the change as settling. Returns false if it already was.
-    pub(crate) fn begin_settling(&mut self) -> bool {
-        let Some(change) = self.change.as_mut().filter(|change| !change.is_settling) else { return false };
+    /// Marks the change as settling, unless it already is. Returns whether its call waits for replicas.
+    pub(crate) fn begin_settling(&mut self) -> Option<bool> {
+        let change = self.change.as_mut().filter(|change| !change.is_settling)?;
         change.is_settling = true;
+        let durable = change.replicas.is_some();
         self.doubt_lowering();
-        true
+        Some(durable)
     }
 
     /// Removes and returns the change.

@@ -1,12 +1,13 @@
 //! Sends script calls, and follows up on refusals.
 
 use super::batches::{Answer, LineId, OnAnswer, Refusal, Way};
-use super::connection::{self, Connection};
+use super::connection::{self, Connection, Waiting};
 use super::connection_slot::ConnectionSlot;
 use super::error::Redirect;
 use super::pool::Pool;
 use super::route;
 use super::sender;
+use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver};
@@ -49,7 +50,7 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
         return Err(call);
     };
     pool.shared.scripts.note(call.script());
-    let barrier = pool.shared.send_barrier.read();
+    let barrier = pool.shared.send_barrier(false).read();
     let unsent = if *barrier == begun {
         connection.start(Started { pool: Arc::clone(pool), begun, id, call, line }).err()
     } else {
@@ -105,38 +106,51 @@ fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, re
     }));
 }
 
-/// Replies and messages of one read, in order.
+/// What one read brings. Nobody is told before [`Arrivals::deliver`], because the reader holds a lock.
 pub(super) struct Arrivals<'a> {
     inbox: &'a Inbox,
-    arrivals: Vec<Arrival>,
+    session: Vec<Arrival>,
+    futures: Vec<(Waiting, Result<Frame, LinkError>)>,
+    unsubscribed: Vec<Bytes>,
 }
 
 impl<'a> Arrivals<'a> {
     pub(super) const fn new(inbox: &'a Inbox) -> Self {
-        Self { inbox, arrivals: Vec::new() }
+        Self { inbox, session: Vec::new(), futures: Vec::new(), unsubscribed: Vec::new() }
     }
 
-    /// Adds a reply for the session, or sends it to the waiting future.
+    /// Adds a reply.
     pub(super) fn answer(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
         match answer {
-            // Sending fails if the future was dropped.
-            connection::Answer::Future(answer) => drop(answer.send(reply)),
+            connection::Answer::Future(answer) => self.futures.push((answer, reply)),
             connection::Answer::Session(started) => {
                 let id = started.id;
-                self.arrivals.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
+                self.session.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
             }
         }
     }
 
     /// Adds a message.
     pub(super) fn message(&mut self, channel: Bytes, text: &[u8]) {
-        self.arrivals.push(Arrival::Event(LinkEvent::of_message(channel, text)));
+        self.session.push(Arrival::Event(LinkEvent::of_message(channel, text)));
+    }
+
+    /// Adds a channel whose subscription the server ended unasked.
+    pub(super) fn unsubscribed(&mut self, channel: Bytes) {
+        self.unsubscribed.push(channel);
     }
 
     /// Delivers all arrivals. The caller must hold no lock.
     pub(super) fn deliver(mut self) {
-        if !self.arrivals.is_empty() {
-            self.inbox.deliver(&mut self.arrivals);
+        for (answer, reply) in self.futures {
+            // Sending fails if the future was dropped.
+            drop(answer.send(reply));
+        }
+        if !self.session.is_empty() {
+            self.inbox.deliver(&mut self.session);
+        }
+        for channel in self.unsubscribed {
+            event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
         }
     }
 }
@@ -189,7 +203,7 @@ fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> 
     if !pool.shared.may_batch() {
         return Way::Direct(call, None);
     }
-    pool.batches.way(pool.line_of(slot), call, answer, || *pool.shared.send_barrier.read() == begun)
+    pool.batches.way(pool.line_of(slot), call, answer, || *pool.shared.send_barrier(false).read() == begun)
 }
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
@@ -251,7 +265,7 @@ async fn direct(
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&connection_slot, timeout).await?;
     let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), Some(timeout));
-    let answer = route::unless_settled(&pool.shared.send_barrier, begun, sent).await?;
+    let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
     Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
 }
 
@@ -292,7 +306,7 @@ async fn follow_up(
         let connection = route::ready(&connection_slot, timeout).await?;
         let sent = connection.send(command, route::arguments(&call, script), Some(timeout));
         let sent = after_asking(&connection, asking, sent, timeout);
-        match route::unless_settled(&pool.shared.send_barrier, begun, sent).await {
+        match route::unless_settled(pool.shared.send_barrier(false), begun, sent).await {
             Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
             Err(error) => {
                 if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {

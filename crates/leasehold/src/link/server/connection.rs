@@ -29,7 +29,6 @@ use super::stream::{Stream, Watched};
 use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
 use crate::process::Process;
-use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
@@ -37,7 +36,7 @@ use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 use std::time::Duration;
 use tokio::io::Interest;
@@ -57,9 +56,6 @@ const READS: usize = 4;
 
 /// How long home may leave bytes unread, or unsent after a full socket, before the stand-in takes part.
 const STALL: Duration = Duration::from_millis(10);
-
-/// [`STALL`] while no call is in flight: only messages can arrive.
-const STALL_OF_MESSAGES: Duration = Duration::from_millis(100);
 
 /// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
 const BUSY: usize = 4;
@@ -175,7 +171,7 @@ enum HomeReader {
 /// The recipient of a reply.
 pub(super) enum Answer {
     /// A future. It may have been dropped.
-    Future(oneshot::Sender<Result<Frame, LinkError>>),
+    Future(Waiting),
     /// The session, for its call.
     Session(Started),
 }
@@ -189,6 +185,9 @@ impl Answer {
         }
     }
 }
+
+/// A future that waits for a reply.
+pub(super) type Waiting = oneshot::Sender<Result<Frame, LinkError>>;
 
 /// A sent command without a reply.
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
@@ -273,7 +272,7 @@ impl Connection {
 
     /// Starts the reader at home.
     pub(super) fn read_at(&self, home: &Home) {
-        home.spawn(read_at_home(LeaveOnDrop(Arc::clone(&self.shared))));
+        home.spawn(read_at_home(Arc::downgrade(&self.shared)));
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
@@ -454,14 +453,19 @@ impl Shared {
             state.writer = Writer::Thread;
             let out = state.wire.take_out();
             drop(state);
+            self.note_used(was_idle);
             self.write(out);
         } else {
             drop(state);
+            self.note_used(was_idle);
         }
+        Ok(())
+    }
+
+    fn note_used(&self, was_idle: bool) {
         if was_idle {
             self.used.notify_waiters();
         }
-        Ok(())
     }
 
     /// Writes, as the only writer, until nothing is queued. If the socket is full, the reader writes the rest.
@@ -474,13 +478,7 @@ impl Shared {
             });
             let rest = match written {
                 Ok(rest) => rest,
-                Err(error) => {
-                    let mut state = self.state.lock();
-                    state.broken = Some(lost(&error));
-                    state.writer = Writer::Reader;
-                    drop(state);
-                    return self.handed.notify_waiters();
-                }
+                Err(error) => return self.broke(&error),
             };
             let mut state = self.state.lock();
             if rest.is_empty() && !state.wants_to_write() {
@@ -499,32 +497,47 @@ impl Shared {
     }
 
     /// Writes with `write` what callers left to the reader, until nothing is queued or the socket is full.
-    fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) -> io::Result<()> {
+    fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) {
         let _reading = self.reading.lock();
         loop {
             let mut state = self.state.lock();
-            if state.writer != Writer::Reader {
-                return Ok(());
+            // After a failed write the stream has a hole: nothing may follow.
+            if state.writer != Writer::Reader || state.broken.is_some() {
+                return;
             }
             let mut rest = std::mem::take(&mut state.rest);
             if rest.is_empty() {
                 if !state.wants_to_write() {
                     state.writer = Writer::Nobody;
-                    return Ok(());
+                    return;
                 }
                 let plain = state.take();
                 drop(state);
-                rest = self.secured(plain)?;
+                rest = match self.secured(plain) {
+                    Ok(rest) => rest,
+                    Err(error) => return self.broke(&error),
+                };
             } else {
                 drop(state);
             }
-            let written = unless_full(write(&rest))?;
-            rest.drain(..written);
+            match unless_full(write(&rest)) {
+                Ok(written) => drop(rest.drain(..written)),
+                Err(error) => return self.broke(&error),
+            }
             if !rest.is_empty() {
                 self.state.lock().rest = rest;
-                return Ok(());
+                return;
             }
         }
+    }
+
+    /// Notes that a write failed. A reader ends the connection.
+    fn broke(&self, error: &io::Error) {
+        let mut state = self.state.lock();
+        state.broken = Some(lost(error));
+        state.writer = Writer::Reader;
+        drop(state);
+        self.handed.notify_waiters();
     }
 
     /// Ends a cork. The reader writes the queued commands.
@@ -574,6 +587,10 @@ impl Shared {
         }
         let mut events = Vec::new();
         let mut state = self.state.lock();
+        if state.end.is_some() {
+            // The wire is closed, and would take these for bytes that nobody asked for.
+            return Ok(());
+        }
         state.heard = true;
         state.reads += 1;
         state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
@@ -595,25 +612,13 @@ impl Shared {
             match event {
                 Event::Answered(answer, frame) => arrivals.answer(answer, Ok(frame)),
                 Event::Message { channel, payload } => arrivals.message(channel, &payload),
-                Event::Unsubscribed { channel } => {
-                    event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
-                }
+                Event::Unsubscribed { channel } => arrivals.unsubscribed(channel),
             }
         }
         match malformed {
             Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
             None => Ok(()),
         }
-    }
-
-    /// Counts a wake-up of home.
-    fn note_home(&self) -> bool {
-        let mut state = self.state.lock();
-        state.home = match state.home {
-            HomeReader::Away => HomeReader::Awake(0),
-            HomeReader::Awake(times) => HomeReader::Awake(times + 1),
-        };
-        true
     }
 
     /// Waits until home is gone, or has left bytes for [`STALL`]. Reads and writes these bytes.
@@ -624,33 +629,59 @@ impl Shared {
             tokio::select! {
                 biased;
                 () = &mut left => return Ok(()),
-                () = self.used() => {}
+                () = self.busy() => {}
             }
-            let (home, reads, in_flight) = self.progress();
-            if home == HomeReader::Away {
-                return Ok(());
-            }
-            let pause = if in_flight > 0 { STALL } else { STALL_OF_MESSAGES };
+            let reads = {
+                let state = self.state.lock();
+                if state.home == HomeReader::Away || state.broken.is_some() {
+                    return Ok(());
+                }
+                state.reads
+            };
             tokio::select! {
                 biased;
                 () = &mut left => return Ok(()),
-                () = tokio::time::sleep(pause) => {}
+                () = tokio::time::sleep(STALL) => {}
             }
-            if self.progress().1 != reads {
-                continue;
-            }
-            self.uncork();
-            self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
-            self.write_as_reader(|bytes| socket.write(bytes)).map_err(|error| lost(&error))?;
-            if self.progress().1 != reads || self.state.lock().writer == Writer::Reader {
-                return Ok(());
+            if self.state.lock().reads == reads {
+                self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
+                self.uncork();
+                self.write_as_reader(|bytes| socket.write(bytes));
+                let state = self.state.lock();
+                if state.reads != reads || state.writer == Writer::Reader {
+                    return Ok(());
+                }
             }
         }
     }
 
-    fn progress(&self) -> (HomeReader, u64, usize) {
-        let state = self.state.lock();
-        (state.home, state.reads, state.wire.in_flight())
+    /// Waits until a reply is owed or a message arrives.
+    async fn busy(&self) {
+        let mut watched = None;
+        loop {
+            // Made before the look: a command that is sent after the look ends the wait.
+            let used = self.used.notified();
+            let is_subscribed = {
+                let mut state = self.state.lock();
+                if state.wire.in_flight() > 0 {
+                    return;
+                }
+                state.idle = true;
+                state.wire.is_subscribed()
+            };
+            // Messages are rare, so that a watched socket wakes this thread less often than a timer.
+            if is_subscribed && watched.is_none() {
+                watched = self.stream.socket.watch().ok();
+            }
+            match &watched {
+                Some(watched) if is_subscribed => tokio::select! {
+                    biased;
+                    () = used => {}
+                    _ = watched.ready(Interest::READABLE) => return,
+                },
+                _ => used.await,
+            }
+        }
     }
 
     /// Waits until the server owes a reply or messages.
@@ -713,22 +744,41 @@ impl State {
 }
 
 /// Reads until the connection ends.
-async fn read_at_home(shared: LeaveOnDrop) {
+async fn read_at_home(shared: Weak<Shared>) {
+    // A runtime may start this long after the connection ended, or never.
+    let Some(shared) = shared.upgrade() else { return };
+    let shared = LeaveOnDrop(shared);
     let shared = &shared.0;
     // The runtime is shutting down.
     let Ok(watched) = shared.stream.socket.watch() else { return };
-    if let Some(why) = serve(shared, &watched, || shared.note_home()).await {
+    let goes_on = |home: &mut HomeReader| {
+        *home = match *home {
+            HomeReader::Away => HomeReader::Awake(0),
+            HomeReader::Awake(times) => HomeReader::Awake(times + 1),
+        };
+        true
+    };
+    if let Some(why) = serve(shared, &watched, goes_on).await {
         shared.end(&why);
     }
 }
 
 /// Reads while home does not, until the connection ends.
-async fn stand_in(shared: EndOnDrop, mut watched: Watched) {
+async fn stand_in(shared: EndOnDrop, watched: Watched) {
     let shared = &shared.0;
+    let mut watched = Some(watched);
     let why = loop {
-        let home = shared.state.lock().home;
-        let home_is_still = || shared.state.lock().home == home;
-        if let Some(why) = serve(shared, &watched, home_is_still).await {
+        let before = shared.state.lock().home;
+        let goes_on = |home: &mut HomeReader| *home == before;
+        let end = match &watched {
+            Some(watched) => serve(shared, watched, goes_on).await,
+            // The process has no descriptor left: look now and then.
+            None => {
+                tokio::time::sleep(STALL).await;
+                None
+            }
+        };
+        if let Some(why) = end {
             break why;
         }
         // A watched socket would wake this thread for each reply.
@@ -741,26 +791,30 @@ async fn stand_in(shared: EndOnDrop, mut watched: Watched) {
         if let Err(why) = stalled {
             break why;
         }
-        watched = match shared.stream.socket.watch() {
-            Ok(watched) => watched,
-            Err(error) => break lost(&error),
-        };
+        watched = shared.stream.socket.watch().ok();
+        if watched.is_none() {
+            shared.uncork();
+            let socket = &shared.stream.socket;
+            if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| socket.read(buffer)) {
+                break why;
+            }
+            shared.write_as_reader(|bytes| socket.write(bytes));
+        }
     };
     shared.end(&why);
 }
 
 /// Reads and writes while `goes_on` returns true. Returns the reason if the connection must end. All state is in the
 /// connection, so nothing is lost when a runtime drops this.
-async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -> Option<String> {
+async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeReader) -> bool) -> Option<String> {
     let mut ended = std::pin::pin!(shared.ended.cancelled());
     let mut handed = std::pin::pin!(shared.handed.notified());
+    // The other reader may have left a cork.
+    shared.uncork();
     loop {
-        if !goes_on() {
-            return None;
-        }
-        let (writes, broken) = {
+        let (goes_on, writes, broken) = {
             let mut state = shared.state.lock();
-            (state.writer == Writer::Reader, state.broken.take())
+            (goes_on(&mut state.home), state.writer == Writer::Reader, state.broken.clone())
         };
         if let Some(why) = broken {
             // The write failed before tokio could report what the server had sent.
@@ -768,6 +822,9 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -
                 Err(End::Bytes(why)) => why,
                 Ok(()) | Err(End::Socket(_)) => why,
             });
+        }
+        if !goes_on {
+            return None;
         }
         let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
         let ready = tokio::select! {
@@ -793,9 +850,7 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn() -> bool) -
             Ok(_) => {}
             Err(error) => return Some(lost(&error)),
         }
-        if let Err(error) = shared.write_as_reader(|bytes| watched.try_write(bytes)) {
-            shared.state.lock().broken = Some(lost(&error));
-        }
+        shared.write_as_reader(|bytes| watched.try_write(bytes));
     }
 }
 

@@ -70,6 +70,11 @@ impl ConnectionSlot {
         }
     }
 
+    /// Whether the last connection used RESP3; true before the first.
+    pub(super) fn is_resp3(&self) -> bool {
+        self.state.lock().current.as_ref().is_none_or(|connection| connection.is_resp3())
+    }
+
     /// The current connection. Waits for the first connection attempt.
     pub(super) async fn ready(&self) -> Result<Arc<Connection>, LinkError> {
         loop {
@@ -120,6 +125,11 @@ impl ConnectionSlot {
         {
             connection.end();
         }
+    }
+
+    /// Whether the last connection has ended, and had subscriptions.
+    pub(super) fn had_subscriptions(&self) -> bool {
+        self.state.lock().current.as_ref().is_some_and(|connection| connection.had_subscriptions())
     }
 
     /// Closes the connection slot permanently, from any thread.
@@ -189,7 +199,7 @@ impl ConnectionSlot {
                             outage.told.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
-                            if again && self.role != Role::Notices {
+                            if again && self.role == Role::Calls {
                                 self.shared.events.event(LinkEvent::CallsReset);
                             }
                             if std::mem::take(&mut had_subscriptions) {

@@ -103,8 +103,9 @@ impl Durable {
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.connection_slot.blocks_for(replicas.within);
             let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
-            let answers =
-                Box::pin(route::unless_settled(&turn.pool.shared.send_barrier, begun, sent)).await.map_err(unsent)?;
+            let answers = Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
+                .await
+                .map_err(unsent)?;
             let refusal = match answers.script.into_reply() {
                 Ok(reply) => {
                     let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;

@@ -52,7 +52,8 @@ impl Notices {
 
     /// Whether a single server needs a separate connection for notices. On a cluster it opens on demand.
     pub(super) fn need_a_connection(&self) -> bool {
-        self.calls.shared.slots.is_none() && self.carrier(0).is_some_and(|slot| slot.role == Role::Notices)
+        self.calls.shared.slots.is_none()
+            && (self.is_sharded() || self.calls.known(0).is_some_and(|calls| !calls.is_resp3()))
     }
 
     /// The connection slot to a node that carries subscriptions.
@@ -61,8 +62,13 @@ impl Notices {
             return self.own.to(node);
         }
         let calls = self.calls.to(node)?;
-        let is_resp2 = calls.current().is_ok_and(|connection| !connection.is_resp3());
-        if is_resp2 { self.own.to(node) } else { Some(calls) }
+        if calls.is_resp3() { Some(calls) } else { self.own.to(node) }
+    }
+
+    /// The same, if there is one.
+    fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+        let calls = self.calls.known(node).filter(|calls| !self.is_sharded() && calls.is_resp3());
+        calls.or_else(|| self.own.known(node))
     }
 
     /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
@@ -79,7 +85,7 @@ impl Notices {
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         if !self.is_sharded() {
             let connection_slot = self.anchored().await?;
-            let connection = connection_slot.current()?;
+            let connection = checked(&connection_slot, connection_slot.current()?)?;
             return self.confirmed(&connection, Subscription::Unsubscribe, channel).await;
         }
         let slot = leasehold_core::name::slot(channel);
@@ -189,7 +195,7 @@ impl Notices {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
         let Some(slots) = &self.calls.shared.slots else { return self.carrier(0).ok_or_else(none) };
         let before = *self.anchor.lock();
-        if let Some(connection_slot) = before.and_then(|node| self.carrier(node))
+        if let Some(connection_slot) = before.and_then(|node| self.known_carrier(node))
             && connection_slot.current().is_ok()
         {
             return Ok(connection_slot);
@@ -231,7 +237,10 @@ impl Notices {
 
 /// The slot's connection, if it can carry subscriptions.
 async fn ready(connection_slot: &ConnectionSlot) -> Result<Arc<Connection>, LinkError> {
-    let connection = connection_slot.ready().await?;
+    checked(connection_slot, connection_slot.ready().await?)
+}
+
+fn checked(connection_slot: &ConnectionSlot, connection: Arc<Connection>) -> Result<Arc<Connection>, LinkError> {
     if connection_slot.role == Role::Calls && !connection.is_resp3() {
         // The next attempt uses the connection for notices.
         return Err(LinkError::NotSent(format!(

@@ -54,8 +54,9 @@ impl Pool {
     }
 
     /// Stops the hash slot's earlier calls, except those already on a connection.
-    pub(super) fn raise_send_barrier(&self, slot: u16) {
-        self.batches.settle(self.line_of(slot), || *self.shared.send_barrier.write() += 1);
+    pub(super) fn raise_send_barrier(&self, slot: u16, durable: bool) {
+        let raise = || *self.shared.send_barrier(durable).write() += 1;
+        if durable { raise() } else { self.batches.settle(self.line_of(slot), raise) }
     }
 
     /// The line of the calls for this hash slot.
@@ -114,6 +115,9 @@ impl Pool {
                     *place = None;
                 }
                 connection_slot.close();
+                if connection_slot.had_subscriptions() {
+                    self.shared.reset_notices();
+                }
                 connection_slot.tell(|server| LinkEvent::Retired { server });
                 let mut retired = self.retired.lock();
                 retired.pool.push(connection_slot);

@@ -35,7 +35,7 @@ async fn run(mut sender: Sender) {
     // Let other ready tasks queue their calls first.
     tokio::task::yield_now().await;
     // Under one lock: a settling either removes the calls from the line, or raises the barrier before they leave.
-    while let Some((begun, taken)) = pool.batches.take(sender.line, || *pool.shared.send_barrier.read()) {
+    while let Some((begun, taken)) = pool.batches.take(sender.line, || *pool.shared.send_barrier(false).read()) {
         let (written, calls) = (Instant::now(), taken.len());
         let mut sent = pin!(send(&pool, sender.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());
@@ -86,7 +86,7 @@ async fn attempt(
     let script = call.script();
     pool.shared.scripts.note(script);
     let sent = connection.send("EVALSHA", route::into_arguments(call, script.sha1()), Some(timeout));
-    let answer = route::unless_settled(&pool.shared.send_barrier, begun, sent).await?;
+    let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
     if calls > 1 && answer.error().is_some_and(|refusal| refusal.code() == "NOSCRIPT") {
         route::give(&connection, script.source(), timeout);
     }

@@ -40,18 +40,15 @@
 
 use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
-use super::durable::Durable;
 use super::pool::Pool;
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls for the slot of `key`. Takes at most two command timeouts, one for the `PING` and one for the kill, plus the
-/// replicas' time. Needs tokio's timers.
-pub(super) async fn settle(calls: &Pool, durable: &Durable, key: &[u8]) -> Result<Settled, LinkError> {
+/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of `calls` kills the others.
+/// Takes at most two command timeouts, one for the `PING` and one for the kill, plus the replicas' time. Needs tokio's timers.
+pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
-    calls.raise_send_barrier(slot);
-    let all: Vec<&Pool> = std::iter::once(calls).chain(durable.all()).collect();
     let shared = &calls.shared;
     let nodes = match &shared.slots {
         None => vec![0],
@@ -65,7 +62,7 @@ pub(super) async fn settle(calls: &Pool, durable: &Durable, key: &[u8]) -> Resul
     let each = each.map(|(connection_slot, by)| async move { settle_connection_slot(&connection_slot, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
     let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| calls.to(owner));
-    for pool in &all {
+    for pool in all {
         let (retired, forgot) = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
         if let Some(owner) = &owner {

@@ -56,7 +56,9 @@ pub(super) struct LinkShared {
     /// How many subscriptions there are in each slot, where notices are sharded.
     pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
     /// Raised by every settling. Stops calls that the session decided on earlier.
-    pub(super) send_barrier: RwLock<u64>,
+    pub(super) calls_barrier: RwLock<u64>,
+    /// The same of calls that wait for replicas. These may wait long for a connection, and no other settling stops them.
+    pub(super) durable_barrier: RwLock<u64>,
     /// The facts about the server.
     pub(super) met: Met,
     /// The server has refused keys of several hash slots, although the URL names no cluster.
@@ -67,6 +69,11 @@ pub(super) struct LinkShared {
 }
 
 impl LinkShared {
+    /// The send barrier of calls that wait for replicas, or of the others.
+    pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
+        if durable { &self.durable_barrier } else { &self.calls_barrier }
+    }
+
     /// The time of the next audit. Idle connections are pinged at that time too: the background wakes up once for all.
     pub(super) fn next_audit(&self) -> Instant {
         let interval = self.settings.audit_interval;

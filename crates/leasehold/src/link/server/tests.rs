@@ -133,9 +133,14 @@ impl World {
     /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection by which a
     /// kill goes may be lost on the way.
     async fn settled(&self, lock: &str) -> Result<Settled, LinkError> {
+        self.settled_of(lock, false).await
+    }
+
+    /// The same for calls that wait for replicas, or the others.
+    async fn settled_of(&self, lock: &str, durable: bool) -> Result<Settled, LinkError> {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
-            match self.link.settle(key(lock)).await {
+            match self.link.settle(key(lock), durable).await {
                 Err(LinkError::Unknown(_) | LinkError::NotSent(_)) if Instant::now() < end => {
                     tokio::time::sleep(Duration::from_millis(5)).await;
                 }

@@ -169,7 +169,7 @@ fn queued_calls_of_all_keys_are_settled_with_one() {
         let full = scene.fill();
         // Outside of a cluster all keys are of one slot, and a session has one settlement for all of them.
         let queued = futures_util::future::join_all(["e", "f"].map(|lock| begun(&scene.world, acquire(lock))));
-        let settling = scene.world.link.settle(key("e"));
+        let settling = scene.world.link.settle(key("e"), false);
         let (outcome, answers) = scene.world.block_on(async {
             let mut settling = pin!(settling);
             let _ = futures_util::poll!(settling.as_mut());

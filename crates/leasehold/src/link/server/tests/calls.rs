@@ -186,7 +186,7 @@ fn fr19_closing_ends_everything_once_and_for_all() {
         let answer = world.call(inspect("a"));
         assert!(matches!(answer, Err(LinkError::NotSent(_))), "{answer:?}");
         world.block_on(world.link.subscribe(key("c"))).expect_err("closed");
-        let settled = world.block_on(world.link.settle(key("a")));
+        let settled = world.block_on(world.link.settle(key("a"), false));
         settled.expect_err("nobody can be asked");
     });
 }

@@ -29,7 +29,7 @@ fn answer(reply: &Reply) -> (i64, i64) {
 }
 
 fn settle(world: &World) -> Result<Settled, LinkError> {
-    world.block_on(world.settled("a"))
+    world.block_on(world.settled_of("a", true))
 }
 
 /// How many connections the server has blocked.

@@ -24,7 +24,7 @@ fn settling_an_idle_link_is_one_round_trip_without_a_cut() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
-        let settled = world.block_on(world.link.settle(key("a")));
+        let settled = world.block_on(world.link.settle(key("a"), false));
         assert_eq!(settled, Ok(Settled::Proven));
         assert_eq!(server.commandstats("client|kill"), 0);
     });
@@ -58,8 +58,9 @@ fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
         let world = World::new(&server.url());
         for replicas in [None, Some(Replicas { at_least: 1, within: Duration::from_millis(10) })] {
             let call = acquire("a").with_replicas(replicas);
-            let decided = world.link.settlings();
-            assert_eq!(settle(&world), Ok(Settled::Proven));
+            let durable = replicas.is_some();
+            let decided = world.link.settlings(durable);
+            assert_eq!(world.ends(world.settled_of("a", durable)), Ok(Settled::Proven));
             let late = world.block_on(world.link.call_decided(decided, call));
             assert!(matches!(late, Err(LinkError::NotSent(_))), "{replicas:?}: {late:?}");
             assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
@@ -264,7 +265,7 @@ fn a_server_that_does_not_answer_leaves_nothing_known() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         server.stop();
-        let settled = world.ends(world.link.settle(key("a")));
+        let settled = world.ends(world.link.settle(key("a"), false));
         server.resume();
         assert!(matches!(settled, Err(LinkError::Unknown(_) | LinkError::NotSent(_))), "{settled:?}");
         until("it can be settled", || settle(&world) == Ok(Settled::Proven));
@@ -310,7 +311,7 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
             begin(call.as_mut());
             trap.wait();
         }
-        assert_eq!(settle(&world), Ok(Settled::Unproven));
+        assert_eq!(world.ends(world.settled_of("a", true)), Ok(Settled::Unproven));
         assert_eq!(other.commandstats("client|kill"), 0, "ids of another process mean nothing here");
         assert!(proxy.deliver_held()[0].is_some(), "the old process has applied it since");
     });

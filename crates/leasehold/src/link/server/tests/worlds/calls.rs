@@ -121,9 +121,9 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut found = Vec::new();
     for (place, line) in lines.iter().enumerate() {
         match &line.event {
-            Event::Settling { number, slot } => drop(begun.insert(*number, (place, line.at, *slot))),
+            Event::Settling { number, durable, slot } => _ = begun.insert(*number, (place, line.at, (*durable, *slot))),
             Event::Settled { number, result } => {
-                let Some((from, at, slot)) = begun.remove(number) else { continue };
+                let Some((from, at, of)) = begun.remove(number) else { continue };
                 let took = line.at.saturating_duration_since(at);
                 if took > TIMEOUT * 3 + SLACK {
                     found.push(format!("settling {number} took {took:?}"));
@@ -131,9 +131,9 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
                 if *result != Ok(Settled::Proven) {
                     continue;
                 }
-                let concerned = stories
-                    .iter()
-                    .filter(|(_, story)| story.slot == slot && story.queued.is_some_and(|queued| queued < from));
+                let concerned = stories.iter().filter(|(_, story)| {
+                    (story.durable, story.slot) == of && story.queued.is_some_and(|queued| queued < from)
+                });
                 for (call, story) in concerned {
                     if let Some(executed) = story.executed.iter().find(|executed| **executed > place) {
                         found.push(format!(

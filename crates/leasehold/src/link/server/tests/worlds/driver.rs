@@ -122,7 +122,7 @@ impl Caller {
 
     /// Sends a call as a session's driver does.
     async fn send(&self, number: Number, call: Call) -> Result<Reply, LinkError> {
-        let (id, decided) = (CallId::new(number as u64), self.link.settlings());
+        let (id, decided) = (CallId::new(number as u64), self.link.settlings(call.replicas().is_some()));
         let (answer, answered) = oneshot::channel();
         self.inbox.waiting.lock().insert(id, answer);
         match self.link.start(decided, id, call) {
@@ -132,9 +132,9 @@ impl Caller {
         }
     }
 
-    async fn settle(&self, number: Number, key: Bytes) -> Result<Settled, LinkError> {
-        self.trace.say(Event::Settling { number, slot: self.slot(&key) });
-        let result = self.link.settle(key).await;
+    async fn settle(&self, number: Number, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
+        self.trace.say(Event::Settling { number, durable, slot: self.slot(&key) });
+        let result = self.link.settle(key, durable).await;
         if let Ok(settled) = result {
             let proven = settled == Settled::Proven;
             self.tally.lock().note(if proven { Happened::SettlingProven } else { Happened::Unproven });
@@ -240,7 +240,9 @@ async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: 
         Deed::Call { durable, lock: at, script, manner } => {
             tokio::spawn(own.call(number, durable, lock(at), SCRIPTS[script], manner))
         }
-        Deed::Settle { lock: at } => tokio::spawn(async move { drop(own.settle(number, lock(at)).await) }),
+        Deed::Settle { durable, lock: at } => {
+            tokio::spawn(async move { drop(own.settle(number, lock(at), durable).await) })
+        }
         Deed::Subscribe { channel, manner } => tokio::spawn(async move { drop(own.subscribe(channel, manner).await) }),
         Deed::Unsubscribe { channel } => tokio::spawn(async move { own.unsubscribe(channel).await }),
         Deed::Publish { channel: at } => {
@@ -281,9 +283,9 @@ async fn end(
     let end = Instant::now() + SLACK;
     let mut unended = Vec::new();
     let mut numbers = first..;
-    for at in 0..LOCKS {
+    for (at, durable) in (0..LOCKS).flat_map(|at| [(at, false), (at, true)]) {
         let settled = async {
-            while caller.settle(numbers.next().expect("a number"), lock(at)).await.is_err() {
+            while caller.settle(numbers.next().expect("a number"), lock(at), durable).await.is_err() {
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
         };

@@ -51,7 +51,7 @@ pub(super) enum Disturbance {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
     Call { durable: bool, lock: usize, script: usize, manner: Manner },
-    Settle { lock: usize },
+    Settle { durable: bool, lock: usize },
     Subscribe { channel: usize, manner: Manner },
     Unsubscribe { channel: usize },
     Publish { channel: usize },
@@ -128,7 +128,7 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step
     }
     let pause_before = rng.u64(..40);
     steps.last_mut().into_iter().for_each(|step| step.pause = pause_before);
-    steps.push(Step { deed: Deed::Settle { lock }, pause: pause(rng) });
+    steps.push(Step { deed: Deed::Settle { durable, lock }, pause: pause(rng) });
     steps
 }
 
@@ -162,7 +162,7 @@ fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
     steps.extend(moves);
     steps.push(call(!held, Manner::Awaits, rng.u64(2..12)));
     steps.extend(moves);
-    steps.push(Step { deed: Deed::Settle { lock }, pause: rng.u64(20..60) });
+    steps.push(Step { deed: Deed::Settle { durable: held, lock }, pause: rng.u64(20..60) });
     steps
 }
 
@@ -173,7 +173,7 @@ fn deed(rng: &mut Rng, cluster: bool, steady: bool, favourite: Option<(bool, usi
     };
     match rng.u8(..100) {
         0..38 => Deed::Call { durable, lock, script: rng.usize(..4), manner: manner(rng) },
-        38..58 => Deed::Settle { lock },
+        38..58 => Deed::Settle { durable, lock },
         58..64 => Deed::Subscribe { channel: rng.usize(..CHANNELS), manner: manner(rng) },
         64..66 => Deed::Unsubscribe { channel: rng.usize(..CHANNELS) },
         66..74 => Deed::Publish { channel: rng.usize(..CHANNELS) },

@@ -40,6 +40,7 @@ pub(super) enum Event {
     },
     Settling {
         number: Number,
+        durable: bool,
         slot: u16,
     },
     Settled {
