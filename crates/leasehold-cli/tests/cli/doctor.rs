@@ -129,8 +129,8 @@ fn connections_that_may_not_rest_are_found() {
 
 #[test]
 fn buffer_that_a_few_notices_fill_is_found() {
-    let server = well().arg("client-output-buffer-limit", "pubsub 4096 0 0").start();
-    has_fault(&examined(&server, &[]), "buffers", "pubsub 4096 0 0");
+    let server = well().arg("client-output-buffer-limit", "pubsub 65536 0 0").start();
+    has_fault(&examined(&server, &[]), "buffers", "pubsub 65536 0 0");
 }
 
 #[test]
