@@ -23,7 +23,11 @@ impl Parts {
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.stop_renewals();
         let (lock, has_change) = (hold.lock(), hold.has_change());
-        if has_change || self.has_leftover(lock) {
+        let leftovers = self.leftovers(lock);
+        if has_change || !leftovers.is_empty() {
+            for leftover in leftovers {
+                self.take_leftover_from_waiter(now, leftover);
+            }
             if let Some(hold) = self.holds.known_mut(number) {
                 hold.restore_at(again);
             }
@@ -49,17 +53,30 @@ impl Parts {
         self.send_change(now, number, None, CountChange::RaiseTo(1), call);
     }
 
-    /// Whether the server may still have a hold of this client that is being rolled back: its release has no reply yet,
-    /// or its acquire was abandoned. Then the server would report the lock as busy. A waiter's place is not a hold.
-    fn has_leftover(&self, lock: LockId) -> bool {
+    /// The holds that the server may still have and that are being rolled back: the release has no reply yet, or the acquire was
+    /// abandoned. Then the server would report the lock as busy. A waiter's place is not a hold.
+    fn leftovers(&self, lock: LockId) -> Vec<HoldNumber> {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         let asks = |ticket| self.requests.acquire(ticket).is_some();
         let is_asked_for = |hold: &Hold| hold.change().and_then(Change::by).is_some_and(asks);
         let is_left =
             |hold: &Hold| hold.on_server() > 0 && hold.wanted() == 0 && !hold.is_queued() && !is_asked_for(hold);
         // Most holds are the only use of their lock, and a client may have thousands of holds.
-        let is_shared = same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() > 1;
-        is_shared && self.holds.iter().any(|(_, hold)| same.contains(&hold.lock()) && is_left(hold))
+        if same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() <= 1 {
+            return Vec::new();
+        }
+        let left = self.holds.iter().filter(|(_, hold)| same.contains(&hold.lock()) && is_left(hold));
+        left.map(|(number, _)| number).collect()
+    }
+
+    /// Withdraws the hold of a waiting request whose earlier acquire may have been applied. The request waits for the degraded hold, which
+    /// cannot be restored before the server has released the other.
+    fn take_leftover_from_waiter(&mut self, now: Instant, number: HoldNumber) {
+        let Some(ticket) = self.holds.get(number).filter(|hold| !hold.has_change()).and_then(Hold::raising) else { return };
+        if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            acquire.forget_hold();
+        }
+        self.abandon_hold(now, ticket, number);
     }
 
     /// Handles the reply to a restoration.
