@@ -72,7 +72,9 @@ impl Parts {
     /// Withdraws the hold of a waiting request whose earlier acquire may have been applied. The request waits for the degraded hold, which
     /// cannot be restored before the server has released the other.
     fn take_leftover_from_waiter(&mut self, now: Instant, number: HoldNumber) {
-        let Some(ticket) = self.holds.get(number).filter(|hold| !hold.has_change()).and_then(Hold::raising) else { return };
+        let Some(ticket) = self.holds.get(number).filter(|hold| !hold.has_change()).and_then(Hold::raising) else {
+            return;
+        };
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
             acquire.forget_hold();
         }

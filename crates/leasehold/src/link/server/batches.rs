@@ -24,7 +24,10 @@ use leasehold_core::reply::Reply;
 use line::Line;
 use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use tokio::sync::Notify;
 use tokio::time::Instant;
 
 /// Maximum number of senders of a line at a fast server: one prepares a batch while the server executes the other's. At a slow server each
@@ -39,6 +42,9 @@ pub(super) struct Batches {
     /// `None` if all calls are direct.
     batching: Option<Batching>,
     state: Mutex<State>,
+    /// Wakes the watch over senders at home.
+    watch: Arc<Notify>,
+    is_watched: AtomicBool,
 }
 
 #[derive(Default)]
@@ -167,7 +173,12 @@ pub(super) type LineId = u16;
 impl Batches {
     /// Creates empty lines.
     pub(super) fn new(batching: Option<Batching>, role: Role) -> Self {
-        Self { batching: batching.filter(|_| role == Role::Calls), state: Mutex::default() }
+        Self {
+            batching: batching.filter(|_| role == Role::Calls),
+            state: Mutex::default(),
+            watch: Arc::default(),
+            is_watched: AtomicBool::new(false),
+        }
     }
 
     /// Queues a call in its line, with `answer`, or returns it for direct sending. Direct if `may_queue` is false.
@@ -213,8 +224,13 @@ impl Batches {
     }
 
     /// Takes a line's next calls, and runs `look` under the same lock. Without calls the sender must end.
-    pub(super) fn take<T>(&self, id: LineId, look: impl FnOnce() -> T) -> Option<(T, Vec<Queued>)> {
-        let (seen, taken) = self.with_line(id, |line| (look(), line.take()))?;
+    pub(super) fn take<T>(
+        &self,
+        id: LineId,
+        is_replacement: bool,
+        look: impl FnOnce() -> T,
+    ) -> Option<(T, Vec<Queued>)> {
+        let (seen, taken) = self.with_line(id, |line| (look(), line.take(is_replacement)))?;
         Some((seen, taken?))
     }
 
@@ -231,6 +247,29 @@ impl Batches {
     /// Records the end of a batch of `calls` calls.
     pub(super) fn landed(&self, id: LineId, calls: usize) {
         self.with_line(id, |line| line.land(calls));
+    }
+
+    /// Has the senders watched, because one starts at home.
+    pub(super) fn watch(&self) {
+        if !self.is_watched.swap(true, Ordering::AcqRel) {
+            self.watch.notify_one();
+        }
+    }
+
+    /// Notified when a watch begins.
+    pub(super) fn watches(&self) -> Arc<Notify> {
+        Arc::clone(&self.watch)
+    }
+
+    /// The lines for which the caller must start a sender, in place of a stalled one. Returns `None`, and ends the watch, if there are no senders.
+    pub(super) fn stalled(&self) -> Option<Vec<LineId>> {
+        let mut state = self.state.lock();
+        if !state.lines.values().any(Line::has_senders) {
+            self.is_watched.store(false, Ordering::Release);
+            return None;
+        }
+        let lines = state.lines.iter_mut();
+        Some(lines.filter_map(|(id, line)| line.wants_replacement().then_some(*id)).collect())
     }
 
     /// Records how long the reply to a batch took.
@@ -302,7 +341,7 @@ mod tests {
 
     /// A sender takes what is queued, and writes it.
     fn take(batches: &Batches, line: LineId) -> Vec<Queued> {
-        let ((), taken) = batches.take(line, || ()).expect("calls");
+        let ((), taken) = batches.take(line, false, || ()).expect("calls");
         batches.wrote(line);
         taken
     }
@@ -389,7 +428,7 @@ mod tests {
         let taken = [(); 3].map(|()| take(&batches, 1).len());
         let most = usize::try_from(MOST / RELEASE.weight().expect("a weight")).expect("a number");
         assert_eq!(taken, [most, most, 150 - 2 * most]);
-        assert!(batches.take(1, || ()).is_none());
+        assert!(batches.take(1, false, || ()).is_none());
     }
 
     #[test]
@@ -399,7 +438,7 @@ mod tests {
         queue(&batches, 1);
         come_back(&batches, 2);
         assert!(!goes_out(&batches), "it would overtake the queue");
-        let ((), taken) = batches.take(1, || ()).expect("calls");
+        let ((), taken) = batches.take(1, false, || ()).expect("calls");
         assert!(!goes_out(&batches), "it would overtake what was taken");
         batches.wrote(1);
         batches.landed(1, taken.len() + take(&batches, 1).len());

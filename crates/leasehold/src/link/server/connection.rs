@@ -54,8 +54,8 @@ const READ: usize = 16 * 1024;
 /// Reads per poll of the reader before it yields to other tasks.
 const READS: usize = 4;
 
-/// How long home may leave bytes unread, or unsent after a full socket, before the stand-in takes part.
-const STALL: Duration = Duration::from_millis(10);
+/// How long home may leave bytes unread, bytes unsent after a full socket, or a sender not begun, before the background takes part.
+pub(super) const STALL: Duration = Duration::from_millis(10);
 
 /// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
 const BUSY: usize = 4;

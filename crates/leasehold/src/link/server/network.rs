@@ -129,7 +129,7 @@ impl Home {
         }
     }
 
-    /// The runtime, if the current thread runs it. A runtime that runs this code is not blocked.
+    /// The runtime, if it is the current one. It may still be blocked: its threads for blocking calls are part of it.
     pub(super) fn here(&self) -> Option<&Handle> {
         match self {
             Self::Runtime(runtime) => {

@@ -3,6 +3,7 @@
 use super::address;
 use super::batches::{Batches, LineId};
 use super::connection_slot::{ConnectionSlot, Gone};
+use super::sender;
 use super::shared::{LinkShared, Role};
 use super::slots::{Node, Slots};
 use super::target::Server;
@@ -42,7 +43,7 @@ impl Pool {
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
-        Arc::new(Self {
+        let pool = Arc::new(Self {
             role,
             shared: Arc::clone(shared),
             runtime,
@@ -50,7 +51,11 @@ impl Pool {
             retired: Mutex::default(),
             closed: closed_with,
             batches: Batches::new(shared.settings.batching, role),
-        })
+        });
+        if role == Role::Calls && shared.home.is_some() {
+            sender::watch(&pool);
+        }
+        pool
     }
 
     /// Stops the hash slot's earlier calls, except those already on a connection.

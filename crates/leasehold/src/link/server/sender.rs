@@ -1,6 +1,7 @@
 //! The sender of a line: sends the queued calls and delivers the replies.
 
 use super::batches::{LineId, Queued, Refusal};
+use super::connection::STALL;
 use super::connection_slot::ConnectionSlot;
 use super::network::Home;
 use super::pool::Pool;
@@ -11,12 +12,15 @@ use leasehold_core::script::Script;
 use leasehold_core::wire::Frame;
 use std::pin::pin;
 use std::sync::Arc;
+use tokio::runtime::Handle;
 use tokio::time::Instant;
 
 /// Empties the line if the sender is dropped before it ended.
 struct Sender {
     pool: Arc<Pool>,
     line: LineId,
+    /// It runs in place of a stalled sender.
+    is_replacement: bool,
     /// The line has counted this sender's end.
     ended: bool,
 }
@@ -24,9 +28,35 @@ struct Sender {
 /// Starts a sender. It runs at home if this thread runs home: ready tasks then queue their calls before the sender takes them. Otherwise it
 /// runs on the background's runtime. The caller has counted the sender in the line.
 pub(super) fn start(pool: &Arc<Pool>, line: LineId) {
-    let runtime = pool.shared.home.as_ref().and_then(Home::here).unwrap_or(&pool.runtime);
+    let home = pool.shared.home.as_ref().and_then(Home::here);
+    spawn(home.unwrap_or(&pool.runtime), pool, line, false);
+    if home.is_some() {
+        pool.batches.watch();
+    }
+}
+
+fn spawn(runtime: &Handle, pool: &Arc<Pool>, line: LineId, is_replacement: bool) {
     // A stopped runtime drops the task at once.
-    drop(runtime.spawn(run(Sender { pool: Arc::clone(pool), line, ended: false })));
+    drop(runtime.spawn(run(Sender { pool: Arc::clone(pool), line, is_replacement, ended: false })));
+}
+
+/// Starts a sender on the background's runtime where one at home has not begun for [`STALL`]: the task that queued the calls may block its
+/// thread, or the runtime. Ends with the pool.
+pub(super) fn watch(pool: &Arc<Pool>) {
+    let (watches, closed, watched) = (pool.batches.watches(), pool.closed.clone(), Arc::downgrade(pool));
+    drop(pool.runtime.spawn(closed.run_until_cancelled_owned(async move {
+        loop {
+            watches.notified().await;
+            loop {
+                tokio::time::sleep(STALL).await;
+                let Some(pool) = watched.upgrade() else { return };
+                let Some(stalled) = pool.batches.stalled() else { break };
+                for line in stalled {
+                    spawn(&pool.runtime, &pool, line, true);
+                }
+            }
+        }
+    })));
 }
 
 /// Sends batch after batch, until nothing is queued.
@@ -35,7 +65,9 @@ async fn run(mut sender: Sender) {
     // Let other ready tasks queue their calls first.
     tokio::task::yield_now().await;
     // Under one lock: a settling either removes the calls from the line, or raises the barrier before they leave.
-    while let Some((begun, taken)) = pool.batches.take(sender.line, || *pool.shared.send_barrier(false).read()) {
+    while let Some((begun, taken)) =
+        pool.batches.take(sender.line, sender.is_replacement, || *pool.shared.send_barrier(false).read())
+    {
         let (written, calls) = (Instant::now(), taken.len());
         let mut sent = pin!(send(&pool, sender.line, begun, taken));
         let first = futures_util::poll!(sent.as_mut());

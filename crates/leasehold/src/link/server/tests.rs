@@ -219,9 +219,10 @@ impl Messages {
 impl Receiver for Messages {
     fn receive(&self, arrivals: &mut Vec<Arrival>) {
         for arrival in arrivals.drain(..) {
-            let Arrival::Event(event) = arrival else { panic!("no test of this kind starts a call: {arrival:?}") };
-            self.arrived.lock().push_back(event);
-            self.changed.notify_one();
+            if let Arrival::Event(event) = arrival {
+                self.arrived.lock().push_back(event);
+                self.changed.notify_one();
+            }
         }
     }
 }

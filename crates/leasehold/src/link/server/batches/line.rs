@@ -1,8 +1,10 @@
 //! The line of a connection: its queued calls, and the numbers of calls in flight.
 
+use super::super::connection::STALL;
 use super::Queued;
 use leasehold_core::batch::MOST;
 use std::collections::VecDeque;
+use tokio::time::Instant;
 
 /// The calls for one connection.
 #[derive(Default)]
@@ -13,8 +15,8 @@ pub(super) struct Line {
     /// Number of calls in batches without a reply.
     in_batches: usize,
     senders: usize,
-    /// A sender is about to take the queue.
-    collecting: bool,
+    /// A sender is about to take the queue, since this instant.
+    collecting: Option<Instant>,
     /// A sender has taken calls that are not on the connection yet. Later calls must wait, to keep the order.
     unwritten: bool,
 }
@@ -45,18 +47,33 @@ impl Line {
     /// limit.
     pub(super) fn wants_sender(&mut self, most: usize) -> bool {
         let may_start = self.senders < most || self.queue.len() >= MOST as usize;
-        let wants = may_start && !self.queue.is_empty() && !self.collecting && !self.unwritten;
+        let wants = may_start && !self.queue.is_empty() && self.collecting.is_none() && !self.unwritten;
         if wants {
             self.senders += 1;
-            self.collecting = true;
+            self.collecting = Some(Instant::now());
         }
         wants
     }
 
+    /// Whether to start a sender in place of one that has not begun for [`STALL`], because its runtime is blocked. Counts it at once.
+    pub(super) fn wants_replacement(&mut self) -> bool {
+        let is_stalled = self.collecting.is_some_and(|since| since.elapsed() >= STALL);
+        let wants = is_stalled && !self.queue.is_empty() && !self.unwritten;
+        self.senders += usize::from(wants);
+        wants
+    }
+
+    /// Whether there are senders.
+    pub(super) const fn has_senders(&self) -> bool {
+        self.senders > 0
+    }
+
     /// Takes the calls of the next batch. Returns `None`, and ends the sender, if the queue is empty or another sender is about to write. That
-    /// sender takes the rest.
-    pub(super) fn take(&mut self) -> Option<Vec<Queued>> {
-        self.collecting = false;
+    /// sender takes the rest. A replacement leaves the mark of the stalled sender, so that no other starts there.
+    pub(super) fn take(&mut self, is_replacement: bool) -> Option<Vec<Queued>> {
+        if !is_replacement {
+            self.collecting = None;
+        }
         if self.queue.is_empty() || self.unwritten {
             self.senders -= 1;
             return None;
@@ -82,11 +99,15 @@ impl Line {
         self.in_batches = self.in_batches.saturating_sub(calls);
     }
 
-    /// Takes all calls after a sender was dropped with its runtime.
+    /// Records that a sender was dropped with its runtime. Takes all calls, unless there is another sender.
     pub(super) fn abandon(&mut self) -> Vec<Queued> {
         self.senders -= 1;
+        self.collecting = None;
+        if self.senders > 0 {
+            return Vec::new();
+        }
         self.in_batches = 0;
-        (self.collecting, self.unwritten) = (false, false);
+        self.unwritten = false;
         self.take_queued()
     }
 

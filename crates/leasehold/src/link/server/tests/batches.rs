@@ -3,6 +3,7 @@
 
 use super::*;
 use crate::link::server::Batching;
+use leasehold_core::session::CallId;
 use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
 
 type Pending<'a> = Pin<Box<dyn Future<Output = Result<Reply, LinkError>> + 'a>>;
@@ -76,6 +77,28 @@ impl Scene {
 /// Runs a test on each server.
 fn on_each_scene(test: impl Fn(&Scene)) {
     on_each(|binary| test(&Scene::new(binary)));
+}
+
+#[test]
+fn queued_calls_leave_while_the_runtime_of_their_sender_is_blocked() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::with(&server.url(), batched(0, ALWAYS_QUICK));
+        world.call(acquire("a")).expect("a reply");
+        let link = world.link.clone();
+        let (unblock, blocked) = mpsc::channel::<()>();
+        world.home.as_ref().expect("a home").spawn(async move {
+            let known = link.start(link.settlings(false), CallId::new(1), acquire("b"));
+            assert!(matches!(known, Ok(None)), "it is queued");
+            // Blocks the thread.
+            let _ = blocked.recv();
+        });
+        until("the call has left", || server.command(&["EXISTS", "b"]).as_int() == Some(1));
+        for lock in ["c", "d", "e"] {
+            assert!(is_granted(&world.call(acquire(lock)).expect("a reply")));
+        }
+        drop(unblock);
+    });
 }
 
 #[test]
