@@ -324,8 +324,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// The server's description of itself when the client connected; before, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
-    /// The number of settlings so far, of calls that wait for replicas (`durable`) or of the others. Read it *before* deciding to send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it
-    /// may be called while the session is locked.
+    /// The number of settlings so far, of calls that wait for replicas (`durable`) or of all other calls. Read it *before* deciding to send a
+    /// call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it may be called while the session is locked.
     fn settlings(&self, durable: bool) -> u64;
 
     /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
@@ -360,9 +360,9 @@ pub trait Link: Clone + Send + Sync + 'static {
     fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
     /// Makes sure that the server can no longer apply an earlier call for the slot of `key`: of those that wait for replicas (`durable`), or
-    /// of the others.
+    /// of all other calls.
     ///
-    /// A later command on the same connection is answered, or the server is told to kill the old connection. Outside of a cluster all keys are
+    /// A later command on the same connection is answered, or the server has killed the old connection. Outside of a cluster all keys are
     /// of one slot.
     ///
     /// # Errors

@@ -1,8 +1,7 @@
 //! Settling: making sure that no copy of a call whose reply is missing can be applied any more.
 //!
 //! One settlement serves all holds of a hash slot whose calls wait for replicas, or all whose calls do not. Without a cluster there is one
-//! slot. A hold that comes while a settlement is
-//! under way waits for the next one, because its call may have been sent too late for the first.
+//! slot. A hold that comes while a settlement is under way waits for the next one, because its call may have been sent too late for the first.
 
 use crate::owner::HoldNumber;
 use crate::session::{CallId, retry};

@@ -249,15 +249,15 @@ impl Batches {
         self.with_line(id, |line| line.land(calls));
     }
 
-    /// Has the senders watched, because one starts at home.
+    /// Begins the watch, because a sender starts at home.
     pub(super) fn watch(&self) {
         if !self.is_watched.swap(true, Ordering::AcqRel) {
             self.watch.notify_one();
         }
     }
 
-    /// Notified when a watch begins.
-    pub(super) fn watches(&self) -> Arc<Notify> {
+    /// Wakes when a watch begins.
+    pub(super) fn watch_begins(&self) -> Arc<Notify> {
         Arc::clone(&self.watch)
     }
 

@@ -106,7 +106,7 @@ fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, re
     }));
 }
 
-/// What one read brings. Nobody is told before [`Arrivals::deliver`], because the reader holds a lock.
+/// The replies and messages of one read. [`Arrivals::deliver`] follows after the reader has released its lock.
 pub(super) struct Arrivals<'a> {
     inbox: &'a Inbox,
     session: Vec<Arrival>,

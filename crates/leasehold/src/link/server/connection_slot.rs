@@ -261,7 +261,7 @@ impl ConnectionSlot {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only connections for calls report: others would repeat the event.
+    /// Reports an event to the session's driver. Only connections for calls report: each other role would repeat the event.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));

@@ -1,8 +1,8 @@
 //! The scripts that a link has called, for servers that may not know them.
 //!
 //! A server knows what it was given since it started, and replicas do not get it from their primary. So after a restart or a failover each
-//! script would cost its first call another round trip. When a connection for calls is made, the server is asked which of the scripts
-//! *in use* it lacks, and is given these: one command where it lacks none, and nothing at all on the first connection. Not all scripts of
+//! script would cost its first call another round trip. When a connection for calls is made, the link asks which of the scripts
+//! *in use* the server lacks, and loads these: one command where it lacks none, and nothing at all on the first connection. Not all scripts of
 //! all kinds: each client of a fleet would send them, just when all of them come back to a new primary.
 //!
 //! It goes beside the calls, and nothing waits for it: a call that meets `NOSCRIPT` is followed up by itself.

@@ -43,10 +43,10 @@ fn spawn(runtime: &Handle, pool: &Arc<Pool>, line: LineId, is_replacement: bool)
 /// Starts a sender on the background's runtime where one at home has not begun for [`STALL`]: the task that queued the calls may block its
 /// thread, or the runtime. Ends with the pool.
 pub(super) fn watch(pool: &Arc<Pool>) {
-    let (watches, closed, watched) = (pool.batches.watches(), pool.closed.clone(), Arc::downgrade(pool));
+    let (begins, closed, watched) = (pool.batches.watch_begins(), pool.closed.clone(), Arc::downgrade(pool));
     drop(pool.runtime.spawn(closed.run_until_cancelled_owned(async move {
         loop {
-            watches.notified().await;
+            begins.notified().await;
             loop {
                 tokio::time::sleep(STALL).await;
                 let Some(pool) = watched.upgrade() else { return };

@@ -13,9 +13,9 @@
 //! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The link sends
 //!    `CLIENT KILL ID` by a live connection for calls to the same node. "Killed" and "no such client" both prove that the server reads
 //!    nothing more from the old connection. Unwritten bytes cannot reach the server by another connection.
-//! 4. **The right server.** Ids are counted by each server process for itself. So the process that is asked must have the run id of the
+//! 4. **The right server.** Ids are counted by each server process for itself. So the process that answers must have the run id of the
 //!    one that the connection spoke to. If it has another, that process must have been found *after* the connection ended. Then the
-//!    server was restarted, or replaced in a failover: calls that the old process may still apply do not reach the data that others see.
+//!    server was restarted, or replaced in a failover: calls that the old process may still apply do not reach the data that other clients see.
 //!
 //! 5. **The right list of ids.** A proxy that speaks Redis may count ids by itself, beside other proxies at the same address. A kill by way of
 //!    another proxy finds no such id, or another client's. So both connections must see the server under one address of its own
@@ -45,7 +45,7 @@ use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of `calls` kills the others.
+/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of `calls` kills all other connections.
 /// Takes at most two command timeouts, one for the `PING` and one for the kill, plus the replicas' time. Needs tokio's timers.
 pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);

@@ -69,7 +69,7 @@ pub(super) struct LinkShared {
 }
 
 impl LinkShared {
-    /// The send barrier of calls that wait for replicas, or of the others.
+    /// The send barrier of calls that wait for replicas, or of all other calls.
     pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
         if durable { &self.durable_barrier } else { &self.calls_barrier }
     }

@@ -136,7 +136,7 @@ impl World {
         self.settled_of(lock, false).await
     }
 
-    /// The same for calls that wait for replicas, or the others.
+    /// Settles the calls that wait for replicas, or all other calls.
     async fn settled_of(&self, lock: &str, durable: bool) -> Result<Settled, LinkError> {
         let end = Instant::now() + Duration::from_secs(20);
         loop {

@@ -19,6 +19,14 @@ fn settle(world: &World) -> Result<Settled, LinkError> {
     world.ends(world.settled("a"))
 }
 
+/// Begins to acquire `a`, and drops the call once the proxy holds its request.
+fn lose_acquire(world: &World, proxy: &Proxy) {
+    let trap = proxy.hold_request(HOLD);
+    let mut call = pin!(world.link.call(acquire("a")));
+    begin(call.as_mut());
+    trap.wait();
+}
+
 #[test]
 fn settling_an_idle_link_is_one_round_trip_without_a_cut() {
     on_each(|binary| {
@@ -75,12 +83,7 @@ fn a_call_that_is_held_up_is_dead_once_it_is_settled() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         world.call_until_answered(&acquire("warm"));
-        let trap = proxy.hold_request(HOLD);
-        {
-            let mut call = pin!(world.link.call(acquire("a")));
-            begin(call.as_mut());
-            trap.wait();
-        }
+        lose_acquire(&world, &proxy);
         assert_eq!(settle(&world), Ok(Settled::Proven));
         assert_eq!(proxy.deliver_held(), [None], "the server read it");
         assert_eq!(server.command(&["EXISTS", "a"]).as_int(), Some(0));
@@ -129,12 +132,7 @@ fn a_zombie_of_an_older_connection_is_dead_once_it_is_settled() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         world.call_until_answered(&acquire("warm"));
-        let trap = proxy.hold_request(HOLD);
-        {
-            let mut call = pin!(world.link.call(acquire("a")));
-            begin(call.as_mut());
-            trap.wait();
-        }
+        lose_acquire(&world, &proxy);
         // The client sees its connection closed; the server does not.
         proxy.cut();
         world.wait_for(&LinkEvent::CallsReset);
@@ -156,12 +154,7 @@ fn where_kill_or_its_proof_is_forbidden_a_zombie_stays_unproven() {
             let world = World::new(&format!("redis://app:secret@{}", proxy.addr()));
             world.call(acquire("warm")).expect("a reply");
             assert_eq!(settle(&world), Ok(Settled::Proven));
-            let trap = proxy.hold_request(HOLD);
-            {
-                let mut call = pin!(world.link.call(acquire("a")));
-                begin(call.as_mut());
-                trap.wait();
-            }
+            lose_acquire(&world, &proxy);
             assert_eq!(settle(&world), Ok(Settled::Unproven), "{right}");
             let late = proxy.deliver_held();
             assert!(matches!(late.as_slice(), [Some(_)]), "so it was right to say so: {late:?}");
@@ -336,12 +329,7 @@ fn a_zombie_dies_in_time_though_nobody_settles() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         world.call(acquire("warm")).expect("a reply");
-        let trap = proxy.hold_request(HOLD);
-        {
-            let mut call = pin!(world.link.call(acquire("a")));
-            begin(call.as_mut());
-            trap.wait();
-        }
+        lose_acquire(&world, &proxy);
         proxy.cut();
         world.wait_for(&LinkEvent::CallsReset);
         until("its connection is killed", || server.commandstats("client|kill") >= 1);
