@@ -312,6 +312,7 @@ impl Batches {
 
 #[cfg(test)]
 mod tests {
+    use super::super::connection::STALL;
     use super::*;
     use bytes::Bytes;
     use leasehold_core::batch::MOST;
@@ -443,5 +444,33 @@ mod tests {
         batches.wrote(1);
         batches.landed(1, taken.len() + take(&batches, 1).len());
         assert!(goes_out(&batches), "nothing is in front of it");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn stalled_sender_is_replaced_until_it_begins() {
+        let batches = batches(0);
+        assert!(queue(&batches, 1), "a sender starts");
+        assert_eq!(batches.stalled(), Some(vec![]), "it has time to begin");
+        for _ in 0..3 {
+            tokio::time::advance(STALL).await;
+            assert_eq!(batches.stalled(), Some(vec![1]));
+            let ((), taken) = batches.take(1, true, || ()).expect("calls");
+            assert!(taken.len() == 1 && !batches.wrote(1));
+            assert!(batches.take(1, true, || ()).is_none(), "the replacement ends");
+            assert!(!queue(&batches, 1), "no sender starts where one is stalled");
+        }
+        assert_eq!(take(&batches, 1).len(), 1, "the first sender begins");
+        assert!(batches.take(1, false, || ()).is_none());
+        assert_eq!(batches.stalled(), None, "the watch ends");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn dropped_sender_leaves_its_calls_to_a_replacement() {
+        let batches = batches(0);
+        assert!(queue(&batches, 1), "a sender starts");
+        tokio::time::advance(STALL).await;
+        assert_eq!(batches.stalled(), Some(vec![1]));
+        batches.abandon(1);
+        assert_eq!(batches.take(1, true, || ()).expect("calls").1.len(), 1);
     }
 }
