@@ -39,7 +39,7 @@ impl Clock {
         }
     }
 
-    /// The present, for a caller who has checked the process: each check is a system call.
+    /// The present, for a caller who has checked the process.
     pub(crate) fn now_in_process(&self) -> Instant {
         match self {
             Self::Machine(_) => boot_time(),
@@ -51,9 +51,9 @@ impl Clock {
     }
 
     /// The only process that can use the client, if the client's background is a thread.
-    pub(crate) const fn process(&self) -> Option<Process> {
+    pub(crate) const fn process(&self) -> Option<&Process> {
         match self {
-            Self::Machine(process) => Some(*process),
+            Self::Machine(process) => Some(process),
             #[cfg(feature = "embedded")]
             Self::Manual(_) | Self::Tokio(_) => None,
         }

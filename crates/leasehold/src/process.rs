@@ -1,24 +1,31 @@
 //! The process of a client. A forked child does not have its threads, and shares its connections.
 
 use crate::error::InvalidInput;
+use forkguard::atfork::Guard;
 
-/// A process, by its id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Process(u32);
+/// The process in which this value was created.
+///
+/// The C library counts forks, so a check reads a number in memory. A child that a raw system call has made is not noticed.
+#[derive(Clone, Debug)]
+pub(crate) struct Process {
+    id: u32,
+    forks: Guard,
+}
 
 impl Process {
     pub(crate) fn current() -> Self {
-        Self(std::process::id())
+        Self { id: std::process::id(), forks: Guard::default() }
     }
 
-    pub(crate) fn is_current(self) -> bool {
-        self == Self::current()
+    pub(crate) fn is_current(&self) -> bool {
+        // The guard reports each fork once, so a copy is asked.
+        !self.forks.clone().detected_fork()
     }
 
     /// # Errors
     ///
     /// This process is a fork of that process.
-    pub(crate) fn check(self) -> Result<(), InvalidInput> {
-        if self.is_current() { Ok(()) } else { Err(InvalidInput::Forked { built_by: self.0 }) }
+    pub(crate) fn check(&self) -> Result<(), InvalidInput> {
+        if self.is_current() { Ok(()) } else { Err(InvalidInput::Forked { built_by: self.id }) }
     }
 }
