@@ -50,7 +50,7 @@ pub(crate) static PEERS: [Peer; 15] = [
     rust("bare fred", "fred", &[Pairs, Beside, Wake]),
     rust("tokio's mutex", "tokio", &[Hot]),
     rust("leasehold", "leasehold", &[Pairs, Beside, Wake, Hot, Contended, Queue, Held, Waiters]),
-    rust("leasehold, batch_calls", "leasehold-batch", &[Pairs, Beside, Wake, Hot, Contended, Held]),
+    rust("leasehold, no batches", "leasehold-alone", &[Pairs, Beside, Wake, Hot, Contended, Held]),
     rust("leasehold, hand_over", "leasehold-hand-over", &[Pairs, Hot, Contended]),
     rust("leasehold, linger", "leasehold-linger", &[Pairs, Contended]),
     rust("leasehold, simple lock", "leasehold-simple", &[Pairs]),

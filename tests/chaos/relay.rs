@@ -10,7 +10,7 @@
 use crate::client::Current;
 use crate::history::{label, label_of_permits};
 use crate::moment;
-use leasehold_core::batch;
+use leasehold_core::batch::{self, Batch};
 use leasehold_core::script::{self, Script};
 use leasehold_test_support::{Proxy, Request, Resp, Watch, Way};
 use std::collections::BTreeMap;
@@ -185,7 +185,10 @@ fn runs<'a>(request: &'a Request, reply: &'a Resp) -> Vec<Run<'a>> {
     if let Some(script) = script::ALL.iter().find(is).copied() {
         return vec![Run { script, keys, args, reply }];
     }
-    batch::scripts_of(text).and_then(|scripts| parts(&scripts, keys, args, reply.elements())).unwrap_or_default()
+    let is =
+        |batch: &&Batch| [batch.script().sha1(), batch.script().source()].iter().any(|word| word.as_bytes() == text);
+    let batch = batch::ALL.iter().find(is);
+    batch.and_then(|batch| parts(batch.scripts(), keys, args, reply.elements())).unwrap_or_default()
 }
 
 /// The parts of a batch, whose plan says how many keys and arguments each has.

@@ -93,7 +93,14 @@ impl Chronicle {
     /// Writes down what has happened since the last look, by a fault or without any. Whether a primary was replaced that no fault wanted to be.
     fn look(&mut self, place: &Place, fault: Option<Fault>) -> bool {
         let cause = fault.map_or(Cause::Keeps, Fault::cause);
-        let later = Self::begin(place);
+        let mut later = Self::begin(place);
+        let primaries =
+            |chronicle: &Self| chronicle.shards.iter().map(|shard| shard.primary.clone()).collect::<Vec<_>>();
+        if primaries(self) != primaries(&later) {
+            // An old primary goes on beside the new one until it is told.
+            place.heals();
+            later = Self::begin(place);
+        }
         let replaced = self.shards.iter().zip(&later.shards).filter(|(before, after)| before.primary != after.primary);
         let wanted = match (fault, cause) {
             (_, Cause::Replaces(_)) => usize::MAX,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 #[derive(Clone, Copy)]
 pub(crate) enum Settings {
     Usual,
-    BatchCalls,
+    NoBatches,
     HandOver,
 }
 
@@ -42,7 +42,7 @@ impl<K: LockKind> Leasehold<K> {
 async fn client(url: &str, settings: Settings) -> Client {
     let builder = match settings {
         Settings::Usual => Client::builder(),
-        Settings::BatchCalls => Client::builder().batch_calls(true),
+        Settings::NoBatches => Client::builder().batch_calls(false),
         Settings::HandOver => Client::builder().hand_over(true),
     };
     builder.connect(url).await.expect("a client")

@@ -36,8 +36,8 @@ fn main() {
             "leasehold" => {
                 serve(Leasehold::connect(url, Settings::Usual, |client, name| client.lock(name)).await).await
             }
-            "leasehold-batch" => {
-                serve(Leasehold::connect(url, Settings::BatchCalls, |client, name| client.lock(name)).await).await;
+            "leasehold-alone" => {
+                serve(Leasehold::connect(url, Settings::NoBatches, |client, name| client.lock(name)).await).await;
             }
             "leasehold-hand-over" => {
                 serve(Leasehold::connect(url, Settings::HandOver, |client, name| client.lock(name)).await).await;

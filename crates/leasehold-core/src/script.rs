@@ -52,10 +52,10 @@ impl Script {
     }
 
     /// How long a server takes for it, as a multiple of the time that it takes for the reentrant lock. `None` where it is never part of a
-    /// batch: callers wait for acquires and releases, and a renewal is a batch by itself.
+    /// batch: callers wait for acquires and releases, a renewal is a batch by itself, and few wait for a latch that is open.
     pub fn weight(&self) -> Option<u32> {
         let (kind, verb) = self.name.split_once('/')?;
-        if !matches!(verb, "acquire" | "release") {
+        if !matches!(verb, "acquire" | "release") || kind == "latch" {
             return None;
         }
         Some(match kind {

@@ -8,7 +8,7 @@ mod decode;
 mod encode;
 
 pub use decode::{Decoder, Excerpt, Frame, Limits, Malformed, Received};
-pub use encode::{command, script};
+pub use encode::{batch, command, script};
 
 use bytes::Bytes;
 use std::collections::VecDeque;
@@ -130,11 +130,10 @@ impl<T> Wire<T> {
         command(&mut self.out, name, args);
     }
 
-    /// Queues the script command `name`, like [`Wire::send`]. `words` returns the token's keys and arguments.
-    pub fn send_script(&mut self, name: &str, text: &str, token: T, words: fn(&T) -> (&[Bytes], &[Bytes])) {
+    /// Queues the command that `encode` appends. Its reply comes as [`Event::Answered`] with `token`.
+    pub fn send_encoded(&mut self, token: T, encode: impl FnOnce(&T, &mut Vec<u8>)) {
         let begins = self.queued();
-        let (keys, args) = words(&token);
-        script(&mut self.out, name, text, keys, args);
+        encode(&token, &mut self.out);
         self.in_flight.push_back(InFlight { begins, answer: Answer::Reply, token });
     }
 

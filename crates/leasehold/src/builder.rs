@@ -41,7 +41,7 @@ pub struct ClientBuilder {
     provider: Option<Provider>,
     addresses: Option<AddressMap>,
     publish: Publish,
-    batch_calls: bool,
+    sends_alone: bool,
     /// The client must not use the caller's runtime.
     on_thread: bool,
     #[cfg(feature = "embedded")]
@@ -300,23 +300,21 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether acquires and releases that would wait for each other on a connection are sent as one. Default: no.
+    /// Sets whether acquires and releases that are written at the same time are sent as one script. Default: yes.
     ///
-    /// Use `true` for a process with dozens of tasks that acquire locks of any names at once: each call takes about
-    /// half of the processor time, and the throughput grows. The first few concurrent calls are always sent alone, so
-    /// nothing changes for a few tasks. One batch blocks the server for at most about a third of a millisecond. On a
-    /// cluster only calls of one hash slot share a batch, so batches only help names with common hash tags. Embedded
-    /// engines have no batches.
+    /// No call waits for a batch: a batch contains what is ready when the connection writes. A client with few tasks sends every call alone.
+    /// One batch blocks the server for at most about a third of a millisecond; use `false` if that is too long. On a cluster only calls of
+    /// one hash slot share a batch. Embedded engines have no batches.
     ///
     /// # Examples
     ///
     /// ```no_run
     /// # async fn build() -> Result<(), leasehold::ConnectError> {
-    /// let client = leasehold::Client::builder().batch_calls(true).connect("redis://127.0.0.1:6379").await?;
+    /// let client = leasehold::Client::builder().batch_calls(false).connect("redis://127.0.0.1:6379").await?;
     /// # drop(client); Ok(()) }
     /// ```
     pub const fn batch_calls(mut self, batch: bool) -> Self {
-        self.batch_calls = batch;
+        self.sends_alone = !batch;
         self
     }
 

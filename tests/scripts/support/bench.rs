@@ -3,13 +3,12 @@
 use super::{Desk, ms, unused};
 use crate::eval::{eval, reply};
 use bytes::Bytes;
-use leasehold_core::batch::BatchScript;
+use leasehold_core::batch::Batch;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link, LinkEvent};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
-use leasehold_core::script;
 use leasehold_core::settings::Settings;
 use leasehold_embedded::{EmbeddedLink, EmbeddedServer, ManualClock, ServerClock};
 use leasehold_test_support::{Connection, Resp, Server, binaries};
@@ -22,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) enum Bench {
     Embedded(EmbeddedServer, ManualClock),
     Real(Arc<Server>),
-    /// A server that gets each call in a batch, between two others.
+    /// A server that gets each call in a batch, if its script may be in one.
     Batching(Arc<Server>),
 }
 
@@ -97,12 +96,12 @@ impl Bench {
             Self::Embedded(server, _) => server.execute(call).map_err(|error| error.text().to_owned()),
             Self::Real(server) => reply(eval_on(server, call)),
             Self::Batching(server) => {
-                let key = call.keys().first().expect("a call has a key").clone();
-                let other = Call::new(&script::INSPECT, vec![key], Vec::new());
-                let batch = eval_on(server, &BatchScript::default().call(&[&other, call, &other]));
-                match batch.elements() {
-                    [_, own, _] => reply(own.clone()),
-                    _ => reply(batch),
+                let Some(batch) = Batch::of(call.script()) else { return reply(eval_on(server, call)) };
+                let args = [batch.plan([call].into_iter()).into()].into_iter().chain(call.args().iter().cloned());
+                let replies = eval_on(server, &Call::new(batch.script(), call.keys().to_vec(), args.collect()));
+                match replies.elements() {
+                    [own] => reply(own.clone()),
+                    _ => reply(replies),
                 }
             }
         }

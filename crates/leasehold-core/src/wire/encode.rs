@@ -24,6 +24,28 @@ pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: &[impl AsRef<[u
     }
 }
 
+/// Appends an `EVALSHA` of a script whose arguments are `first` and the others.
+pub fn batch(
+    out: &mut Vec<u8>,
+    script: &str,
+    keys: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+    first: &[u8],
+    others: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+) {
+    let count = keys.clone().count();
+    header(out, b'*', 4 + count + others.clone().count());
+    bulk(out, b"EVALSHA");
+    bulk(out, script.as_bytes());
+    bulk(out, decimal(&mut [0; DIGITS], count));
+    for word in keys {
+        bulk(out, word.as_ref());
+    }
+    bulk(out, first);
+    for word in others {
+        bulk(out, word.as_ref());
+    }
+}
+
 fn bulk(out: &mut Vec<u8>, word: &[u8]) {
     header(out, b'$', word.len());
     out.extend_from_slice(word);

@@ -328,6 +328,7 @@ impl ClientBuilder {
     }
 
     fn link_settings(&self) -> server_link::LinkSettings {
+        let defaults = server_link::LinkSettings::default();
         server_link::LinkSettings {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
@@ -336,8 +337,8 @@ impl ClientBuilder {
                 Publish::Classic => server_link::Publish::Classic,
                 Publish::Sharded => server_link::Publish::Sharded,
             },
-            batching: self.batch_calls.then(server_link::Batching::default),
-            ..server_link::LinkSettings::default()
+            batch_from: defaults.batch_from.filter(|_| !self.sends_alone),
+            ..defaults
         }
     }
 

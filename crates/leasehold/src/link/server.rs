@@ -4,8 +4,8 @@
 //!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`batches`] and [`sender`]: group
-//!   commit; [`events`]: events for the session.
+//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`events`]: events for the
+//!   session.
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
@@ -15,7 +15,6 @@
 
 mod absent;
 mod address;
-mod batches;
 mod call;
 mod certificates;
 mod connect;
@@ -43,7 +42,6 @@ pub(crate) mod raw;
 mod route;
 mod scan;
 mod scripts;
-mod sender;
 mod settings;
 mod settle;
 mod shared;
@@ -64,7 +62,7 @@ pub use credentials::Credentials;
 pub(crate) use credentials::Provider;
 pub(crate) use error::ConnectError;
 pub(crate) use network::Home;
-pub(crate) use settings::{Batching, LinkSettings, Publish};
+pub(crate) use settings::{LinkSettings, Publish};
 pub(crate) use target::{AddressMap, ENCODE, ServerTarget};
 
 use crate::error::Cause;
@@ -174,7 +172,7 @@ impl Link for ServerLink {
     async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
         let Links { pool, durable: lanes, .. } = &*self.links;
         // Also before the server is met: a suspended thread may send late.
-        pool.raise_send_barrier(leasehold_core::name::slot(&key), durable);
+        *pool.shared.send_barrier(durable).write() += 1;
         if self.shared().met.check().is_err() {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);

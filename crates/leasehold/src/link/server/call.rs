@@ -1,16 +1,15 @@
 //! Sends script calls, and follows up on refusals.
 
-use super::batches::{Answer, LineId, OnAnswer, Refusal, Way};
 use super::connection::{self, Connection, Waiting};
 use super::connection_slot::ConnectionSlot;
-use super::error::Redirect;
+use super::error::{self, Redirect};
 use super::pool::Pool;
 use super::route;
-use super::sender;
 use crate::telemetry::event;
 use bytes::Bytes;
+use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::call::Call;
-use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver};
+use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
@@ -18,7 +17,6 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
-use tokio::sync::oneshot;
 
 /// Maximum number of resends of one call: redirections, and `NOSCRIPT` from each server in between.
 pub(super) const FOLLOWED: usize = 6;
@@ -30,37 +28,15 @@ pub(super) const FOLLOWED: usize = 6;
 /// Returns the call if the link is not connected.
 pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
     let slot = slot_of(&call);
-    let on_answer = || -> OnAnswer {
-        let pool = Arc::clone(pool);
-        OnAnswer::new(move |answer| match answer {
-            Answer::Done(result) => pool.shared.inbox.outcome(id, result),
-            Answer::Refused(call, refusal) => follow_up_for_session(pool, begun, id, call, refusal),
-        })
-    };
-    let (call, line) = match way(pool, slot, begun, call, on_answer) {
-        Way::Direct(call, line) => (call, line),
-        Way::Queued(wants_sender) => {
-            wants_sender.into_iter().for_each(|line| sender::start(pool, line));
-            return Ok(None);
-        }
-    };
     let standing = route::connection_slot_of(pool, slot).and_then(|connection_slot| connection_slot.current());
-    let Ok(connection) = standing else {
-        line.into_iter().for_each(|line| pool.batches.come_back(line));
-        return Err(call);
-    };
+    let Ok(connection) = standing else { return Err(call) };
     pool.shared.scripts.note(call.script());
+    let batch = pool.batch_of(&call, slot);
     let barrier = pool.shared.send_barrier(false).read();
-    let unsent = if *barrier == begun {
-        connection.start(Started { pool: Arc::clone(pool), begun, id, call, line }).err()
-    } else {
-        Some(LinkError::NotSent("it was settled meanwhile".to_owned()))
-    };
-    drop(barrier);
-    Ok(unsent.map(|error| {
-        line.into_iter().for_each(|line| pool.batches.come_back(line));
-        Err(error)
-    }))
+    if *barrier != begun {
+        return Ok(Some(Err(LinkError::NotSent("it was settled meanwhile".to_owned()))));
+    }
+    Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, batch }).err().map(Err))
 }
 
 /// A call whose outcome goes to the session.
@@ -69,41 +45,99 @@ pub(super) struct Started {
     begun: u64,
     id: CallId,
     call: Call,
-    /// The line that counts the call as direct.
-    line: Option<LineId>,
+    batch: Option<Joins>,
 }
+
+/// The batch that a call may join, and on a cluster the hash slot that all of its calls have.
+pub(super) type Joins = (&'static Batch, u16);
 
 impl Started {
     pub(super) const fn call(&self) -> &Call {
         &self.call
     }
 
+    /// The batch that the call may join.
+    pub(super) const fn batch(&self) -> Option<Joins> {
+        self.batch
+    }
+
+    /// Whether the call may join the batch of another.
+    pub(super) fn shares(&self, other: Option<Joins>) -> bool {
+        matches!((self.batch, other), (Some((own, slot)), Some((batch, of))) if std::ptr::eq(own, batch) && slot == of)
+    }
+
+    /// The weight of the call in a batch.
+    pub(super) fn weight(&self) -> u32 {
+        self.call.script().weight().unwrap_or(MOST)
+    }
+
     /// Returns the outcome. Returns `None` after a refusal, which a task follows up.
     fn outcome(self, reply: Result<Frame, LinkError>) -> Option<Outcome> {
-        let Self { pool, begun, id, call, line } = self;
-        line.into_iter().for_each(|line| pool.batches.come_back(line));
         match reply.map(Frame::into_reply) {
             Ok(Ok(reply)) => Some(Ok(reply)),
             Ok(Err(refusal)) => {
-                follow_up_for_session(pool, begun, id, call, Refusal::OfCall(refusal));
+                self.follow_up(Refusal::OfCall(refusal));
                 None
             }
             Err(error) => Some(Err(error)),
         }
     }
+
+    /// The outcome of a call whose batch the server ran. Other calls of the batch may have changed something, so it is not sent again.
+    fn outcome_in_batch(&self, batch: &'static Batch, reply: Frame) -> Outcome {
+        reply.into_reply().map_err(|refusal| {
+            let refusal = refusal.of_script(self.call.script(), batch.script());
+            if refusal.proves_no_grant() {
+                // Outside a batch, every server names the refused command of a call.
+                self.pool.pause_batches();
+            }
+            match route::connection_slot_of(&self.pool, slot_of(&self.call)) {
+                Ok(connection_slot) => route::refused(&connection_slot, refusal),
+                Err(_) => LinkError::Refused(refusal),
+            }
+        })
+    }
+
+    /// Follows up the refused call in a task. The task runs where the refusal was read, because the background may be blocked in a
+    /// user's telemetry.
+    fn follow_up(self, refusal: Refusal) {
+        let Self { pool, begun, id, call, .. } = self;
+        let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
+        drop(runtime.spawn(async move {
+            let result = match route::connection_slot_of(&pool, slot_of(&call)) {
+                Ok(connection_slot) => refused(&pool, connection_slot, begun, call, refusal).await,
+                Err(error) => Err(error),
+            };
+            pool.shared.inbox.outcome(id, result);
+        }));
+    }
 }
 
-/// Follows up a refused call in a task. The task runs where the refusal was read, because the background may be blocked in a
-/// user's telemetry.
-fn follow_up_for_session(pool: Arc<Pool>, begun: u64, id: CallId, call: Call, refusal: Refusal) {
-    let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
-    drop(runtime.spawn(async move {
-        let result = match route::connection_slot_of(&pool, slot_of(&call)) {
-            Ok(connection_slot) => refused(&pool, connection_slot, begun, call, refusal).await,
-            Err(error) => Err(error),
-        };
-        pool.shared.inbox.outcome(id, result);
-    }));
+/// Splits the reply to a batch among its calls.
+fn outcomes(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkError>) -> Vec<Arrival> {
+    let of_all = |calls: Vec<Started>, error: LinkError| {
+        calls.into_iter().map(|started| Arrival::Outcome(started.id, Err(error.clone()))).collect()
+    };
+    match reply {
+        Ok(Frame::Array(replies)) if replies.len() == calls.len() => {
+            let each = calls.iter().zip(replies);
+            each.map(|(started, reply)| Arrival::Outcome(started.id, started.outcome_in_batch(batch, reply))).collect()
+        }
+        Ok(Frame::Error(refusal)) => {
+            let Some(first) = calls.first() else { return Vec::new() };
+            if first.pool.goes_on_alone(batch, slot_of(&first.call), &refusal) {
+                calls.into_iter().for_each(|started| started.follow_up(Refusal::OfBatch(refusal.clone())));
+                return Vec::new();
+            }
+            let error = match route::connection_slot_of(&first.pool, slot_of(&first.call)) {
+                Ok(connection_slot) => route::refused(&connection_slot, refusal),
+                Err(_) => LinkError::Refused(refusal),
+            };
+            of_all(calls, error)
+        }
+        Ok(_) => of_all(calls, LinkError::Unknown("the reply to a batch does not fit its calls".to_owned())),
+        Err(error) => of_all(calls, error),
+    }
 }
 
 /// The replies and messages of one read. [`Arrivals::deliver`] follows after the reader has released its lock.
@@ -127,6 +161,7 @@ impl<'a> Arrivals<'a> {
                 let id = started.id;
                 self.session.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
             }
+            connection::Answer::Batch(batch, calls) => self.session.extend(outcomes(batch, calls, reply)),
         }
     }
 
@@ -181,29 +216,32 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// Counts a direct call in its line until dropped.
-struct Out {
-    pool: Arc<Pool>,
-    line: LineId,
-}
-
-impl Drop for Out {
-    fn drop(&mut self) {
-        self.pool.batches.come_back(self.line);
-    }
-}
-
 /// The hash slot of a call.
 fn slot_of(call: &Call) -> u16 {
     call.keys().first().map_or(0, |key| leasehold_core::name::slot(key))
 }
 
-/// Queues a call for a batch, with `answer`, or returns it for direct sending.
-fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> OnAnswer) -> Way {
-    if !pool.shared.may_batch() {
-        return Way::Direct(call, None);
+/// A server's refusal of a command that changed nothing.
+#[derive(Clone, Debug)]
+enum Refusal {
+    /// The server refused the call.
+    OfCall(ServerError),
+    /// The server refused the call's batch.
+    OfBatch(ServerError),
+}
+
+impl Refusal {
+    /// The error reply.
+    fn into_inner(self) -> ServerError {
+        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        refusal
     }
-    pool.batches.way(pool.line_of(slot), call, answer, || *pool.shared.send_barrier(false).read() == begun)
+
+    /// The redirection, if the refusal is one.
+    fn redirect(&self) -> Option<Redirect> {
+        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        error::redirect(refusal)
+    }
 }
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
@@ -211,32 +249,13 @@ fn way(pool: &Pool, slot: u16, begun: u64, call: Call, answer: impl FnOnce() -> 
 /// Two replies prove that the server did *not* apply the call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link sends the script's text;
 /// it follows a redirection. It resends after no other reply, and never after a settling since `begun`.
 pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Reply, LinkError> {
-    let slot = slot_of(&call);
-    let (answer, answered) = oneshot::channel();
-    let (call, connection_slot, refusal) =
-        match way(pool, slot, begun, call, || OnAnswer::new(move |reply| drop(answer.send(reply)))) {
-            Way::Direct(call, out) => {
-                let _out = out.map(|line| Out { pool: Arc::clone(pool), line });
-                // Boxed, as what is seldom needed below, so that the future of a call is small.
-                match Box::pin(direct(pool, begun, slot, call, pool.shared.settings.command_timeout)).await? {
-                    Ok(reply) => return Ok(reply),
-                    Err(refused) => refused,
-                }
-            }
-            Way::Queued(wants_sender) => {
-                wants_sender.into_iter().for_each(|line| sender::start(pool, line));
-                match answered.await {
-                    Ok(Answer::Done(result)) => return result,
-                    Ok(Answer::Refused(call, refusal)) => (call, route::connection_slot_of(pool, slot)?, refusal),
-                    Err(_) => {
-                        return Err(LinkError::Unknown(
-                            "the task that sent the call was dropped with its runtime".to_owned(),
-                        ));
-                    }
-                }
-            }
-        };
-    Box::pin(refused(pool, connection_slot, begun, call, refusal)).await
+    // Boxed, as what is seldom needed below, so that the future of a call is small.
+    match Box::pin(direct(pool, begun, call, pool.shared.settings.command_timeout)).await? {
+        Ok(reply) => Ok(reply),
+        Err((call, connection_slot, refusal)) => {
+            Box::pin(refused(pool, connection_slot, begun, call, Refusal::OfCall(refusal))).await
+        }
+    }
 }
 
 /// Follows up a refused call, which the server did not apply.
@@ -257,16 +276,15 @@ async fn refused(
 async fn direct(
     pool: &Pool,
     begun: u64,
-    slot: u16,
     call: Call,
     timeout: Duration,
-) -> Result<Result<Reply, (Call, Arc<ConnectionSlot>, Refusal)>, LinkError> {
-    let connection_slot = route::connection_slot_of(pool, slot)?;
+) -> Result<Result<Reply, (Call, Arc<ConnectionSlot>, ServerError)>, LinkError> {
+    let connection_slot = route::connection_slot_of(pool, slot_of(&call))?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&connection_slot, timeout).await?;
     let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), Some(timeout));
     let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
-    Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, Refusal::OfCall(refusal))))
+    Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, refusal)))
 }
 
 /// Resends a refused call until a server applies or finally refuses it.

@@ -18,7 +18,8 @@
 //! a lock serializes them, and each runtime watches the socket by itself.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
-//! these callers run, and then writes their commands together: a write costs more than encoding a command.
+//! these callers run, and then writes their commands together: a write costs more than encoding a command. Session calls
+//! that are written together leave as one [`Batch`], where the server allows it.
 
 use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
@@ -30,8 +31,9 @@ use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
 use crate::process::Process;
 use bytes::Bytes;
+use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
+use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
 use std::future::poll_fn;
 use std::io::{self, ErrorKind};
@@ -57,11 +59,12 @@ const READS: usize = 4;
 /// How long home may leave bytes unread, bytes unsent after a full socket, or a sender not begun, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
-/// Minimum calls in flight for a cork. They keep the server busy while the woken callers run.
-const BUSY: usize = 4;
+/// A caller writes despite a cork once the collected calls are one in so many of the calls in flight. Otherwise the server could run out of
+/// work while the woken callers run.
+const SHARE: usize = 4;
 
-/// Queued bytes at which a caller writes despite a cork: about five calls, which keep the server busy.
-const CORKED: usize = 1024;
+/// Queued bytes at which a caller writes despite a cork.
+const CORKED: usize = 4096;
 
 /// Writes by a caller before the reader takes over.
 const WRITES: usize = 4;
@@ -127,6 +130,14 @@ struct Shared {
 
 struct State {
     wire: Wire<Answer>,
+    /// Calls of the session behind all commands of the wire, not encoded yet: they may leave as a batch.
+    collected: Vec<Started>,
+    /// The weight of these calls.
+    weight: u32,
+    /// The fewest calls of a batch.
+    batch_from: usize,
+    /// Number of calls in batches in flight, without the first of each batch.
+    batched: usize,
     writer: Writer,
     /// Bytes taken from the wire but not yet accepted by the socket.
     rest: Vec<u8>,
@@ -174,14 +185,20 @@ pub(super) enum Answer {
     Future(Waiting),
     /// The session, for its call.
     Session(Started),
+    /// The session, for each call of a batch.
+    Batch(&'static Batch, Vec<Started>),
 }
 
 impl Answer {
-    /// The keys and arguments of the session's call.
-    fn words(&self) -> (&[Bytes], &[Bytes]) {
+    /// Appends the command of the session's calls.
+    fn encode(&self, out: &mut Vec<u8>) {
         match self {
-            Self::Session(started) => (started.call().keys(), started.call().args()),
-            Self::Future(_) => (&[], &[]),
+            Self::Session(started) => {
+                let call = started.call();
+                wire::script(out, "EVALSHA", call.script().sha1(), call.keys(), call.args());
+            }
+            Self::Batch(batch, calls) => batch.encode(out, calls.iter().map(Started::call)),
+            Self::Future(_) => {}
         }
     }
 }
@@ -232,6 +249,10 @@ impl Connection {
             reading: Mutex::new(vec![0; READ]),
             state: Mutex::new(State {
                 wire: Wire::default(),
+                collected: Vec::new(),
+                weight: 0,
+                batch_from: settings.batch_from.unwrap_or(usize::MAX),
+                batched: 0,
                 writer: Writer::Nobody,
                 rest: Vec::new(),
                 tls_waits: false,
@@ -291,20 +312,17 @@ impl Connection {
     /// Sends a command once, immediately.
     pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
         let (answer, sent) = oneshot::channel();
-        let queue = |wire: &mut Wire<Answer>, answer| wire.send(command, args, answer);
-        self.shared.send(&self.server, Answer::Future(answer), queue)?;
+        self.shared.send(&self.server, |state| state.wire().send(command, args, Answer::Future(answer)))?;
         Ok(sent)
     }
 
-    /// Sends a session's call once, immediately, as `EVALSHA`.
+    /// Sends a session's call once, immediately, as `EVALSHA` or in a batch.
     ///
     /// # Errors
     ///
     /// The call was not sent. The session receives no outcome.
     pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
-        let script = started.call().script().sha1();
-        let queue = |wire: &mut Wire<Answer>, answer| wire.send_script("EVALSHA", script, answer, Answer::words);
-        self.shared.send(&self.server, Answer::Session(started), queue)
+        self.shared.send(&self.server, |state| state.collect(started))
     }
 
     /// Subscribes or unsubscribes, and waits until the server has confirmed or refused it.
@@ -315,9 +333,8 @@ impl Connection {
         timeout: Option<Duration>,
     ) -> Result<Result<(), ServerError>, LinkError> {
         let (answer, sent) = oneshot::channel();
-        let answer = Answer::Future(answer);
-        let queue = |wire: &mut Wire<Answer>, answer| wire.subscription(what, channel.clone(), self.resp3, answer);
-        self.shared.send(&self.server, answer, queue)?;
+        let (channel, answer) = (channel.clone(), Answer::Future(answer));
+        self.shared.send(&self.server, |state| state.wire().subscription(what, channel, self.resp3, answer))?;
         match self.answered(sent, timeout).await? {
             Frame::Error(refusal) => Ok(Err(refusal)),
             _ => Ok(Ok(())),
@@ -433,12 +450,7 @@ impl Drop for Connection {
 
 impl Shared {
     /// Queues a command, and writes it unless another thread is writing, or the reader is about to.
-    fn send(
-        &self,
-        server: &str,
-        answer: Answer,
-        queue: impl FnOnce(&mut Wire<Answer>, Answer),
-    ) -> Result<(), LinkError> {
+    fn send(&self, server: &str, queue: impl FnOnce(&mut State)) -> Result<(), LinkError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.end {
             return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
@@ -446,12 +458,12 @@ impl Shared {
         if self.is_forked() {
             return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
         }
-        queue(&mut state.wire, answer);
+        queue(&mut state);
         let was_idle = std::mem::take(&mut state.idle);
-        let is_collected = state.corked && state.wire.unwritten() < CORKED;
-        if state.writer == Writer::Nobody && !is_collected {
+        let waits = state.corked && state.has_room();
+        if state.writer == Writer::Nobody && !waits {
             state.writer = Writer::Thread;
-            let out = state.wire.take_out();
+            let out = state.take();
             drop(state);
             self.note_used(was_idle);
             self.write(out);
@@ -585,7 +597,7 @@ impl Shared {
         if let Some(tls) = &self.stream.tls {
             tls_waits = tls.decrypt(bytes, &mut plain).map_err(|error| lost(&error))?;
         }
-        let mut events = Vec::new();
+        let (mut events, mut answered) = (Vec::new(), 0);
         let mut state = self.state.lock();
         if state.end.is_some() {
             // The wire is closed, and would take these for bytes that nobody asked for.
@@ -596,7 +608,14 @@ impl Shared {
         state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
         let malformed = loop {
             match state.wire.poll() {
-                Ok(Some(event)) => events.push(event),
+                Ok(Some(event)) => {
+                    answered += 1;
+                    if let Event::Answered(Answer::Batch(_, calls), _) = &event {
+                        answered += calls.len() - 1;
+                        state.batched -= calls.len() - 1;
+                    }
+                    events.push(event);
+                }
                 Ok(None) => break None,
                 Err(malformed) => break Some(malformed),
             }
@@ -606,7 +625,7 @@ impl Shared {
             state.writer = Writer::Reader;
         }
         // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
-        state.corked |= events.len() > 1 && state.wire.in_flight() >= BUSY;
+        state.corked |= answered > 1 && state.in_flight() + answered > SHARE;
         drop(state);
         for event in events {
             match event {
@@ -663,7 +682,7 @@ impl Shared {
             let used = self.used.notified();
             let is_subscribed = {
                 let mut state = self.state.lock();
-                if state.wire.in_flight() > 0 {
+                if state.is_owed_a_reply() {
                     return;
                 }
                 state.idle = true;
@@ -690,7 +709,7 @@ impl Shared {
         let used = self.used.notified();
         let is_idle = {
             let mut state = self.state.lock();
-            state.idle = !state.wire.is_awaited();
+            state.idle = !state.is_owed_a_reply() && !state.wire.is_subscribed();
             state.idle
         };
         if is_idle {
@@ -711,7 +730,9 @@ impl Shared {
             }
             state.end = Some(why.to_owned());
             state.had_subscriptions = state.wire.is_subscribed();
-            state.wire.close().collect()
+            let unsent = std::mem::take(&mut state.collected);
+            let unsent = unsent.into_iter().map(|started| (Answer::Session(started), Fate::NotSent));
+            state.wire.close().chain(unsent).collect()
         };
         self.ended_at.get_or_init(Instant::now);
         self.over.store(true, Ordering::Release);
@@ -733,13 +754,60 @@ impl Shared {
 }
 
 impl State {
+    /// Collects a call of the session.
+    fn collect(&mut self, started: Started) {
+        self.weight += started.weight();
+        self.collected.push(started);
+    }
+
+    /// The wire, with the collected calls in it.
+    fn wire(&mut self) -> &mut Wire<Answer> {
+        if !self.collected.is_empty() {
+            self.weight = 0;
+            let mut calls = self.collected.drain(..).peekable();
+            while let Some(first) = calls.next() {
+                let (batch, mut weight) = (first.batch(), first.weight());
+                let mut joins = |next: &Started| {
+                    weight += next.weight();
+                    weight <= MOST && next.shares(batch)
+                };
+                let mut group = vec![first];
+                group.extend(std::iter::from_fn(|| calls.next_if(&mut joins)));
+                match batch {
+                    Some((batch, _)) if group.len() >= self.batch_from => {
+                        self.batched += group.len() - 1;
+                        self.wire.send_encoded(Answer::Batch(batch, group), Answer::encode);
+                    }
+                    _ => group.into_iter().for_each(|started| {
+                        self.wire.send_encoded(Answer::Session(started), Answer::encode);
+                    }),
+                }
+            }
+        }
+        &mut self.wire
+    }
+
     fn wants_to_write(&self) -> bool {
-        self.wire.unwritten() > 0 || self.tls_waits
+        self.wire.unwritten() > 0 || !self.collected.is_empty() || self.tls_waits
+    }
+
+    /// Whether a caller may leave its command to the reader that has corked the connection.
+    fn has_room(&self) -> bool {
+        self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
+    }
+
+    /// Number of commands in flight, where each call of a batch counts.
+    fn in_flight(&self) -> usize {
+        self.wire.in_flight() + self.batched
+    }
+
+    fn is_owed_a_reply(&self) -> bool {
+        self.wire.in_flight() > 0 || !self.collected.is_empty()
     }
 
     fn take(&mut self) -> Vec<u8> {
         self.tls_waits = false;
-        self.wire.take_out()
+        self.wire().take_out()
     }
 }
 

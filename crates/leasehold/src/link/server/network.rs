@@ -128,18 +128,6 @@ impl Home {
             Self::Tasks(tasks) => tasks.spawn(task),
         }
     }
-
-    /// The runtime, if it is the current one. It may still be blocked: its threads for blocking calls are part of it.
-    pub(super) fn here(&self) -> Option<&Handle> {
-        match self {
-            Self::Runtime(runtime) => {
-                let is_here = Handle::try_current().is_ok_and(|here| here.id() == runtime.id());
-                is_here.then_some(runtime)
-            }
-            #[cfg(test)]
-            Self::Tasks(_) => None,
-        }
-    }
 }
 
 /// Turns on keep-alive: the system probes idle connections, and closes dead ones. The probes also keep connections

@@ -1,15 +1,20 @@
 //! A pool: the connection slots for one purpose, one to each server.
 
 use super::address;
-use super::batches::{Batches, LineId};
+use super::call::Joins;
+use super::connection::word;
 use super::connection_slot::{ConnectionSlot, Gone};
-use super::sender;
+use super::route;
 use super::shared::{LinkShared, Role};
 use super::slots::{Node, Slots};
 use super::target::Server;
-use leasehold_core::link::LinkEvent;
+use leasehold_core::batch::Batch;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkEvent, ServerError};
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio_util::sync::CancellationToken;
 
@@ -23,9 +28,12 @@ pub(super) struct Pool {
     retired: Mutex<Retired>,
     /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// Queued calls, for batches.
-    pub(super) batches: Batches,
+    /// The server has refused a batch for a missing right, less than [`PAUSE`] ago.
+    batches_paused: AtomicBool,
 }
+
+/// Pause of batches after a server refused one for a missing right to a key.
+const PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum number of closed connection slots kept for settling.
 const REMEMBERED: usize = 64;
@@ -43,30 +51,54 @@ impl Pool {
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
         let closed_with = shared.closed.child_token();
         let runtime = Handle::current();
-        let pool = Arc::new(Self {
+        Arc::new(Self {
             role,
             shared: Arc::clone(shared),
             runtime,
             by_node: RwLock::default(),
             retired: Mutex::default(),
             closed: closed_with,
-            batches: Batches::new(shared.settings.batching, role),
-        });
-        if role == Role::Calls && shared.home.is_some() {
-            sender::watch(&pool);
+            batches_paused: AtomicBool::new(false),
+        })
+    }
+
+    /// The batch that a call of a hash slot may join.
+    pub(super) fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
+        let may_batch = self.shared.may_batch() && !self.batches_paused.load(Ordering::Relaxed);
+        let batch = may_batch.then(|| Batch::of(call.script()))??;
+        Some((batch, if self.shared.slots.is_some() { slot } else { 0 }))
+    }
+
+    /// Sends calls alone for [`PAUSE`].
+    pub(super) fn pause_batches(self: &Arc<Self>) {
+        if !self.batches_paused.swap(true, Ordering::Relaxed) {
+            let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+            drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
+                tokio::time::sleep(PAUSE).await;
+                pool.upgrade().inspect(|pool| pool.batches_paused.store(false, Ordering::Relaxed));
+            })));
         }
-        pool
     }
 
-    /// Stops the hash slot's earlier calls, except those already on a connection.
-    pub(super) fn raise_send_barrier(&self, slot: u16, durable: bool) {
-        let raise = || *self.shared.send_barrier(durable).write() += 1;
-        if durable { raise() } else { self.batches.settle(self.line_of(slot), raise) }
-    }
-
-    /// The line of the calls for this hash slot.
-    pub(super) fn line_of(&self, slot: u16) -> LineId {
-        if self.shared.slots.is_some() { slot } else { 0 }
+    /// Whether the calls of a refused batch go on alone: the server ran none of them, and refused the batch for what does not concern each call.
+    pub(super) fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
+        let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
+        if lacks_a_right {
+            self.pause_batches();
+        }
+        let connection = route::connection_slot_of(self, slot).and_then(|connection_slot| connection_slot.current());
+        let is_parted = refusal.is_of_several_slots();
+        if let Ok(connection) = connection {
+            if is_parted {
+                self.shared.note_several_slots(&connection.server);
+            }
+            if refusal.code() == "NOSCRIPT" {
+                self.shared.scripts.note(batch.script());
+                // Later batches find the script. The reply is ignored.
+                drop(connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]));
+            }
+        }
+        lacks_a_right || is_parted || refusal.is_detour()
     }
 
     /// Creates a connection slot to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.

@@ -50,25 +50,13 @@ pub(super) async fn ready(connection_slot: &ConnectionSlot, timeout: Duration) -
 
 /// The arguments of `EVALSHA` or `EVAL`. Keeps the call for a resend.
 pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
-    words(script, call.keys().len(), call.keys().iter().chain(call.args()).cloned())
-}
-
-/// As [`arguments`], for a call that is not resent.
-pub(super) fn into_arguments(call: Call, script: &'static str) -> Vec<Bytes> {
-    let (keys, args) = call.into_words();
-    words(script, keys.len(), keys.into_iter().chain(args))
-}
-
-fn words(script: &'static str, keys: usize, words: impl Iterator<Item = Bytes>) -> Vec<Bytes> {
     const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    let keys = call.keys().len();
     let count = match COUNTS.get(keys) {
         Some(count) => word(count),
         None => keys.to_string().into(),
     };
-    let mut arguments = Vec::with_capacity(2 + words.size_hint().0);
-    arguments.extend([word(script), count]);
-    arguments.extend(words);
-    arguments
+    [word(script), count].into_iter().chain(call.keys().iter().chain(call.args()).cloned()).collect()
 }
 
 /// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a settling either comes first

@@ -16,6 +16,9 @@ pub(crate) enum Publish {
     Sharded,
 }
 
+/// The fewest calls of a batch. Fewer calls cost client and server less alone.
+const BATCH_FROM: usize = 4;
+
 /// The timing of a link, and its network.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
@@ -28,29 +31,9 @@ pub(crate) struct LinkSettings {
     /// How often sharded subscriptions and idle connections are checked. A server forgets such subscriptions in silence
     /// when their slot moves away, and proxies forget connections that rest for long.
     pub(crate) audit_interval: Duration,
-    /// How calls are sent as one; `None` where all go by themselves.
-    pub(crate) batching: Option<Batching>,
+    /// The fewest calls that are sent as one command if they are written together. `None`: every call is sent alone.
+    pub(crate) batch_from: Option<usize>,
     pub(crate) network: Network,
-}
-
-/// The choices of group commit.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Batching {
-    /// How many calls go out by themselves. With fewer, callers that are few would wait for others although there is room on the
-    /// connection; with more, those that are many would gain less.
-    pub(crate) direct: usize,
-    /// Calls wait for batches, to be more in the next one, only at a server that has answered one within this time. A server in the same rack
-    /// does, or one on the same machine. At another one the wait costs more than it saves.
-    pub(crate) near: Duration,
-    /// They do not wait either while batches are answered later than this. A server that has nothing but batches to do, and a client on the
-    /// same machine, take less.
-    pub(crate) quick: Duration,
-}
-
-impl Default for Batching {
-    fn default() -> Self {
-        Self { direct: 4, near: Duration::from_micros(300), quick: Duration::from_millis(3) }
-    }
 }
 
 impl Default for LinkSettings {
@@ -60,7 +43,7 @@ impl Default for LinkSettings {
             connect_deadline: Duration::from_secs(10),
             publish: Publish::Auto,
             audit_interval: Duration::from_secs(5),
-            batching: None,
+            batch_from: Some(BATCH_FROM),
             network: Network::System,
         }
     }

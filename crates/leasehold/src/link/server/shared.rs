@@ -104,9 +104,9 @@ impl LinkShared {
         }
     }
 
-    /// Whether calls may share a command: not after a refusal of keys of several hash slots.
+    /// Whether calls may share a command. Not after a refusal of keys of several hash slots.
     pub(super) fn may_batch(&self) -> bool {
-        !self.splits.load(Ordering::Relaxed)
+        self.settings.batch_from.is_some() && !self.splits.load(Ordering::Relaxed)
     }
 
     /// Some subscription was lost: every listener must subscribe again.

@@ -21,19 +21,21 @@ mod writers;
 use super::{ConnectError, Connector, Home, LinkSettings, Links, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Receiver, Settled};
+use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Outcome, Receiver, Settled};
 use leasehold_core::reply::Reply;
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE, RENEW};
+use leasehold_core::session::CallId;
 use leasehold_test_support::{Binary, Version, binaries};
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::pin::{Pin, pin};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
 use std::sync::{Arc, Weak};
 use std::task::{Context, Waker};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
@@ -78,7 +80,9 @@ struct World {
     home: Option<Runtime>,
     test: Runtime,
     messages: Arc<Messages>,
-    background: Option<BackgroundThread>,
+    /// Number of calls that were started.
+    started: AtomicU64,
+    _background: BackgroundThread,
 }
 
 impl World {
@@ -102,7 +106,7 @@ impl World {
         let link = ServerLink::new(background, info);
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let messages = Messages::of(&link);
-        Ok(Self { link, messages, home: Some(home), test, background: Some(thread) })
+        Ok(Self { link, messages, started: AtomicU64::new(0), home: Some(home), test, _background: thread })
     }
 
     fn block_on<T>(&self, work: impl Future<Output = T>) -> T {
@@ -112,6 +116,24 @@ impl World {
     /// The outcome of work that does not hang.
     fn ends<T>(&self, work: impl Future<Output = T>) -> T {
         self.block_on(async { tokio::time::timeout(HUNG, work).await }).expect("it hangs")
+    }
+
+    /// Sends a call as a session does: from this thread, and in a batch if others leave with it.
+    fn start(&self, call: Call) -> oneshot::Receiver<Outcome> {
+        let id = CallId::new(self.started.fetch_add(1, Ordering::Relaxed));
+        let (answer, answered) = oneshot::channel();
+        self.messages.calls.lock().insert(id, answer);
+        if let Some(known) = self.link.start(self.link.settlings(false), id, call).expect("a connection") {
+            self.messages.answer(id, known);
+        }
+        answered
+    }
+
+    /// Sends calls as a session does, and waits for their outcomes.
+    fn start_all(&self, calls: impl IntoIterator<Item = Call>) -> Vec<Outcome> {
+        let started: Vec<_> = calls.into_iter().map(|call| self.start(call)).collect();
+        let outcomes = self.ends(futures_util::future::join_all(started));
+        outcomes.into_iter().map(|outcome| outcome.expect("every call is answered")).collect()
     }
 
     fn call(&self, call: Call) -> Result<Reply, LinkError> {
@@ -184,9 +206,10 @@ impl World {
     }
 }
 
-/// The messages that have arrived at a link.
+/// The messages that have arrived at a link, and the calls without an outcome.
 #[derive(Default)]
 struct Messages {
+    calls: parking_lot::Mutex<HashMap<CallId, oneshot::Sender<Outcome>>>,
     arrived: parking_lot::Mutex<VecDeque<LinkEvent>>,
     changed: Notify,
 }
@@ -198,6 +221,12 @@ impl Messages {
         let receiver: Weak<dyn Receiver> = Arc::<Self>::downgrade(&messages);
         link.deliver_to(receiver);
         messages
+    }
+
+    fn answer(&self, id: CallId, outcome: Outcome) {
+        let answer = self.calls.lock().remove(&id).expect("one outcome");
+        // A test may not wait for it.
+        let _ = answer.send(outcome);
     }
 
     /// The next message, or other event of the link.
@@ -219,9 +248,12 @@ impl Messages {
 impl Receiver for Messages {
     fn receive(&self, arrivals: &mut Vec<Arrival>) {
         for arrival in arrivals.drain(..) {
-            if let Arrival::Event(event) = arrival {
-                self.arrived.lock().push_back(event);
-                self.changed.notify_one();
+            match arrival {
+                Arrival::Event(event) => {
+                    self.arrived.lock().push_back(event);
+                    self.changed.notify_one();
+                }
+                Arrival::Outcome(id, outcome) => self.answer(id, outcome),
             }
         }
     }
@@ -238,7 +270,7 @@ impl Drop for World {
 
 /// A thread with the background's runtime.
 struct BackgroundThread {
-    stop: Option<tokio::sync::oneshot::Sender<()>>,
+    stop: Option<oneshot::Sender<()>>,
     thread: Option<JoinHandle<()>>,
 }
 
@@ -247,7 +279,7 @@ type Made = Result<(Links, leasehold_core::link::ServerInfo), ConnectError>;
 impl BackgroundThread {
     fn start(connector: Connector) -> Result<(Links, leasehold_core::link::ServerInfo, Self), ConnectError> {
         let (made, making) = mpsc::channel::<Made>();
-        let (stop, stopped) = tokio::sync::oneshot::channel();
+        let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {

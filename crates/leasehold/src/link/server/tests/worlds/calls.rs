@@ -12,7 +12,6 @@ use tokio::time::Instant;
 struct Story {
     durable: bool,
     slot: u16,
-    line: u32,
     begun: usize,
     began: Option<Instant>,
     queued: Option<usize>,
@@ -29,10 +28,9 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
     let mut all: BTreeMap<Number, Story> = BTreeMap::new();
     for (place, line) in lines.iter().enumerate() {
         match &line.event {
-            Event::Begun { call, durable, slot, line: in_line } => {
+            Event::Begun { call, durable, slot } => {
                 let story = all.entry(*call).or_default();
                 (story.durable, story.slot) = (*durable, *slot);
-                story.line = *in_line;
                 (story.begun, story.began) = (place, Some(line.at));
             }
             Event::Queued { call } => all.entry(*call).or_default().queued = Some(place),
@@ -149,17 +147,17 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     found
 }
 
-/// The first copies of calls in one line come by a connection in the order in which the calls were begun. A copy that is sent once more comes
+/// The first copies of calls come by a connection in the order in which the calls were begun. A copy that is sent once more comes
 /// later than it was begun, and calls that wait for replicas stand in line for several connections: for neither is an order promised.
 fn order(stories: &BTreeMap<Number, Story>) -> Vec<String> {
-    let mut by_connection: BTreeMap<(i64, u32), Vec<(usize, Number)>> = BTreeMap::new();
+    let mut by_connection: BTreeMap<i64, Vec<(usize, Number)>> = BTreeMap::new();
     for (call, story) in stories.iter().filter(|(_, story)| !story.durable) {
         if let Some((place, connection)) = story.arrived.first() {
-            by_connection.entry((*connection, story.line)).or_default().push((*place, *call));
+            by_connection.entry(*connection).or_default().push((*place, *call));
         }
     }
     let mut found = Vec::new();
-    for ((connection, _), mut all) in by_connection {
+    for (connection, mut all) in by_connection {
         all.sort_unstable();
         for (at, (_, earlier)) in all.iter().enumerate() {
             for (_, later) in &all[at + 1..] {

@@ -110,8 +110,7 @@ impl Caller {
         if durable {
             call = call.with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
         }
-        let line = if script.weight().is_some() { self.line_of(&key) } else { 0 };
-        self.trace.say(Event::Begun { call: number, durable, slot: self.slot(&key), line });
+        self.trace.say(Event::Begun { call: number, durable, slot: self.slot(&key) });
         let queued = || self.trace.say(Event::Queued { call: number });
         let end = treat(&self, self.send(number, call), manner, queued).await;
         if matches!(end, Some(Ok(_))) {
@@ -164,15 +163,6 @@ impl Caller {
     fn slot(&self, key: &[u8]) -> u16 {
         if self.plan.cluster { slot(key) } else { 0 }
     }
-
-    /// The line of acquires and releases. Where there are batches, other calls are in none, and pass by.
-    fn line_of(&self, key: &[u8]) -> u32 {
-        match (self.plan.batching, self.plan.cluster) {
-            (None, _) => 0,
-            (Some(_), false) => 1,
-            (Some(_), true) => 1 + u32::from(slot(key)),
-        }
-    }
 }
 
 /// A link to the servers.
@@ -187,7 +177,7 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) 
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
         publish,
-        batching: plan.batching,
+        batch_from: plan.batch_from,
         network: Network::Memory(Arc::clone(&servers.network)),
     };
     let scheme = if plan.cluster { "redis-cluster" } else { "redis" };

@@ -14,7 +14,8 @@ fn subscriptions(trace: &Trace) -> usize {
 #[tokio::test(start_paused = true)]
 async fn subscription_follows_a_slot_that_moves_meanwhile() {
     const LOCK: usize = 3;
-    let plan = Plan { steps: Vec::new(), cluster: true, sharded: true, kill_forbidden: false, batching: None, seed: 0 };
+    let plan =
+        Plan { steps: Vec::new(), cluster: true, sharded: true, kill_forbidden: false, batch_from: None, seed: 0 };
     let trace = Trace::new();
     let servers = Servers::start(&plan, &trace);
     let link = driver::connect(&plan, &servers, None).await;

@@ -1,9 +1,6 @@
 //! The plan of a world, step by step.
 
-use super::driver::TIMEOUT;
-use crate::link::server::Batching;
 use fastrand::Rng;
-use std::time::Duration;
 
 /// The locks of a world, and its channels.
 pub(super) const LOCKS: usize = 4;
@@ -73,7 +70,7 @@ pub(super) struct Plan {
     pub(super) sharded: bool,
     /// The servers kill no connection.
     pub(super) kill_forbidden: bool,
-    pub(super) batching: Option<Batching>,
+    pub(super) batch_from: Option<usize>,
     pub(super) steps: Vec<Step>,
 }
 
@@ -82,9 +79,7 @@ impl Plan {
         let mut rng = Rng::with_seed(seed);
         let sharded = rng.bool();
         let kill_forbidden = rng.u8(..8) == 0;
-        let quick = if rng.bool() { TIMEOUT } else { Duration::from_millis(1) };
-        let direct = [None, Some(0), Some(0), Some(1)][rng.usize(..4)];
-        let batching = direct.map(|direct| Batching { direct, near: quick, quick });
+        let batch_from = [None, Some(1), Some(2), Some(4)][rng.usize(..4)];
         // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
         let steady = rng.u8(..3) == 0;
         // Some worlds favour one kind of call and one lock, so that more calls share a connection.
@@ -106,7 +101,7 @@ impl Plan {
                 steps.extend(calls_of_a_slot_that_comes_back(&mut rng));
             }
         }
-        Self { seed, cluster, sharded, kill_forbidden, batching, steps }
+        Self { seed, cluster, sharded, kill_forbidden, batch_from, steps }
     }
 }
 

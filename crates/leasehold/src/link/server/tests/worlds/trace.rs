@@ -27,8 +27,6 @@ pub(super) enum Event {
         call: Number,
         durable: bool,
         slot: u16,
-        /// The calls with the same number keep their order.
-        line: u32,
     },
     /// The first poll has returned: the call has left as far as it can.
     Queued {
