@@ -18,8 +18,9 @@
 //! a lock serializes them, and each runtime watches the socket by itself.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
-//! these callers run, and then writes their commands together: a write costs more than encoding a command. Session calls
-//! that are written together leave as one [`Batch`], where the server allows it.
+//! these callers run, and then writes their commands together: a write costs more than encoding a command. A caller corks
+//! the connection if many calls are in flight. Session calls that are written together leave as one [`Batch`], where the
+//! server allows it.
 
 use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
@@ -56,12 +57,15 @@ const READ: usize = 16 * 1024;
 /// Reads per poll of the reader before it yields to other tasks.
 const READS: usize = 4;
 
-/// How long home may leave bytes unread, bytes unsent after a full socket, or a sender not begun, before the background takes part.
+/// How long home may leave bytes unread, or commands unwritten, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
 /// A caller writes despite a cork once the collected calls are one in so many of the calls in flight. Otherwise the server could run out of
 /// work while the woken callers run.
 const SHARE: usize = 4;
+
+/// Number of calls in flight from which a caller corks the connection, too. The reader at home then writes for the tasks that are ready now.
+const BUSY: usize = 16;
 
 /// Queued bytes at which a caller writes despite a cork.
 const CORKED: usize = 4096;
@@ -460,7 +464,9 @@ impl Shared {
         }
         queue(&mut state);
         let was_idle = std::mem::take(&mut state.idle);
-        let waits = state.corked && state.has_room();
+        let waits = (state.corked || state.may_cork()) && state.has_room();
+        let corks = waits && !state.corked;
+        state.corked |= waits;
         if state.writer == Writer::Nobody && !waits {
             state.writer = Writer::Thread;
             let out = state.take();
@@ -470,6 +476,9 @@ impl Shared {
         } else {
             drop(state);
             self.note_used(was_idle);
+            if corks {
+                self.handed.notify_waiters();
+            }
         }
         Ok(())
     }
@@ -550,6 +559,14 @@ impl Shared {
         state.writer = Writer::Reader;
         drop(state);
         self.handed.notify_waiters();
+    }
+
+    /// Lets the tasks run that are ready now, and ends a cork.
+    async fn uncork_later(&self) {
+        if self.state.lock().corked {
+            back_of_the_queue().await;
+            self.uncork();
+        }
     }
 
     /// Ends a cork. The reader writes the queued commands.
@@ -791,6 +808,11 @@ impl State {
         self.wire.unwritten() > 0 || !self.collected.is_empty() || self.tls_waits
     }
 
+    /// Whether a caller may cork the connection, so that the reader at home writes for several callers.
+    fn may_cork(&self) -> bool {
+        self.writer == Writer::Nobody && self.home != HomeReader::Away && self.in_flight() > BUSY
+    }
+
     /// Whether a caller may leave its command to the reader that has corked the connection.
     fn has_room(&self) -> bool {
         self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
@@ -901,6 +923,8 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
             ready = watched.ready(interest) => ready,
             () = &mut handed => {
                 handed.set(shared.handed.notified());
+                shared.uncork_later().await;
+                shared.write_as_reader(|bytes| watched.try_write(bytes));
                 continue;
             }
         };
@@ -909,11 +933,7 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
                 if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| watched.try_read(buffer)) {
                     return Some(why);
                 }
-                let corked = shared.state.lock().corked;
-                if corked {
-                    back_of_the_queue().await;
-                    shared.uncork();
-                }
+                shared.uncork_later().await;
             }
             Ok(_) => {}
             Err(error) => return Some(lost(&error)),

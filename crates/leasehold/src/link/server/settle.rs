@@ -6,8 +6,6 @@
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
 //!    cluster there is one carrier. A call without a reply may resend one command, after `NOSCRIPT` or a redirection. Settling raises the
 //!    send barrier first: either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
-//!    A call that waits for its [batch](super::batches) leaves the line, unsent, when the barrier rises. A batch that a sender has already
-//!    taken meets the barrier, or is queued on the connection.
 //! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server replies in order. So
 //!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.
 //! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The link sends

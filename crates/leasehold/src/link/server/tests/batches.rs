@@ -2,7 +2,7 @@
 
 use super::*;
 use leasehold_core::batch::Batch;
-use leasehold_test_support::{After, Cluster, Proxy, Server, Way};
+use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
 
 /// A link that sends each call in a batch, however few are ready.
 fn batched() -> LinkSettings {
@@ -76,6 +76,33 @@ fn calls_that_replies_bring_together_are_few_commands() {
         let commands = server.commandstats("evalsha");
         let calls = 2 * (TASKS * PAIRS) as u64;
         assert!(commands * 2 < calls, "{commands} commands for {calls} calls");
+    });
+}
+
+#[test]
+fn collected_calls_leave_while_home_is_blocked() {
+    const FILL: usize = 40;
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&proxy.url(), patient());
+        world.call(acquire("a")).expect("a reply");
+        proxy.freeze(Way::ToClient);
+        let in_flight: Vec<_> = (0..FILL).map(|at| world.start(inspect(&format!("fill:{at}")))).collect();
+        let link = world.link.clone();
+        let (unblock, blocked) = mpsc::channel::<()>();
+        world.home.as_ref().expect("a home").spawn(async move {
+            let known = link.start(link.settlings(false), CallId::new(1_000), acquire("b"));
+            assert!(matches!(known, Ok(None)), "it was sent");
+            // Blocks the thread.
+            let _ = blocked.recv();
+        });
+        until("the call has left", || server.command(&["EXISTS", "b"]).as_int() == Some(1));
+        proxy.thaw(Way::ToClient);
+        for answered in world.ends(futures_util::future::join_all(in_flight)) {
+            answered.expect("an outcome").expect("a reply");
+        }
+        drop(unblock);
     });
 }
 
