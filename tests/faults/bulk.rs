@@ -1,6 +1,6 @@
 //! Many guards that are dropped at once.
 
-use crate::support::{connect, on_one_of_each, runtime, until};
+use crate::support::{on_one_of_each, runtime, settings, until};
 use leasehold_core::script::RELEASE;
 use leasehold_test_support::{Proxy, Server};
 
@@ -13,7 +13,8 @@ fn guard_dropped_behind_thousands_is_released_early() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         runtime().block_on(async {
-            let client = connect(&proxy.url()).await;
+            // The position of each release is read from the commands.
+            let client = settings().batch_calls(false).connect(&proxy.url()).await.expect("a client");
             let left = || server.command(&["DBSIZE"]).as_int().expect("a number");
             let mut guards = Vec::with_capacity(MANY);
             for first in (0..MANY).step_by(200) {

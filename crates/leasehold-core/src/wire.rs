@@ -13,12 +13,17 @@ pub use encode::{batch, command, script};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
+/// The largest buffer that is kept for later commands, in bytes.
+const KEPT: usize = 16 * 1024;
+
 /// The commands and replies of one connection. `T` is the caller's token for each command until its reply arrives.
 #[derive(Debug)]
 pub struct Wire<T> {
     decoder: Decoder,
     /// Encoded bytes that are not taken for writing yet.
     out: Vec<u8>,
+    /// An empty buffer that takes the place of `out`.
+    spare: Vec<u8>,
     /// Total number of bytes taken for writing.
     taken: u64,
     /// Commands without a reply, oldest first.
@@ -117,6 +122,7 @@ impl<T> Wire<T> {
         Self {
             decoder: Decoder::new(limits),
             out: Vec::new(),
+            spare: Vec::new(),
             taken: 0,
             in_flight: VecDeque::new(),
             messages_as_arrays: false,
@@ -151,7 +157,15 @@ impl<T> Wire<T> {
     /// Takes the queued bytes for writing. The caller writes them in this order.
     pub fn take_out(&mut self) -> Vec<u8> {
         self.taken = self.queued();
-        std::mem::take(&mut self.out)
+        std::mem::replace(&mut self.out, std::mem::take(&mut self.spare))
+    }
+
+    /// Returns a buffer from [`Wire::take_out`] after its bytes were written, to be filled again.
+    pub fn give_back(&mut self, mut written: Vec<u8>) {
+        if written.capacity() <= KEPT {
+            written.clear();
+            self.spare = written;
+        }
     }
 
     /// Number of queued bytes that are not taken for writing yet.

@@ -214,18 +214,18 @@ impl ClientBuilder {
     }
 
     /// Sets whether a [`lock`](crate::Client::lock) that a task releases is handed on to the next waiting task of this client, without a word
-    /// to the server. Default: no.
+    /// to the server. Default: while no other client listens.
     ///
-    /// This is for a hot name that many tasks of one process want at once: a grant then costs a wake-up instead of two commands. The server
-    /// goes on to have one hold, which is renewed as before. Each task has a guard of its own, with its own
+    /// A name that many tasks of one process want at once then costs a wake-up for each grant instead of two commands. The server goes on to
+    /// have one hold, which is renewed as before. Each task has a guard of its own, with its own
     /// [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss, and only the [`holder_id`](crate::Guard::holder_id) is the
     /// same. Waiting tasks are served in the order in which they came, and a release that hands on is `Ok` at once.
     ///
-    /// Other clients get in: 10 ms after the server's grant the lock is released to the server, or after 128 grants if others listened when it
-    /// was last released. Then this client leaves the others at least a millisecond to ask before it asks again; if none listened, it does so
-    /// after every eighth release only. A client that waits for the lock may therefore wait longer than without this setting, and one that
-    /// polls for it, as a spin lock does, much longer. The server has no queue for these locks; one that needs a guarantee takes a
-    /// [`fair_lock`](crate::Client::fair_lock).
+    /// Other clients get in: 10 ms after the server's grant the lock is released to the server, and the reply tells whether others listen.
+    /// With `true` the lock is then still handed on, up to 128 times, before this client leaves the others at least a millisecond to ask; by
+    /// default it is not handed on until a release finds no listener. A client that begins to wait may wait up to 10 ms longer than with
+    /// `false`, and one that polls for the lock, as a spin lock or a try does, much longer. The server has no queue for these locks; if you
+    /// need a guarantee, take a [`fair_lock`](crate::Client::fair_lock).
     ///
     /// A lock is handed over only if both acquires renew an equal lease, the hold has one guard, and more than a third
     /// of its lease is left. All other locks are released as usual: fair, fenced, read-write, spin and simple locks,
@@ -248,7 +248,7 @@ impl ClientBuilder {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub const fn hand_over(mut self, hand_over: bool) -> Self {
-        self.settings.hand_over = hand_over;
+        self.settings.hand_over = Some(hand_over);
         self
     }
 

@@ -69,7 +69,7 @@ impl ClientInner {
         if self.check_process().is_err() {
             return work(&mut self.forked().lock().session, Instant::FAR_FUTURE);
         }
-        let (result, must_wake) = self.locked(work, |state, _| {
+        let (result, must_wake) = self.locked(work, |state| {
             let due = state.session.poll_timeout();
             state.alarm.bring_forward(due) || state.session.has_output()
         });
@@ -85,7 +85,7 @@ impl ClientInner {
     fn locked<T, U>(
         &self,
         work: impl FnOnce(&mut Session, Instant) -> T,
-        then: impl FnOnce(&mut State, Instant) -> U,
+        then: impl FnOnce(&mut State) -> U,
     ) -> (T, U) {
         let mut state = self.state.lock();
         // Read the clock under the lock, so that the session's time never decreases.
@@ -101,7 +101,7 @@ impl ClientInner {
             }
         }
         let woken = state.session.take_woken();
-        let then = then(&mut state, self.clock.now_in_process());
+        let then = then(&mut state);
         drop(state);
         wake(woken);
         (result, then)
@@ -124,9 +124,9 @@ impl ClientInner {
 
     /// As [`ClientInner::with`], for the background. Returns the instant until which the background may sleep.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
-        self.locked(work, |state, now| {
+        self.locked(work, |state| {
             let due = state.session.poll_timeout();
-            state.alarm.set(now, due)
+            state.alarm.set(self.clock.now_in_process(), due)
         })
     }
 

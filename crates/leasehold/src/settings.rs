@@ -43,7 +43,8 @@ pub(crate) struct Settings {
     pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
     pub(crate) jvm_watchdog: Duration,
-    pub(crate) hand_over: bool,
+    /// `None`: only while no other client listens.
+    pub(crate) hand_over: Option<bool>,
     pub(crate) spans: Spans,
 }
 
@@ -64,7 +65,7 @@ impl Default for Settings {
             fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
             jvm_watchdog: Duration::from_secs(30),
-            hand_over: false,
+            hand_over: None,
             spans: Spans::default(),
         }
     }
@@ -115,7 +116,7 @@ impl Settings {
             cluster: server.cluster,
             fair: self.fair,
             jvm_watchdog: self.jvm_watchdog,
-            hand_over: self.hand_over.then(HandOver::default),
+            hand_over: self.hand_over.map_or(Some(HandOver::ALONE), |always| always.then(HandOver::default)),
             publish: publish(server),
         }
     }

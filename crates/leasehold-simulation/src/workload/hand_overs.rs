@@ -16,7 +16,7 @@ pub(crate) fn choose(seed: u64, family: LockFamily, settings: &mut Settings) -> 
     if family != LockFamily::Lock || rng.bool() {
         return false;
     }
-    let most = [1, 3, 128][rng.usize(..3)];
+    let most = [0, 1, 3, 128][rng.usize(..4)];
     let within = ms([10, 300, 3_000][rng.usize(..3)]);
     settings.hand_over = Some(HandOver { most, within });
     rng.bool()

@@ -13,6 +13,7 @@ use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver, Ser
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
+use parking_lot::Mutex;
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -91,11 +92,16 @@ impl Started {
                 // Outside a batch, every server names the refused command of a call.
                 self.pool.pause_batches();
             }
-            match route::connection_slot_of(&self.pool, slot_of(&self.call)) {
-                Ok(connection_slot) => route::refused(&connection_slot, refusal),
-                Err(_) => LinkError::Refused(refusal),
-            }
+            self.refused(refusal)
         })
+    }
+
+    /// The error of a refusal that the link does not follow up.
+    fn refused(&self, refusal: ServerError) -> LinkError {
+        match route::connection_slot_of(&self.pool, slot_of(&self.call)) {
+            Ok(connection_slot) => route::refused(&connection_slot, refusal),
+            Err(_) => LinkError::Refused(refusal),
+        }
     }
 
     /// Follows up the refused call in a task. The task runs where the refusal was read, because the background may be blocked in a
@@ -114,30 +120,25 @@ impl Started {
 }
 
 /// Splits the reply to a batch among its calls.
-fn outcomes(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkError>) -> Vec<Arrival> {
-    let of_all = |calls: Vec<Started>, error: LinkError| {
-        calls.into_iter().map(|started| Arrival::Outcome(started.id, Err(error.clone()))).collect()
-    };
-    match reply {
+fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkError>, arrivals: &mut Vec<Arrival>) {
+    let error = match reply {
         Ok(Frame::Array(replies)) if replies.len() == calls.len() => {
             let each = calls.iter().zip(replies);
-            each.map(|(started, reply)| Arrival::Outcome(started.id, started.outcome_in_batch(batch, reply))).collect()
+            arrivals.extend(each.map(|(call, reply)| Arrival::Outcome(call.id, call.outcome_in_batch(batch, reply))));
+            return;
         }
         Ok(Frame::Error(refusal)) => {
-            let Some(first) = calls.first() else { return Vec::new() };
+            let Some(first) = calls.first() else { return };
             if first.pool.goes_on_alone(batch, slot_of(&first.call), &refusal) {
                 calls.into_iter().for_each(|started| started.follow_up(Refusal::OfBatch(refusal.clone())));
-                return Vec::new();
+                return;
             }
-            let error = match route::connection_slot_of(&first.pool, slot_of(&first.call)) {
-                Ok(connection_slot) => route::refused(&connection_slot, refusal),
-                Err(_) => LinkError::Refused(refusal),
-            };
-            of_all(calls, error)
+            first.refused(refusal)
         }
-        Ok(_) => of_all(calls, LinkError::Unknown("the reply to a batch does not fit its calls".to_owned())),
-        Err(error) => of_all(calls, error),
-    }
+        Ok(_) => LinkError::Unknown("the reply to a batch does not fit its calls".to_owned()),
+        Err(error) => error,
+    };
+    arrivals.extend(calls.into_iter().map(|call| Arrival::Outcome(call.id, Err(error.clone()))));
 }
 
 /// The replies and messages of one read. [`Arrivals::deliver`] follows after the reader has released its lock.
@@ -149,8 +150,8 @@ pub(super) struct Arrivals<'a> {
 }
 
 impl<'a> Arrivals<'a> {
-    pub(super) const fn new(inbox: &'a Inbox) -> Self {
-        Self { inbox, session: Vec::new(), futures: Vec::new(), unsubscribed: Vec::new() }
+    pub(super) fn new(inbox: &'a Inbox) -> Self {
+        Self { inbox, session: std::mem::take(&mut inbox.spare.lock()), futures: Vec::new(), unsubscribed: Vec::new() }
     }
 
     /// Adds a reply.
@@ -161,7 +162,7 @@ impl<'a> Arrivals<'a> {
                 let id = started.id;
                 self.session.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
             }
-            connection::Answer::Batch(batch, calls) => self.session.extend(outcomes(batch, calls, reply)),
+            connection::Answer::Batch(batch, calls) => split(batch, calls, reply, &mut self.session),
         }
     }
 
@@ -184,23 +185,34 @@ impl<'a> Arrivals<'a> {
         if !self.session.is_empty() {
             self.inbox.deliver(&mut self.session);
         }
+        if self.session.capacity() <= KEPT {
+            self.session.clear();
+            *self.inbox.spare.lock() = self.session;
+        }
         for channel in self.unsubscribed {
             event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
         }
     }
 }
 
+/// The largest number of arrivals whose buffer is kept for the next read.
+const KEPT: usize = 1024;
+
 /// Delivers arrivals to the session.
 #[derive(Default)]
-pub(super) struct Inbox(OnceLock<Weak<dyn Receiver>>);
+pub(super) struct Inbox {
+    receiver: OnceLock<Weak<dyn Receiver>>,
+    /// An empty buffer for the arrivals of a read.
+    spare: Mutex<Vec<Arrival>>,
+}
 
 impl Inbox {
     pub(super) fn set(&self, receiver: Weak<dyn Receiver>) {
-        let _ = self.0.set(receiver);
+        let _ = self.receiver.set(receiver);
     }
 
     fn deliver(&self, arrivals: &mut Vec<Arrival>) {
-        if let Some(receiver) = self.0.get().and_then(Weak::upgrade) {
+        if let Some(receiver) = self.receiver.get().and_then(Weak::upgrade) {
             receiver.receive(arrivals);
         }
     }

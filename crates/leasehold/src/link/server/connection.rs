@@ -113,8 +113,8 @@ pub(super) struct Connection {
 /// The state that callers and the readers share.
 struct Shared {
     stream: Stream,
-    /// Held while a reader reads or writes; contains the buffer for reads.
-    reading: Mutex<Vec<u8>>,
+    /// Held while a reader reads or writes.
+    reading: Mutex<Reading>,
     state: Mutex<State>,
     /// Wakes the readers to write.
     handed: Notify,
@@ -130,6 +130,12 @@ struct Shared {
     malformed: OnceLock<Malformed>,
     /// The process that connected. A forked child shares the socket.
     process: Process,
+}
+
+/// The buffers of a read.
+struct Reading {
+    bytes: Vec<u8>,
+    events: Vec<Event<Answer>>,
 }
 
 struct State {
@@ -250,7 +256,7 @@ impl Connection {
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let shared = Arc::new(Shared {
             stream,
-            reading: Mutex::new(vec![0; READ]),
+            reading: Mutex::new(Reading { bytes: vec![0; READ], events: Vec::new() }),
             state: Mutex::new(State {
                 wire: Wire::default(),
                 collected: Vec::new(),
@@ -504,6 +510,7 @@ impl Shared {
             let mut state = self.state.lock();
             if rest.is_empty() && !state.wants_to_write() {
                 state.writer = Writer::Nobody;
+                state.wire.give_back(rest);
                 return;
             }
             if !rest.is_empty() || round == WRITES {
@@ -513,6 +520,7 @@ impl Shared {
                 self.handed.notify_waiters();
                 return;
             }
+            state.wire.give_back(rest);
             plain = state.take();
         }
     }
@@ -596,11 +604,12 @@ impl Shared {
     }
 
     fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
-        let mut buffer = self.reading.lock();
+        let mut reading = self.reading.lock();
+        let Reading { bytes, events } = &mut *reading;
         for _ in 0..READS {
-            match read(&mut buffer) {
+            match read(bytes) {
                 Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
-                Ok(read) => self.received(&buffer[..read], arrivals).map_err(End::Bytes)?,
+                Ok(read) => self.received(&bytes[..read], events, arrivals).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(End::Socket(lost(&error))),
             }
@@ -608,13 +617,18 @@ impl Shared {
         Ok(())
     }
 
-    fn received(&self, bytes: &[u8], arrivals: &mut Arrivals<'_>) -> Result<(), String> {
+    fn received(
+        &self,
+        bytes: &[u8],
+        events: &mut Vec<Event<Answer>>,
+        arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), String> {
         let mut plain = Vec::new();
         let mut tls_waits = false;
         if let Some(tls) = &self.stream.tls {
             tls_waits = tls.decrypt(bytes, &mut plain).map_err(|error| lost(&error))?;
         }
-        let (mut events, mut answered) = (Vec::new(), 0);
+        let mut answered = 0;
         let mut state = self.state.lock();
         if state.end.is_some() {
             // The wire is closed, and would take these for bytes that nobody asked for.
@@ -644,7 +658,7 @@ impl Shared {
         // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
         state.corked |= answered > 1 && state.in_flight() + answered > SHARE;
         drop(state);
-        for event in events {
+        for event in events.drain(..) {
             match event {
                 Event::Answered(answer, frame) => arrivals.answer(answer, Ok(frame)),
                 Event::Message { channel, payload } => arrivals.message(channel, &payload),
@@ -788,7 +802,11 @@ impl State {
                     weight += next.weight();
                     weight <= MOST && next.shares(batch)
                 };
-                let mut group = vec![first];
+                let Some(second) = calls.next_if(&mut joins) else {
+                    self.wire.send_encoded(Answer::Session(first), Answer::encode);
+                    continue;
+                };
+                let mut group = vec![first, second];
                 group.extend(std::iter::from_fn(|| calls.next_if(&mut joins)));
                 match batch {
                     Some((batch, _)) if group.len() >= self.batch_from => {
