@@ -802,11 +802,14 @@ impl State {
                     weight += next.weight();
                     weight <= MOST && next.shares(batch)
                 };
-                let Some(second) = calls.next_if(&mut joins) else {
+                let second = calls.next_if(&mut joins);
+                if second.is_none() && self.batch_from > 1 {
+                    // The usual case, without a list.
                     self.wire.send_encoded(Answer::Session(first), Answer::encode);
                     continue;
-                };
-                let mut group = vec![first, second];
+                }
+                let mut group = vec![first];
+                group.extend(second);
                 group.extend(std::iter::from_fn(|| calls.next_if(&mut joins)));
                 match batch {
                     Some((batch, _)) if group.len() >= self.batch_from => {
