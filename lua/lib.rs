@@ -184,8 +184,12 @@ pub mod simple {
         include_str!("simple/acquire.lua"),
     );
     /// Ends a hold.
-    pub const RELEASE: &str =
-        concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("simple/release.lua"));
+    pub const RELEASE: &str = concat!(
+        include_str!("short/simple_release.lua"),
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("simple/release.lua"),
+    );
     /// Renews many leases in one call.
     pub const RENEW: &str = concat!(
         include_str!("shared/text.lua"),

@@ -17,6 +17,7 @@ pub mod link;
 pub mod name;
 mod number_map;
 pub mod owner;
+pub mod plain;
 pub mod reply;
 pub mod scan;
 pub mod script;

@@ -10,6 +10,7 @@ use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver, ServerError};
+use leasehold_core::plain::Plain;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
@@ -32,12 +33,13 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     let standing = route::connection_slot_of(pool, slot).and_then(|connection_slot| connection_slot.current());
     let Ok(connection) = standing else { return Err(call) };
     pool.shared.scripts.note(call.script());
-    let batch = pool.batch_of(&call, slot);
+    let plain = pool.plain_of(&call, connection.about.delete);
+    let batch = if plain.is_none() { pool.batch_of(&call, slot) } else { None };
     let barrier = pool.shared.send_barrier(false).read();
     if *barrier != begun {
         return Ok(Some(Err(LinkError::NotSent("it was settled meanwhile".to_owned()))));
     }
-    Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, batch }).err().map(Err))
+    Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, plain, batch }).err().map(Err))
 }
 
 /// A call whose outcome goes to the session.
@@ -46,6 +48,8 @@ pub(super) struct Started {
     begun: u64,
     id: CallId,
     call: Call,
+    /// The command that takes the place of the script.
+    plain: Option<Plain>,
     batch: Option<Joins>,
 }
 
@@ -55,6 +59,11 @@ pub(super) type Joins = (&'static Batch, u16);
 impl Started {
     pub(super) const fn call(&self) -> &Call {
         &self.call
+    }
+
+    /// The command that takes the place of the script.
+    pub(super) const fn plain(&self) -> Option<Plain> {
+        self.plain
     }
 
     /// The batch that the call may join.
@@ -74,13 +83,32 @@ impl Started {
 
     /// Returns the outcome. Returns `None` after a refusal, which a task follows up.
     fn outcome(self, reply: Result<Frame, LinkError>) -> Option<Outcome> {
-        match reply.map(Frame::into_reply) {
-            Ok(Ok(reply)) => Some(Ok(reply)),
-            Ok(Err(refusal)) => {
-                self.follow_up(Refusal::OfCall(refusal));
-                None
+        let refusal = match (self.plain, reply) {
+            (_, Err(error)) => return Some(Err(error)),
+            (Some(plain), Ok(frame)) => match plain.reply(&self.call, &frame) {
+                Some(reply) => return Some(Ok(reply)),
+                None => self.refusal_of_plain(plain, frame),
+            },
+            (None, Ok(frame)) => match frame.into_reply() {
+                Ok(reply) => return Some(Ok(reply)),
+                Err(refusal) => Refusal::OfCall(refusal),
+            },
+        };
+        self.follow_up(refusal);
+        None
+    }
+
+    /// The refusal by a plain command that changed nothing.
+    fn refusal_of_plain(&self, plain: Plain, reply: Frame) -> Refusal {
+        match reply {
+            Frame::Error(refusal) if refusal.is_detour() => Refusal::OfCall(refusal),
+            Frame::Error(refusal) => {
+                if refusal.is_of_a_missing_command() {
+                    self.pool.refuse_plain(plain);
+                }
+                Refusal::OfSubstitute(refusal)
             }
-            Err(error) => Some(Err(error)),
+            _ => Refusal::OfSubstitute(ServerError::new("the plain command changed nothing")),
         }
     }
 
@@ -130,7 +158,7 @@ fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkEr
         Ok(Frame::Error(refusal)) => {
             let Some(first) = calls.first() else { return };
             if first.pool.goes_on_alone(batch, slot_of(&first.call), &refusal) {
-                calls.into_iter().for_each(|started| started.follow_up(Refusal::OfBatch(refusal.clone())));
+                calls.into_iter().for_each(|started| started.follow_up(Refusal::OfSubstitute(refusal.clone())));
                 return;
             }
             first.refused(refusal)
@@ -238,20 +266,20 @@ fn slot_of(call: &Call) -> u16 {
 enum Refusal {
     /// The server refused the call.
     OfCall(ServerError),
-    /// The server refused the call's batch.
-    OfBatch(ServerError),
+    /// The server refused the batch or the plain command that took the call's place.
+    OfSubstitute(ServerError),
 }
 
 impl Refusal {
     /// The error reply.
     fn into_inner(self) -> ServerError {
-        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        let (Self::OfCall(refusal) | Self::OfSubstitute(refusal)) = self;
         refusal
     }
 
     /// The redirection, if the refusal is one.
     fn redirect(&self) -> Option<Redirect> {
-        let (Self::OfCall(refusal) | Self::OfBatch(refusal)) = self;
+        let (Self::OfCall(refusal) | Self::OfSubstitute(refusal)) = self;
         error::redirect(refusal)
     }
 }
@@ -322,8 +350,7 @@ async fn follow_up(
                 ("EVALSHA", call.script().sha1())
             }
             _ => match refusal {
-                // The server refused the batch, not this call.
-                Refusal::OfBatch(_) => ("EVALSHA", call.script().sha1()),
+                Refusal::OfSubstitute(_) => ("EVALSHA", call.script().sha1()),
                 Refusal::OfCall(refusal) if refusal.code() == "NOSCRIPT" => ("EVAL", call.script().source()),
                 Refusal::OfCall(refusal) => {
                     if refusal.is_of_several_slots() {

@@ -34,6 +34,7 @@ use crate::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::plain::Plain;
 use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
 use std::future::poll_fn;
@@ -88,6 +89,8 @@ pub(super) struct About {
     pub(super) is_active_replica: bool,
     /// The server is KeyDB, which can have such replicas.
     pub(super) is_keydb: bool,
+    /// The server's compare-and-delete.
+    pub(super) delete: Option<Plain>,
 }
 
 /// One connection.
@@ -205,7 +208,10 @@ impl Answer {
         match self {
             Self::Session(started) => {
                 let call = started.call();
-                wire::script(out, "EVALSHA", call.script().sha1(), call.keys(), call.args());
+                match started.plain() {
+                    Some(plain) => plain.encode(call, out),
+                    None => wire::script(out, "EVALSHA", call.script().sha1(), call.keys(), call.args()),
+                }
             }
             Self::Batch(batch, calls) => batch.encode(out, calls.iter().map(Started::call)),
             Self::Future(_) => {}
@@ -326,7 +332,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Sends a session's call once, immediately, as `EVALSHA` or in a batch.
+    /// Sends a session's call once, immediately: as `EVALSHA`, as a plain command, or in a batch.
     ///
     /// # Errors
     ///
@@ -1025,12 +1031,15 @@ impl About {
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
         };
         let valkey = field("valkey_version");
+        let default = if valkey.is_some() { "valkey" } else { "redis" };
+        let flavor = field("server_name").unwrap_or_else(|| default.to_owned());
+        let version = valkey.or_else(|| field("redis_version")).unwrap_or_default();
         Self {
             run_id: field("run_id"),
             address: None,
-            flavor: field("server_name")
-                .unwrap_or_else(|| if valkey.is_some() { "valkey" } else { "redis" }.to_owned()),
-            version: valkey.or_else(|| field("redis_version")).unwrap_or_default(),
+            delete: Plain::delete_of(&flavor, &version),
+            flavor,
+            version,
             is_read_only: false,
             is_active_replica: false,
             is_keydb: field("executable").is_some_and(|program| program.contains("keydb")),

@@ -11,6 +11,7 @@ use super::target::Server;
 use leasehold_core::batch::Batch;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkEvent, ServerError};
+use leasehold_core::plain::Plain;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,6 +31,8 @@ pub(super) struct Pool {
     pub(super) closed: CancellationToken,
     /// The server has refused a batch for a missing right, less than [`PAUSE`] ago.
     batches_paused: AtomicBool,
+    /// The plain commands that the server lacks, or refuses to this user.
+    refused: RwLock<Vec<Plain>>,
 }
 
 /// Pause of batches after a server refused one for a missing right to a key.
@@ -59,7 +62,18 @@ impl Pool {
             retired: Mutex::default(),
             closed: closed_with,
             batches_paused: AtomicBool::new(false),
+            refused: RwLock::default(),
         })
+    }
+
+    /// The command that takes the place of a call's script. `delete` is the server's compare-and-delete.
+    pub(super) fn plain_of(&self, call: &Call, delete: Option<Plain>) -> Option<Plain> {
+        Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
+    }
+
+    /// Runs the script in place of a plain command from now on.
+    pub(super) fn refuse_plain(&self, plain: Plain) {
+        self.refused.write().push(plain);
     }
 
     /// The batch that a call of a hash slot may join.

@@ -1,6 +1,7 @@
 //! Calls on one server.
 
 use super::*;
+use leasehold_core::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE};
 use leasehold_test_support::{After, Proxy, Sentinel, Server, until};
 
 #[test]
@@ -326,4 +327,54 @@ fn block_on_bare<T>(work: impl Future<Output = T>) -> T {
         }
         std::thread::park();
     }
+}
+
+/// An acquire of a simple lock.
+fn take_simple(lock: &str, hold: &'static str) -> Call {
+    let args = [hold, "1", "60000", "-1"].map(Bytes::from_static_str).to_vec();
+    Call::new(&SIMPLE_ACQUIRE, vec![key(lock)], args)
+}
+
+fn release_simple(lock: &str, hold: &'static str) -> Call {
+    Call::new(&SIMPLE_RELEASE, vec![key(lock)], [hold, "0"].map(Bytes::from_static_str).to_vec())
+}
+
+#[test]
+fn simple_lock_runs_scripts_only_where_it_is_busy() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        let code = |outcome: Outcome| match outcome.expect("a reply") {
+            Reply::Array(parts) => parts.into_iter().next(),
+            reply => Some(reply),
+        };
+        let run = |call| code(world.start_all([call]).remove(0));
+        assert_eq!(run(take_simple("a", "one")), Some(Reply::Int(1)));
+        assert_eq!((server.commandstats("set"), server.commandstats("evalsha")), (1, 0));
+        assert_eq!(run(take_simple("a", "other")), Some(Reply::Int(0)), "busy");
+        assert_eq!(run(take_simple("a", "one")), Some(Reply::Int(2)), "a copy");
+        assert_eq!(run(release_simple("a", "other")), Some(Reply::Int(-1)), "another holder");
+        assert_eq!(run(release_simple("a", "one")), Some(Reply::Int(1)));
+        assert_eq!(run(release_simple("a", "one")), Some(Reply::Int(0)), "absent");
+        server.command(&["HSET", "b", "f", "v"]);
+        assert_eq!(run(take_simple("b", "one")), Some(Reply::Int(-4)), "another kind");
+        assert_eq!(run(release_simple("b", "one")), Some(Reply::Int(-4)), "another kind");
+    });
+}
+
+#[test]
+fn refused_plain_command_is_not_sent_again() {
+    on_each(|binary| {
+        let rule = "app on >secret ~* &* +@all -set";
+        let server = Server::builder().binary(binary).user(rule).start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&format!("redis://app:secret@{}", proxy.addr()), patient());
+        server.command(&["SET", "a", "other"]);
+        for _ in 0..2 {
+            let outcome = world.start_all([take_simple("a", "one")]).remove(0).expect("a reply");
+            assert!(matches!(outcome, Reply::Array(parts) if parts.first() == Some(&Reply::Int(0))));
+            assert_eq!(world.start_all([release_simple("a", "one")]), [Ok(Reply::Int(-1))]);
+        }
+        assert_eq!(proxy.requests_with("\r\nSET\r\n").len(), 1);
+    });
 }

@@ -1,0 +1,137 @@
+//! Plain commands in place of scripts.
+//!
+//! A plain command does what its script does in the usual case, and costs the server half of the time. In every other case it changes nothing,
+//! and the script follows. A copy of a plain command that comes late does what a late copy of the script would do.
+
+use crate::call::Call;
+use crate::reply::Reply;
+use crate::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE};
+use crate::wire::{self, Frame};
+use bytes::Bytes;
+
+/// A plain command.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(clippy::exhaustive_enums, reason = "a link keeps one state for each")]
+pub enum Plain {
+    /// `SET key hold NX PX lease` takes a free simple lock.
+    Set,
+    /// `DELEX key IFEQ hold` of Redis 8.4 ends the hold of a simple lock.
+    Delex,
+    /// `DELIFEQ key hold` of Valkey 9 ends the hold of a simple lock.
+    Delifeq,
+}
+
+impl Plain {
+    /// The compare-and-delete of a server.
+    pub fn delete_of(flavor: &str, version: &str) -> Option<Self> {
+        let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
+        let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
+        match flavor {
+            "redis" if version >= (8, 4) => Some(Self::Delex),
+            "valkey" if version >= (9, 0) => Some(Self::Delifeq),
+            _ => None,
+        }
+    }
+
+    /// The command that may take the place of a call. `delete` is the server's compare-and-delete.
+    pub fn of(call: &Call, delete: Option<Self>) -> Option<Self> {
+        match call.args() {
+            [_, count, _, not_after] if std::ptr::eq(call.script(), &raw const SIMPLE_ACQUIRE) => {
+                (count == "1" && not_after == "-1").then_some(Self::Set)
+            }
+            [_, count] if std::ptr::eq(call.script(), &raw const SIMPLE_RELEASE) => delete.filter(|_| count == "0"),
+            _ => None,
+        }
+    }
+
+    /// Appends the command for a call.
+    pub fn encode(self, call: &Call, out: &mut Vec<u8>) {
+        const fn word(text: &str) -> &[u8] {
+            text.as_bytes()
+        }
+        let ([key, ..], [hold, ..]) = (call.keys(), call.args()) else { return };
+        match self {
+            Self::Set => {
+                let lease = call.args().get(2).map_or(&[][..], Bytes::as_ref);
+                wire::command(out, "SET", &[key, hold, word("NX"), word("PX"), lease]);
+            }
+            Self::Delex => wire::command(out, "DELEX", &[key, word("IFEQ"), hold]),
+            Self::Delifeq => wire::command(out, "DELIFEQ", &[key, hold]),
+        }
+    }
+
+    /// The reply that the script would have sent. `None`: the command changed nothing.
+    pub fn reply(self, call: &Call, reply: &Frame) -> Option<Reply> {
+        match (self, reply) {
+            (Self::Set, Frame::Text(ok)) if ok == "OK" => {
+                let lease = std::str::from_utf8(call.args().get(2)?).ok()?.parse().ok()?;
+                Some(Reply::Array(vec![Reply::Int(1), Reply::Int(lease), Reply::Int(0)]))
+            }
+            (Self::Delex | Self::Delifeq, Frame::Int(1)) => Some(Reply::Int(1)),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::script::{ACQUIRE, Script};
+
+    fn call(script: &'static Script, args: &[&'static str]) -> Call {
+        Call::new(script, vec![Bytes::from_static(b"stock")], args.iter().map(|arg| Bytes::from(*arg)).collect())
+    }
+
+    fn sent(plain: Plain, call: &Call) -> String {
+        let mut out = Vec::new();
+        plain.encode(call, &mut out);
+        let text = String::from_utf8(out).expect("text");
+        text.lines().filter(|line| !line.starts_with(['*', '$'])).collect::<Vec<_>>().join(" ")
+    }
+
+    #[test]
+    fn usual_calls_of_the_simple_lock_are_plain() {
+        let acquire = call(&SIMPLE_ACQUIRE, &["id", "1", "5000", "-1"]);
+        assert_eq!(Plain::of(&acquire, None), Some(Plain::Set));
+        assert_eq!(sent(Plain::Set, &acquire), "SET stock id NX PX 5000");
+        let granted = Reply::Array(vec![Reply::Int(1), Reply::Int(5_000), Reply::Int(0)]);
+        assert_eq!(Plain::Set.reply(&acquire, &Frame::Text("OK".into())), Some(granted));
+        assert_eq!(Plain::Set.reply(&acquire, &Frame::Nil), None);
+        let release = call(&SIMPLE_RELEASE, &["id", "0"]);
+        assert_eq!(sent(Plain::Delex, &release), "DELEX stock IFEQ id");
+        assert_eq!(sent(Plain::Delifeq, &release), "DELIFEQ stock id");
+        assert_eq!(Plain::Delifeq.reply(&release, &Frame::Int(1)), Some(Reply::Int(1)));
+        assert_eq!(Plain::Delifeq.reply(&release, &Frame::Int(0)), None);
+    }
+
+    #[test]
+    fn calls_that_a_plain_command_cannot_replace_run_the_script() {
+        let calls = [
+            call(&SIMPLE_ACQUIRE, &["id", "2", "5000", "-1"]),
+            call(&SIMPLE_ACQUIRE, &["id", "1", "5000", "0"]),
+            call(&SIMPLE_ACQUIRE, &["id", "1", "5000", "1700000000000"]),
+            call(&SIMPLE_RELEASE, &["id", "1"]),
+            call(&ACQUIRE, &["id", "1", "5000", "-1", "PUBLISH", "c"]),
+        ];
+        for call in calls {
+            assert_eq!(Plain::of(&call, Some(Plain::Delex)), None, "{call:?}");
+        }
+        assert_eq!(Plain::of(&call(&SIMPLE_RELEASE, &["id", "0"]), None), None);
+    }
+
+    #[test]
+    fn servers_delete_by_value_from_these_versions() {
+        let deletes = [
+            ("redis", "8.4.0", Some(Plain::Delex)),
+            ("redis", "10.0.1", Some(Plain::Delex)),
+            ("redis", "8.2.3", None),
+            ("valkey", "9.0.0", Some(Plain::Delifeq)),
+            ("valkey", "8.1.4", None),
+            ("dragonfly", "9.9.9", None),
+            ("redis", "", None),
+        ];
+        for (flavor, version, delete) in deletes {
+            assert_eq!(Plain::delete_of(flavor, version), delete, "{flavor} {version}");
+        }
+    }
+}
