@@ -199,7 +199,9 @@ fn acquire_refused_a_command_leaves_nothing_behind() {
         for (kind, blocks) in KINDS {
             let refused = runtime().block_on(walk(&server, kind, blocks));
             eprintln!("{kind}: {refused:?}");
-            assert!(refused.len() >= 2, "{kind}: {refused:?}");
+            // A free simple lock is taken by one command.
+            let least = if kind == "simple" { 1 } else { 2 };
+            assert!(refused.len() >= least, "{kind}: {refused:?}");
             let stuck = |wanted: &str| refused.iter().find(|(command, _)| command == wanted).map(|(_, stuck)| *stuck);
             match kind {
                 // These come before the first write, so that there is nothing to be taken back.

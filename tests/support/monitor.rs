@@ -4,6 +4,9 @@
 use leasehold_test_support::{Cluster, Monitor, Resp};
 use std::sync::Arc;
 
+/// The commands of calls: those of scripts, and plain ones in their place.
+const CALLS: [&str; 4] = ["EVALSHA", "SET", "DELEX", "DELIFEQ"];
+
 /// A command, word by word.
 pub(crate) type Words = Vec<Vec<u8>>;
 
@@ -25,7 +28,7 @@ impl Monitors {
         let mut told: Vec<_> = told.collect();
         told.sort_by_key(|command| command.micros);
         told.into_iter()
-            .filter(|command| !command.by_script && command.name() == "EVALSHA")
+            .filter(|command| !command.by_script && CALLS.contains(&command.name().as_str()))
             .map(|command| command.words)
             .collect()
     }
@@ -33,7 +36,8 @@ impl Monitors {
     /// Has a call carried out once more.
     #[track_caller]
     pub(crate) fn replay(&self, call: &Words) -> Resp {
-        let key = String::from_utf8_lossy(&call[3]);
+        let key = if call[0] == b"EVALSHA" { &call[3] } else { &call[1] };
+        let key = String::from_utf8_lossy(key);
         self.cluster.node_of(&key).command(call)
     }
 }

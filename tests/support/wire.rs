@@ -5,7 +5,7 @@ use super::monitor::{Monitors, Words};
 use super::world::World;
 use leasehold::embedded::{Fault, FaultTarget, Recorder};
 use leasehold_core::reply::Reply;
-use leasehold_core::script::Script;
+use leasehold_core::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE, Script};
 use leasehold_test_support::{After, Request, Resp};
 
 /// A call of a script that a client has sent.
@@ -148,8 +148,18 @@ fn sent(request: Request) -> Option<Sent> {
     call(&words, request.reply.is_some(), Copy::Proxy(Box::new(request)))
 }
 
-/// The call of one of our scripts.
+/// The call of one of our scripts, or of a plain command in its place.
 fn call(words: &[Vec<u8>], answered: bool, copy: Copy) -> Option<Sent> {
+    let plain = |script: &'static Script, key: &[u8], args: &[&[u8]]| {
+        let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+        let args = args.iter().map(|arg| text(arg)).collect();
+        Some(Sent { script: script.name(), keys: vec![text(key)], args, answered, copy: copy.clone() })
+    };
+    match &words.iter().map(Vec::as_slice).collect::<Vec<_>>()[..] {
+        [b"SET", key, hold, b"NX", b"PX", lease] => return plain(&SIMPLE_ACQUIRE, key, &[hold, b"1", lease, b"-1"]),
+        [b"DELIFEQ", key, hold] | [b"DELEX", key, b"IFEQ", hold] => return plain(&SIMPLE_RELEASE, key, &[hold, b"0"]),
+        _ => {}
+    }
     let sha1 = words.get(1)?;
     let script = leasehold_core::script::ALL.iter().find(|script| script.sha1().as_bytes() == sha1.as_slice())?;
     let text = |bytes: &Vec<u8>| String::from_utf8_lossy(bytes).into_owned();
