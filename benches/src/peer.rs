@@ -46,14 +46,15 @@ const fn rust(name: &'static str, library: &'static str, rows: &'static [Row]) -
     }
 }
 
-pub(crate) static PEERS: [Peer; 15] = [
+pub(crate) static PEERS: [Peer; 16] = [
     rust("bare fred", "fred", &[Pairs, Beside, Wake]),
     rust("tokio's mutex", "tokio", &[Hot]),
-    rust("leasehold", "leasehold", &[Pairs, Beside, Wake, Hot, Contended, Queue, Held, Waiters]),
-    rust("leasehold, no batches", "leasehold-alone", &[Pairs, Beside, Wake, Hot, Contended, Held]),
-    rust("leasehold, hand_over", "leasehold-hand-over", &[Pairs, Hot, Contended]),
+    rust("leasehold", "leasehold", &[Pairs, Beside, Wake, Hot, Contended, Held, Waiters]),
+    rust("leasehold, no batches", "leasehold-alone", &[Pairs, Beside]),
+    rust("leasehold, no hand-over", "leasehold-no-hand-over", &[Hot, Contended, Queue]),
+    rust("leasehold, hand_over", "leasehold-hand-over", &[Contended]),
     rust("leasehold, linger", "leasehold-linger", &[Pairs, Contended]),
-    rust("leasehold, simple lock", "leasehold-simple", &[Pairs]),
+    Peer { sends: SET_AND_SCRIPTS, ..rust("leasehold, simple lock", "leasehold-simple", &[Pairs]) },
     rust("leasehold, fair lock", "leasehold-fair", &[Wake, Hot, Contended, Queue, Waiters]),
     Peer {
         sends: SET_AND_SCRIPTS,

@@ -11,6 +11,7 @@ pub(crate) enum Settings {
     Usual,
     NoBatches,
     HandOver,
+    NoHandOver,
 }
 
 /// Makes a lock of the kind that is measured.
@@ -44,6 +45,7 @@ async fn client(url: &str, settings: Settings) -> Client {
         Settings::Usual => Client::builder(),
         Settings::NoBatches => Client::builder().batch_calls(false),
         Settings::HandOver => Client::builder().hand_over(true),
+        Settings::NoHandOver => Client::builder().hand_over(false),
     };
     builder.connect(url).await.expect("a client")
 }

@@ -42,6 +42,9 @@ fn main() {
             "leasehold-hand-over" => {
                 serve(Leasehold::connect(url, Settings::HandOver, |client, name| client.lock(name)).await).await;
             }
+            "leasehold-no-hand-over" => {
+                serve(Leasehold::connect(url, Settings::NoHandOver, |client, name| client.lock(name)).await).await;
+            }
             "leasehold-linger" => {
                 let lingers = |client: &Client, name: &str| client.lock(name).linger(DEFAULT_LINGER);
                 serve(Leasehold::connect(url, Settings::Usual, lingers).await).await;
