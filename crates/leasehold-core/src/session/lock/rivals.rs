@@ -2,7 +2,7 @@
 
 use crate::session::lock::Lock;
 
-/// After so many releases in a row for which no other client listens, others are let in as if there were some: who polls does not listen.
+/// After so many releases in a row for which no other client listens, others get a head start as if there were some: who polls does not listen.
 const MOST_UNHEARD: u8 = 8;
 
 /// The other clients that want a lock, as far as this one knows from its last releases.
@@ -19,9 +19,16 @@ impl Rivals {
     /// None listens at one more release.
     const fn unheard(self) -> Self {
         match self {
-            Self::Possible => Self::None { releases: 1 },
-            Self::None { releases } if releases < MOST_UNHEARD => Self::None { releases: releases + 1 },
-            Self::None { .. } => Self::Possible,
+            Self::None { releases } if releases <= MOST_UNHEARD => Self::None { releases: releases + 1 },
+            Self::None { .. } | Self::Possible => Self::None { releases: 1 },
+        }
+    }
+
+    /// Whether others get the time to ask behind a hold that was handed on.
+    pub(in crate::session) const fn get_a_head_start(self) -> bool {
+        match self {
+            Self::Possible => true,
+            Self::None { releases } => releases > MOST_UNHEARD,
         }
     }
 }

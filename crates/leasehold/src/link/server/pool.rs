@@ -2,7 +2,7 @@
 
 use super::address;
 use super::call::Joins;
-use super::connection::word;
+use super::connection::{Connection, word};
 use super::connection_slot::{ConnectionSlot, Gone};
 use super::route;
 use super::shared::{LinkShared, Role};
@@ -12,6 +12,7 @@ use leasehold_core::batch::Batch;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkEvent, ServerError};
 use leasehold_core::plain::Plain;
+use leasehold_core::wire::Frame;
 use parking_lot::{Mutex, RwLock};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -29,13 +30,13 @@ pub(super) struct Pool {
     retired: Mutex<Retired>,
     /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// The server has refused a batch for a missing right, less than [`PAUSE`] ago.
+    /// The user lacks a right that batches need.
     batches_paused: AtomicBool,
     /// The plain commands that the server lacks, or refuses to this user.
     refused: RwLock<Vec<Plain>>,
 }
 
-/// Pause of batches after a server refused one for a missing right to a key.
+/// Pause of batches after a missing right to a key or a command.
 const PAUSE: Duration = Duration::from_secs(10);
 
 /// Maximum number of closed connection slots kept for settling.
@@ -71,9 +72,12 @@ impl Pool {
         Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
     }
 
-    /// Runs the script in place of a plain command from now on.
+    /// Stops using a plain command that the server refused.
     pub(super) fn refuse_plain(&self, plain: Plain) {
-        self.refused.write().push(plain);
+        let mut refused = self.refused.write();
+        if !refused.contains(&plain) {
+            refused.push(plain);
+        }
     }
 
     /// The batch that a call of a hash slot may join.
@@ -94,7 +98,8 @@ impl Pool {
         }
     }
 
-    /// Whether the calls of a refused batch go on alone: the server ran none of them, and refused the batch for what does not concern each call.
+    /// Whether to resend the calls of a refused batch alone: the server ran none of them, and the refusal may not apply to each. Also loads a
+    /// missing script, and pauses batches after a missing right.
     pub(super) fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
         let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
         if lacks_a_right {
@@ -107,12 +112,24 @@ impl Pool {
                 self.shared.note_several_slots(&connection.server);
             }
             if refusal.code() == "NOSCRIPT" {
-                self.shared.scripts.note(batch.script());
-                // Later batches find the script. The reply is ignored.
-                drop(connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]));
+                self.load(batch, &connection);
             }
         }
         lacks_a_right || is_parted || refusal.is_detour()
+    }
+
+    /// Loads the script of a batch for later batches. Without the right to do so, every batch would be refused.
+    fn load(self: &Arc<Self>, batch: &'static Batch, connection: &Connection) {
+        self.shared.scripts.note(batch.script());
+        let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
+        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+        drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
+            if let Ok(Ok(Frame::Error(_))) = loading.await
+                && let Some(pool) = pool.upgrade()
+            {
+                pool.batches_paused.store(true, Ordering::Relaxed);
+            }
+        })));
     }
 
     /// Creates a connection slot to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.

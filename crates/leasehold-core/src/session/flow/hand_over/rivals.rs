@@ -39,7 +39,7 @@ impl Parts {
     pub(super) fn pause_behind(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number) else { return };
         let lock = hold.lock();
-        let others = self.locks[lock].rivals() == Rivals::Possible;
+        let others = self.locks[lock].rivals().get_a_head_start();
         let Some(pause) = hold.pause_behind(others) else { return };
         let line = self.locks[lock].line();
         if line.contender().is_some() && line.is_at_rest() {

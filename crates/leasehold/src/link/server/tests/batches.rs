@@ -4,7 +4,7 @@ use super::*;
 use leasehold_core::batch::Batch;
 use leasehold_test_support::{After, Cluster, Proxy, Server, Way, until};
 
-/// A link that sends each call in a batch, however few are ready.
+/// Settings that send even a single call as a batch.
 fn batched() -> LinkSettings {
     LinkSettings { batch_from: Some(1), ..patient() }
 }
@@ -22,13 +22,13 @@ impl Scene {
         let proxy = Proxy::to(&server);
         let world = World::with(&proxy.url(), batched());
         let scene = Self { server, proxy, world };
-        scene.proves_to_batch();
+        scene.assert_batches();
         scene.proxy.clear_requests();
         scene
     }
 
-    /// The first batch may meet `NOSCRIPT`, and then loads its script.
-    fn proves_to_batch(&self) {
+    /// Sends calls twice, because the first batch loads its script. Asserts that the server has it.
+    fn assert_batches(&self) {
         let batch = Batch::of(&ACQUIRE).expect("a batch").script();
         for _ in 0..2 {
             for lock in ["x", "y"] {
@@ -138,7 +138,7 @@ fn calls_go_alone_where_the_batch_is_unknown() {
         let replies = scene.world.start_all(["s", "t"].map(acquire));
         assert!(replies.iter().all(|reply| reply.as_ref().is_ok_and(is_granted)), "{replies:?}");
         // Later batches find their script.
-        scene.proves_to_batch();
+        scene.assert_batches();
     });
 }
 
@@ -202,5 +202,24 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
                 reply.expect("no call meets another slot");
             }
         }
+    });
+}
+
+#[test]
+fn user_without_the_right_to_load_scripts_sends_no_batches() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).user("app on >secret ~* &* +@all -script").start();
+        let proxy = Proxy::to(&server);
+        let world = World::with(&format!("redis://app:secret@{}", proxy.addr()), batched());
+        let batch = Batch::of(&ACQUIRE).expect("a batch").script().sha1();
+        until("no batch is sent", || {
+            proxy.clear_requests();
+            for reply in world.start_all([acquire("a"), release("a")]) {
+                reply.expect("a reply");
+            }
+            proxy.requests_with(batch).is_empty()
+        });
+        world.start_all([acquire("a"), release("a")]).into_iter().for_each(|reply| drop(reply.expect("a reply")));
+        assert!(proxy.requests_with(batch).is_empty());
     });
 }
