@@ -97,7 +97,7 @@ impl Chronicle {
         let primaries =
             |chronicle: &Self| chronicle.shards.iter().map(|shard| shard.primary.clone()).collect::<Vec<_>>();
         if primaries(self) != primaries(&later) {
-            // An old primary goes on beside the new one until it is told.
+            // A replaced primary acts as primary until it learns of the failover.
             place.heals();
             later = Self::begin(place);
         }

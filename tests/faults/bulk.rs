@@ -13,7 +13,7 @@ fn guard_dropped_behind_thousands_is_released_early() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         runtime().block_on(async {
-            // The position of each release is read from the commands.
+            // The test counts commands, so each release must be one.
             let client = settings().batch_calls(false).connect(&proxy.url()).await.expect("a client");
             let left = || server.command(&["DBSIZE"]).as_int().expect("a number");
             let mut guards = Vec::with_capacity(MANY);

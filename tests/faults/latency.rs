@@ -77,8 +77,8 @@ fn calls_share_commands_over_a_slow_link() {
                         }
                     }
                 });
-                // Calls that are settled because their futures are late are sent again, one by one: those of a thread that is held up once, or
-                // those of every thread. The thread of a busy runtime is held up again and again.
+                // A late future causes a settling, and its call is resent alone. On a busy runtime futures are late in every round, so this only
+                // bounds the resends.
                 let most = if is_busy { 3 * TASKS } else { TASKS } as u64;
                 let mut rounds = Rounds::default();
                 for round in 3.. {

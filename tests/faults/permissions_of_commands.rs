@@ -199,7 +199,7 @@ fn acquire_refused_a_command_leaves_nothing_behind() {
         for (kind, blocks) in KINDS {
             let refused = runtime().block_on(walk(&server, kind, blocks));
             eprintln!("{kind}: {refused:?}");
-            // A free simple lock is taken by one command.
+            // A single `SET` acquires a free simple lock.
             let least = if kind == "simple" { 1 } else { 2 };
             assert!(refused.len() >= least, "{kind}: {refused:?}");
             let stuck = |wanted: &str| refused.iter().find(|(command, _)| command == wanted).map(|(_, stuck)| *stuck);

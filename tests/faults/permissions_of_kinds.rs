@@ -211,7 +211,7 @@ fn published_rule_of_each_kind_is_enough_and_minimal() {
         for blocks in WALKS {
             let mut more: Vec<_> = blocks.iter().flat_map(|block| rule(block)).collect();
             if blocks == ["simple"] && has_delifeq(binary) {
-                // Without it the first release is refused, and goes on with the script.
+                // Without this right the server refuses the first release, and the client goes on with the script.
                 more.push("+delifeq");
             }
             let all = [rule("server"), rule("restarts"), more.clone()].concat();

@@ -15,7 +15,7 @@ fn shown(world: &World) -> [String; 4] {
     [world.command("TYPE {}"), value, world.command("PTTL {}"), world.command("TYPE redisson_lock_token:{short-way}")]
 }
 
-/// Runs a call in a state by both ways, which must do the same. Says whether the short way dealt with it.
+/// Runs a call with and without the short way, and asserts equal results. Returns whether the short way handled it.
 fn run_both(world: &World, call: &Call, short_way: &str, state: &str) -> bool {
     let source = call.script().source();
     assert_eq!(source.matches(short_way).count(), 1, "the script has its short way");

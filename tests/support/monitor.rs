@@ -4,7 +4,7 @@
 use leasehold_test_support::{Cluster, Monitor, Resp};
 use std::sync::Arc;
 
-/// The commands of calls: those of scripts, and plain ones in their place.
+/// Commands that carry calls: scripts, and plain commands in their place.
 const CALLS: [&str; 4] = ["EVALSHA", "SET", "DELEX", "DELIFEQ"];
 
 /// A command, word by word.

@@ -148,7 +148,7 @@ fn sent(request: Request) -> Option<Sent> {
     call(&words, request.reply.is_some(), Copy::Proxy(Box::new(request)))
 }
 
-/// The call of one of our scripts, or of a plain command in its place.
+/// Parses a call of a script, or the plain command in its place.
 fn call(words: &[Vec<u8>], answered: bool, copy: Copy) -> Option<Sent> {
     let plain = |script: &'static Script, key: &[u8], args: &[&[u8]]| {
         let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();

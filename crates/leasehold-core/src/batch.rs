@@ -14,17 +14,16 @@ use std::sync::OnceLock;
 /// bounds how long others wait for it: about 0.3 ms.
 pub const MOST: u32 = 64;
 
-/// A batch: the scripts that may be in one, in the order in which its calls number them, from 1 on.
+/// The scripts that may run in one batch. Calls refer to them by position, starting at 1.
 ///
-/// The kinds that have nothing in common have batches of their own: a server makes every function of a script anew in each run. All clients of
-/// a version have the same texts, so a server caches a handful of them.
+/// Each family of kinds has its own batch, because every run creates all functions of the script. All clients of a version send the same texts.
 #[derive(Debug)]
 pub struct Batch {
     scripts: &'static [&'static Script],
     script: OnceLock<Script>,
 }
 
-/// All batches. Each script with a weight is in one of them.
+/// All batches. Each script with a weight is in exactly one.
 pub static ALL: [Batch; 6] = [
     Batch::new(&[&script::ACQUIRE, &script::RELEASE, &script::FENCED_ACQUIRE]),
     Batch::new(&[&script::SIMPLE_ACQUIRE, &script::SIMPLE_RELEASE]),
@@ -54,14 +53,13 @@ impl Batch {
         self.script.get_or_init(|| Script::of_batch(text(self.scripts)))
     }
 
-    /// Which script each call runs, and how many keys and arguments it has. One text, because each argument by itself costs client and server
-    /// some time.
+    /// The script and the numbers of keys and arguments of each call. It is a single argument, because each argument costs client and server time.
     pub fn plan<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Vec<u8> {
         let place = |script| self.place(script).map_or(0, |place| place + 1);
         calls.flat_map(|call| [place(call.script()), call.keys().len(), call.args().len()].map(digit)).collect()
     }
 
-    /// Appends the one command that stands for all of these calls, which take effect in this order. All keys must lie in one hash slot.
+    /// Appends one command that runs all calls in order. All keys must have one hash slot.
     pub fn encode<'a>(&'static self, out: &mut Vec<u8>, calls: impl Iterator<Item = &'a Call> + Clone) {
         let plan = self.plan(calls.clone());
         let keys = calls.clone().flat_map(Call::keys);
@@ -129,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn each_script_that_callers_wait_for_is_in_one_batch() {
+    fn each_script_with_a_weight_is_in_one_batch() {
         for script in script::ALL {
             let batches = ALL.iter().filter(|batch| batch.place(script).is_some()).count();
             assert_eq!(batches, usize::from(script.weight().is_some()), "{}", script.name());

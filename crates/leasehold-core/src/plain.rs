@@ -1,7 +1,7 @@
 //! Plain commands in place of scripts.
 //!
-//! A plain command does what its script does in the usual case, and costs the server half of the time. In every other case it changes nothing,
-//! and the script follows. A copy of a plain command that comes late does what a late copy of the script would do.
+//! In the usual case a plain command has the effect of its script for half of the server's time. Otherwise it changes nothing, and the link sends
+//! the script. A late copy of it cannot do more than a late copy of the script.
 
 use crate::call::Call;
 use crate::reply::Reply;
@@ -11,7 +11,7 @@ use bytes::Bytes;
 
 /// A plain command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[expect(clippy::exhaustive_enums, reason = "a link keeps one state for each")]
+#[expect(clippy::exhaustive_enums, reason = "these are all plain commands")]
 pub enum Plain {
     /// `SET key hold NX PX lease` takes a free simple lock.
     Set,
@@ -22,7 +22,7 @@ pub enum Plain {
 }
 
 impl Plain {
-    /// The compare-and-delete of a server.
+    /// The compare-and-delete command of a server, if it has one.
     pub fn delete_of(flavor: &str, version: &str) -> Option<Self> {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -33,7 +33,7 @@ impl Plain {
         }
     }
 
-    /// The command that may take the place of a call. `delete` is the server's compare-and-delete.
+    /// The plain command that replaces the script of a call, if there is one. `delete` is the server's compare-and-delete.
     pub fn of(call: &Call, delete: Option<Self>) -> Option<Self> {
         match call.args() {
             [_, count, _, not_after] if std::ptr::eq(call.script(), &raw const SIMPLE_ACQUIRE) => {
@@ -60,7 +60,7 @@ impl Plain {
         }
     }
 
-    /// The reply that the script would have sent. `None`: the command changed nothing.
+    /// The reply that the script would have sent. `None`: the command changed nothing, and the script must run.
     pub fn reply(self, call: &Call, reply: &Frame) -> Option<Reply> {
         match (self, reply) {
             (Self::Set, Frame::Text(ok)) if ok == "OK" => {

@@ -51,8 +51,8 @@ impl Script {
         self.is_renewal()
     }
 
-    /// How long a server takes for it, as a multiple of the time that it takes for the reentrant lock. `None` where it is never part of a
-    /// batch: callers wait for acquires and releases, a renewal is a batch by itself, and few wait for a latch that is open.
+    /// The server's time for the script, relative to the reentrant lock. `None`: never part of a batch. Only acquires and releases are, except those
+    /// of a latch, which are rare.
     pub fn weight(&self) -> Option<u32> {
         let (kind, verb) = self.name.split_once('/')?;
         if !matches!(verb, "acquire" | "release") || kind == "latch" {

@@ -43,15 +43,15 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct HandOver {
-    /// How often at most, if other clients may want the lock. With 0, a hold is only handed on while none listens.
+    /// Maximum number of hand-overs if other clients may want the lock. With 0, a hold is handed on only if there are none.
     pub most: u32,
     /// For how long at most, from when the server's grant was received.
     pub within: Duration,
 }
 
 impl HandOver {
-    /// Only while no other client listens, so far as the last release told.
-    pub const ALONE: Self = Self { most: 0, within: Duration::from_millis(10) };
+    /// Hands on only if no other client listened at the last release.
+    pub const WITHOUT_LISTENERS: Self = Self { most: 0, within: Duration::from_millis(10) };
 }
 
 impl Default for HandOver {

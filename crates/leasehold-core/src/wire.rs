@@ -13,7 +13,7 @@ pub use encode::{batch, command, script};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// The largest buffer that is kept for later commands, in bytes.
+/// Maximum capacity of a buffer that is kept for later commands, in bytes.
 const KEPT: usize = 16 * 1024;
 
 /// The commands and replies of one connection. `T` is the caller's token for each command until its reply arrives.
@@ -22,7 +22,7 @@ pub struct Wire<T> {
     decoder: Decoder,
     /// Encoded bytes that are not taken for writing yet.
     out: Vec<u8>,
-    /// An empty buffer that takes the place of `out`.
+    /// An empty buffer for the next `out`.
     spare: Vec<u8>,
     /// Total number of bytes taken for writing.
     taken: u64,
@@ -160,7 +160,7 @@ impl<T> Wire<T> {
         std::mem::replace(&mut self.out, std::mem::take(&mut self.spare))
     }
 
-    /// Returns a buffer from [`Wire::take_out`] after its bytes were written, to be filled again.
+    /// Keeps a written buffer for later commands.
     pub fn give_back(&mut self, mut written: Vec<u8>) {
         if written.capacity() <= KEPT {
             written.clear();

@@ -213,19 +213,18 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether a [`lock`](crate::Client::lock) that a task releases is handed on to the next waiting task of this client, without a word
-    /// to the server. Default: while no other client listens.
+    /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
+    /// while other clients listen. `false`: never. Default: only while no other client listens.
     ///
-    /// A name that many tasks of one process want at once then costs a wake-up for each grant instead of two commands. The server goes on to
-    /// have one hold, which is renewed as before. Each task has a guard of its own, with its own
+    /// A grant then costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each task has a guard of its own, with its own
     /// [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss, and only the [`holder_id`](crate::Guard::holder_id) is the
     /// same. Waiting tasks are served in the order in which they came, and a release that hands on is `Ok` at once.
     ///
-    /// Other clients get in: 10 ms after the server's grant the lock is released to the server, and the reply tells whether others listen.
-    /// With `true` the lock is then still handed on, up to 128 times, before this client leaves the others at least a millisecond to ask; by
-    /// default it is not handed on until a release finds no listener. A client that begins to wait may wait up to 10 ms longer than with
-    /// `false`, and one that polls for the lock, as a spin lock or a try does, much longer. The server has no queue for these locks; if you
-    /// need a guarantee, take a [`fair_lock`](crate::Client::fair_lock).
+    /// The client releases the lock to the server 10 ms after its grant, and the reply tells whether other clients listen. By default the
+    /// client hands nothing on while others listen. With `true` it then hands the lock on up to 128 times, and leaves the others at least a
+    /// millisecond to acquire. A new waiter may wait 10 ms longer than with `false`, and a poller, such as a spin lock or a try, much longer. On
+    /// a cluster without sharded notices the default hands nothing on. The server has no queue for these locks; if you need a guarantee, take
+    /// a [`fair_lock`](crate::Client::fair_lock).
     ///
     /// A lock is handed over only if both acquires renew an equal lease, the hold has one guard, and more than a third
     /// of its lease is left. All other locks are released as usual: fair, fenced, read-write, spin and simple locks,
@@ -300,10 +299,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether acquires and releases that are written at the same time are sent as one script. Default: yes.
+    /// Sets whether acquires and releases that leave together are sent as one script. Default: `true`.
     ///
-    /// No call waits for a batch: a batch contains what is ready when the connection writes. A client with few tasks sends every call alone.
-    /// One batch blocks the server for at most about a third of a millisecond; use `false` if that is too long. On a cluster only calls of
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to arrive. One batch blocks the server for at most about a third of a millisecond; use `false` if that is too long. On a cluster only calls of
     /// one hash slot share a batch. Embedded engines have no batches.
     ///
     /// # Examples

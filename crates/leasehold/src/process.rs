@@ -5,7 +5,7 @@ use forkguard::atfork::Guard;
 
 /// The process in which this value was created.
 ///
-/// The C library counts forks, so a check reads a number in memory. A child that a raw system call has made is not noticed.
+/// A `pthread_atfork` handler counts forks, so a check is a read of memory. It misses children of a raw `clone` system call.
 #[derive(Clone, Debug)]
 pub(crate) struct Process {
     id: u32,
@@ -18,7 +18,7 @@ impl Process {
     }
 
     pub(crate) fn is_current(&self) -> bool {
-        // The guard reports each fork once, so a copy is asked.
+        // A guard reports a fork only once, so this checks a copy.
         !self.forks.clone().detected_fork()
     }
 

@@ -116,7 +116,9 @@ impl Settings {
             cluster: server.cluster,
             fair: self.fair,
             jvm_watchdog: self.jvm_watchdog,
-            hand_over: self.hand_over.map_or(Some(HandOver::ALONE), |always| always.then(HandOver::default)),
+            hand_over: self
+                .hand_over
+                .map_or(Some(HandOver::WITHOUT_LISTENERS), |always| always.then(HandOver::default)),
             publish: publish(server),
         }
     }

@@ -21,7 +21,7 @@ use std::task::{Context, Poll, Waker};
 pub(crate) enum Bench {
     Embedded(EmbeddedServer, ManualClock),
     Real(Arc<Server>),
-    /// A server that gets each call in a batch, if its script may be in one.
+    /// A server that gets each call as a batch of one, where its script allows it.
     Batching(Arc<Server>),
 }
 

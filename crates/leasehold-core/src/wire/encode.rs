@@ -24,7 +24,7 @@ pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: &[impl AsRef<[u
     }
 }
 
-/// Appends an `EVALSHA` of a script whose arguments are `first` and the others.
+/// Appends an `EVALSHA` of the hash `script` with the arguments `first` and `others`.
 pub fn batch(
     out: &mut Vec<u8>,
     script: &str,

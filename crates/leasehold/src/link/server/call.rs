@@ -61,12 +61,10 @@ impl Started {
         &self.call
     }
 
-    /// The command that takes the place of the script.
     pub(super) const fn plain(&self) -> Option<Plain> {
         self.plain
     }
 
-    /// The batch that the call may join.
     pub(super) const fn batch(&self) -> Option<Joins> {
         self.batch
     }
@@ -76,7 +74,6 @@ impl Started {
         matches!((self.batch, other), (Some((own, slot)), Some((batch, of))) if std::ptr::eq(own, batch) && slot == of)
     }
 
-    /// The weight of the call in a batch.
     pub(super) fn weight(&self) -> u32 {
         self.call.script().weight().unwrap_or(MOST)
     }
@@ -98,7 +95,7 @@ impl Started {
         None
     }
 
-    /// The refusal by a plain command that changed nothing.
+    /// Why the plain command changed nothing.
     fn refusal_of_plain(&self, plain: Plain, reply: Frame) -> Refusal {
         match reply {
             Frame::Error(refusal) if refusal.is_detour() => Refusal::OfCall(refusal),
@@ -112,12 +109,12 @@ impl Started {
         }
     }
 
-    /// The outcome of a call whose batch the server ran. Other calls of the batch may have changed something, so it is not sent again.
+    /// The outcome of a call in a batch that the server ran. The link does not resend such a call.
     fn outcome_in_batch(&self, batch: &'static Batch, reply: Frame) -> Outcome {
         reply.into_reply().map_err(|refusal| {
             let refusal = refusal.of_script(self.call.script(), batch.script());
             if refusal.proves_no_grant() {
-                // Outside a batch, every server names the refused command of a call.
+                // Some servers do not name the refused command of a script in a batch. The error of a call sent alone names it.
                 self.pool.pause_batches();
             }
             self.refused(refusal)
@@ -163,7 +160,7 @@ fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkEr
             }
             first.refused(refusal)
         }
-        Ok(_) => LinkError::Unknown("the reply to a batch does not fit its calls".to_owned()),
+        Ok(_) => LinkError::Unknown("the server's reply does not match the calls of the batch".to_owned()),
         Err(error) => error,
     };
     arrivals.extend(calls.into_iter().map(|call| Arrival::Outcome(call.id, Err(error.clone()))));
@@ -266,7 +263,7 @@ fn slot_of(call: &Call) -> u16 {
 enum Refusal {
     /// The server refused the call.
     OfCall(ServerError),
-    /// The server refused the batch or the plain command that took the call's place.
+    /// The batch or the plain command sent in place of the call did not apply it.
     OfSubstitute(ServerError),
 }
 
@@ -308,7 +305,7 @@ async fn refused(
 ) -> Result<Reply, LinkError> {
     let before = refusal.clone().into_inner();
     let followed = follow_up(pool, connection_slot, begun, call, pool.shared.settings.command_timeout, refusal).await;
-    // A batch that failed for a missing right says nothing about this call.
+    // A refused batch or plain command says nothing about this call.
     followed.map_err(|error| if before.is_detour() { error.of_a_call_refused(&before) } else { error })
 }
 

@@ -9,8 +9,8 @@
 //! 3. Once the server reports the connection's id as dead, it applies no further command of this connection, neither
 //!    from a proxy's buffer nor from the socket. Unwritten bytes have no other socket.
 //!
-//! The caller's thread encodes a command and writes it at once. Only one caller writes at a time, and also writes the
-//! bytes that other callers put into the buffer. A *reader* also writes the rest when the socket was full.
+//! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes and
+//! writes the commands of other callers. A *reader* also writes the rest when the socket was full.
 //!
 //! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client: a
 //! reply wakes a task there without a change of threads. The *stand-in* is a task on the background's runtime. It reads
@@ -18,9 +18,9 @@
 //! a lock serializes them, and each runtime watches the socket by itself.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
-//! these callers run, and then writes their commands together: a write costs more than encoding a command. A caller corks
-//! the connection if many calls are in flight. Session calls that are written together leave as one [`Batch`], where the
-//! server allows it.
+//! these callers run, and then writes their commands together: a write costs more than encoding a command. A caller also
+//! corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there are enough
+//! of them.
 
 use super::call::{Arrivals, Inbox, Started};
 use super::error::ConnectError;
@@ -61,11 +61,11 @@ const READS: usize = 4;
 /// How long home may leave bytes unread, or commands unwritten, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
-/// A caller writes despite a cork once the collected calls are one in so many of the calls in flight. Otherwise the server could run out of
-/// work while the woken callers run.
+/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected, so that the server does not run out of work. A reader
+/// only corks with more calls than this.
 const SHARE: usize = 4;
 
-/// Number of calls in flight from which a caller corks the connection, too. The reader at home then writes for the tasks that are ready now.
+/// With more calls in flight than this, a caller corks the connection. The reader at home then writes after the ready tasks have run.
 const BUSY: usize = 16;
 
 /// Queued bytes at which a caller writes despite a cork.
@@ -143,20 +143,20 @@ struct Reading {
 
 struct State {
     wire: Wire<Answer>,
-    /// Calls of the session behind all commands of the wire, not encoded yet: they may leave as a batch.
+    /// Session calls that are queued behind the commands of the wire, and not encoded.
     collected: Vec<Started>,
     /// The weight of these calls.
     weight: u32,
-    /// The fewest calls of a batch.
+    /// Minimum number of calls in a batch.
     batch_from: usize,
-    /// Number of calls in batches in flight, without the first of each batch.
+    /// Number of calls in flight that share the command of an earlier call.
     batched: usize,
     writer: Writer,
     /// Bytes taken from the wire but not yet accepted by the socket.
     rest: Vec<u8>,
     /// The TLS session has its own data to send.
     tls_waits: bool,
-    /// The reader lets the callers run that it has just woken, and then writes their commands.
+    /// Callers leave their commands to the reader, which writes them after the ready tasks have run.
     corked: bool,
     /// The server has sent something.
     heard: bool,
@@ -325,14 +325,14 @@ impl Connection {
         self.answered(sent, timeout).await
     }
 
-    /// Sends a command once, immediately.
+    /// Queues a command, to be sent once.
     pub(super) fn begin(&self, command: &'static str, args: &[Bytes]) -> Result<Sent, LinkError> {
         let (answer, sent) = oneshot::channel();
         self.shared.send(&self.server, |state| state.wire().send(command, args, Answer::Future(answer)))?;
         Ok(sent)
     }
 
-    /// Sends a session's call once, immediately: as `EVALSHA`, as a plain command, or in a batch.
+    /// Queues a session's call, to be sent once: as `EVALSHA`, as a plain command, or in a batch.
     ///
     /// # Errors
     ///
@@ -465,7 +465,7 @@ impl Drop for Connection {
 }
 
 impl Shared {
-    /// Queues a command, and writes it unless another thread is writing, or the reader is about to.
+    /// Queues a command. Writes it unless another thread writes, or the connection is corked and has room.
     fn send(&self, server: &str, queue: impl FnOnce(&mut State)) -> Result<(), LinkError> {
         let mut state = self.state.lock();
         if let Some(why) = &state.end {
@@ -575,7 +575,7 @@ impl Shared {
         self.handed.notify_waiters();
     }
 
-    /// Lets the tasks run that are ready now, and ends a cork.
+    /// If the connection is corked, lets the ready tasks run and ends the cork.
     async fn uncork_later(&self) {
         if self.state.lock().corked {
             back_of_the_queue().await;
@@ -840,7 +840,7 @@ impl State {
         self.writer == Writer::Nobody && self.home != HomeReader::Away && self.in_flight() > BUSY
     }
 
-    /// Whether a caller may leave its command to the reader that has corked the connection.
+    /// Whether the queue is short enough for a caller to leave its command to the reader.
     fn has_room(&self) -> bool {
         self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
     }

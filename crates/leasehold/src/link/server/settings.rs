@@ -16,7 +16,7 @@ pub(crate) enum Publish {
     Sharded,
 }
 
-/// The fewest calls of a batch. Fewer calls cost client and server less alone.
+/// Minimum number of calls in a batch. Fewer calls are cheaper alone.
 const BATCH_FROM: usize = 4;
 
 /// The timing of a link, and its network.
@@ -31,7 +31,7 @@ pub(crate) struct LinkSettings {
     /// How often sharded subscriptions and idle connections are checked. A server forgets such subscriptions in silence
     /// when their slot moves away, and proxies forget connections that rest for long.
     pub(crate) audit_interval: Duration,
-    /// The fewest calls that are sent as one command if they are written together. `None`: every call is sent alone.
+    /// Minimum number of calls written together that are sent as one command. `None`: no batches.
     pub(crate) batch_from: Option<usize>,
     pub(crate) network: Network,
 }

@@ -4,7 +4,8 @@
 //!
 //! 1. **Where such a call can be.** It was queued on one connection (see [`connection`](super::connection)) of one of the
 //!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
-//!    cluster there is one carrier. A call without a reply may resend one command, after `NOSCRIPT` or a redirection. Settling raises the
+//!    cluster there is one carrier. A call without a reply may send one more command, after `NOSCRIPT`, a redirection, a
+//!    refused batch, or a plain command that changed nothing. Settling raises the
 //!    send barrier first: either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
 //! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server replies in order. So
 //!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.

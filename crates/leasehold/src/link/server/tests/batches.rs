@@ -192,7 +192,7 @@ fn only_calls_of_one_slot_share_a_batch_on_a_cluster() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         let world = World::with(&cluster.url(), batched());
-        // A call waits for the first connection to its node.
+        // `start` needs a connection to the node.
         for tag in 0..3 {
             world.call(inspect(&format!("{{tag:{tag}}}"))).expect("a reply");
         }

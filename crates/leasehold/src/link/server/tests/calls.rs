@@ -340,7 +340,7 @@ fn release_simple(lock: &str, hold: &'static str) -> Call {
 }
 
 #[test]
-fn simple_lock_runs_scripts_only_where_it_is_busy() {
+fn simple_lock_runs_a_script_where_the_plain_command_fails() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
