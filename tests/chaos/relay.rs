@@ -185,8 +185,9 @@ fn runs<'a>(request: &'a Request, reply: &'a Resp) -> Vec<Run<'a>> {
     if let Some(script) = script::ALL.iter().find(is).copied() {
         return vec![Run { script, keys, args, reply }];
     }
-    let is =
-        |batch: &&Batch| [batch.script().sha1(), batch.script().source()].iter().any(|word| word.as_bytes() == text);
+    let is = |batch: &&'static Batch| {
+        [batch.script().sha1(), batch.script().source()].iter().any(|word| word.as_bytes() == text)
+    };
     let batch = batch::ALL.iter().find(is);
     batch.and_then(|batch| parts(batch.scripts(), keys, args, reply.elements())).unwrap_or_default()
 }
