@@ -112,6 +112,14 @@ impl Relays {
         if runs.len() > 1 {
             bench.journal.batched(runs.len());
         }
+        // A simple lock that was free is taken by a plain command.
+        if let [set, key, hold, nx, ..] = &request.argv[..]
+            && (&set[..], &nx[..]) == (b"SET", b"NX")
+            && reply.as_str() == Some("OK")
+        {
+            let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+            bench.journal.executed(moment::of(request.at), server, &label(&text(hold)), &text(key));
+        }
         for Run { script, keys, args, reply } in runs {
             let word = |words: &[Vec<u8>], at: usize| {
                 String::from_utf8_lossy(words.get(at).map_or(&[], Vec::as_slice)).into_owned()

@@ -85,8 +85,8 @@ fn the_short_way_of_the_release_of_a_simple_lock_does_as_the_long_one() {
     let short_way = include_str!("../../lua/short/simple_release.lua");
     let mut short_ways = 0;
     for state in ["", "SET {} me", "SET {} you", "SET {} mess", "SET {} m", "HSET {} me 1"] {
-        for count in ["0", "1"] {
-            let args = ["me", count].map(Bytes::from).to_vec();
+        for (id, count) in [("me", "0"), ("me", "1"), ("", "0")] {
+            let args = [id, count].map(Bytes::from).to_vec();
             let call = Call::new(&SIMPLE_RELEASE, vec![Bytes::from("short-way")], args);
             short_ways += u32::from(run_both(&world, &call, short_way, state));
         }

@@ -40,12 +40,13 @@ pub struct Call {
     keys: Vec<Bytes>,
     args: Vec<Bytes>,
     replicas: Option<Replicas>,
+    repeats: bool,
 }
 
 impl Call {
     /// A call of `script`. All keys must lie in one hash slot.
     pub const fn new(script: &'static Script, keys: Vec<Bytes>, args: Vec<Bytes>) -> Self {
-        Self { script, keys, args, replicas: None }
+        Self { script, keys, args, replicas: None, repeats: false }
     }
 
     /// The script that is called.
@@ -73,6 +74,18 @@ impl Call {
     pub const fn with_replicas(mut self, replicas: Option<Replicas>) -> Self {
         self.replicas = replicas;
         self
+    }
+
+    /// The same call, which repeats an attempt at a lock that was busy if `repeats` is set.
+    #[must_use]
+    pub const fn repeating(mut self, repeats: bool) -> Self {
+        self.repeats = repeats;
+        self
+    }
+
+    /// Whether it repeats an attempt at a lock that was busy.
+    pub const fn repeats(&self) -> bool {
+        self.repeats
     }
 
     /// The replicas that must acknowledge it, where it is not enough that the server has applied it.

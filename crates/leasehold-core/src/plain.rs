@@ -37,7 +37,8 @@ impl Plain {
     pub fn of(call: &Call, delete: Option<Self>) -> Option<Self> {
         match call.args() {
             [_, count, _, not_after] if std::ptr::eq(call.script(), &raw const SIMPLE_ACQUIRE) => {
-                (count == "1" && not_after == "-1").then_some(Self::Set)
+                // On a busy lock the script would follow each time.
+                (count == "1" && not_after == "-1" && !call.repeats()).then_some(Self::Set)
             }
             [_, count] if std::ptr::eq(call.script(), &raw const SIMPLE_RELEASE) => delete.filter(|_| count == "0"),
             _ => None,
@@ -117,6 +118,8 @@ mod tests {
             assert_eq!(Plain::of(&call, Some(Plain::Delex)), None, "{call:?}");
         }
         assert_eq!(Plain::of(&call(&SIMPLE_RELEASE, &["id", "0"]), None), None);
+        let again = call(&SIMPLE_ACQUIRE, &["id", "1", "5000", "-1"]).repeating(true);
+        assert_eq!(Plain::of(&again, None), None, "the lock was busy");
     }
 
     #[test]

@@ -26,7 +26,6 @@ use crate::session::Ticket;
 use crate::session::hold::linger::Stay;
 use crate::session::ids::LockId;
 use crate::session::listening::Kept;
-use crate::session::lock::rivals::Rivals;
 use crate::session::parts::Parts;
 use crate::session::request::acquire::LocalPlace;
 use crate::time::Instant;
@@ -177,7 +176,7 @@ impl Parts {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.wanted() <= 1) else { return };
         let lock = hold.lock();
         let is_wanted = self.contended.is_contended(now, self.locks[lock].name().key());
-        let may_be = self.locks[lock].rivals() == Rivals::Possible;
+        let may_be = self.locks[lock].rivals().get_a_head_start();
         let Some(pause) = hold.head_start(is_wanted, may_be) else { return };
         let until = now + pause;
         self.contended.hold_back(now, self.locks[lock].name().key(), until);

@@ -69,10 +69,10 @@ impl Parts {
         if !is_reader && !matches!(self.locks[lock].wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue) {
             return;
         }
-        let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        if same.iter().map(|at| self.locks[*at].held()).sum::<usize>() < 2 {
+        if self.locks.same_name(lock).map(|at| self.locks[at].held()).sum::<usize>() < 2 {
             return;
         }
+        let same: Vec<LockId> = self.locks.same_name(lock).collect();
         let is_excluded = |other: &HoldNumber, hold: &Hold| {
             let certain = !hold.is_degraded() && hold.is_disproved_by(sent_at);
             let conflicts =

@@ -169,8 +169,9 @@ impl Parts {
 
     /// A task of this client has let go of the lock.
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
-        let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        for at in same {
+        let is_gated = |at: &LockId| self.locks[*at].line().phase() == Phase::Gated;
+        let gated: Vec<LockId> = self.locks.same_name(lock).filter(is_gated).collect();
+        for at in gated {
             if self.locks[at].line().phase() == Phase::Gated && !self.is_gated(at) {
                 self.begin_turn(now, at);
             }

@@ -47,7 +47,7 @@ impl Parts {
         let is_release = |ticket: &Ticket| self.requests.is_release(*ticket);
         let was_released = change.by().is_some() || waiting.iter().any(is_release);
         let (live, repeated) = (hold.is_live(), hold.is_repeated());
-        let lost = hold.lost(now, name.clone(), LossReason::Removed);
+        let lost = (outcome.is_err() && was_released).then(|| hold.lost(now, name.clone(), LossReason::Removed));
         // A hold without a lease leaves a record, which refuses late copies of its acquire.
         let leased = self.locks[hold.lock()].protocol().renewal().is_some();
         if leased && hold.may_come_back(now) {
@@ -55,7 +55,7 @@ impl Parts {
         }
         if gone && live {
             self.lose(now, number, LossReason::Removed);
-        } else if outcome.is_err() && was_released {
+        } else if let Some(lost) = lost {
             self.out.tell(lost);
         }
         if change.by().is_none() && waiting.is_empty() && !repeated {

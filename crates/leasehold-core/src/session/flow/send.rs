@@ -62,7 +62,8 @@ impl Parts {
             prefer_writers: acquire.wish().prefer_writers,
             settings: &self.settings,
         });
-        Some(call.with_replicas(replicas::both(hold.replicas(), acquire.wish().replicas)))
+        let replicas = replicas::both(hold.replicas(), acquire.wish().replicas);
+        Some(call.with_replicas(replicas).repeating(acquire.has_polled()))
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.

@@ -97,16 +97,15 @@ impl Started {
 
     /// Why the plain command changed nothing.
     fn refusal_of_plain(&self, plain: Plain, reply: Frame) -> Refusal {
-        match reply {
-            Frame::Error(refusal) if refusal.is_detour() => Refusal::OfCall(refusal),
-            Frame::Error(refusal) => {
-                if refusal.is_of_a_missing_command() {
-                    self.pool.refuse_plain(plain);
-                }
-                Refusal::OfSubstitute(refusal)
-            }
-            _ => Refusal::OfSubstitute(ServerError::new("the plain command changed nothing")),
+        let Frame::Error(refusal) = reply else {
+            return Refusal::OfSubstitute(ServerError::new("the plain command changed nothing"));
+        };
+        if refusal.is_of_a_missing_command() && !refusal.text().contains(" key") {
+            self.pool.refuse_plain(plain);
         }
+        // A proxy may apply the command after another error.
+        let did_nothing = refusal.is_of_a_missing_command() || refusal.code() == "WRONGTYPE";
+        if did_nothing { Refusal::OfSubstitute(refusal) } else { Refusal::OfCall(refusal) }
     }
 
     /// The outcome of a call in a batch that the server ran. The link does not resend such a call.
@@ -172,11 +171,19 @@ pub(super) struct Arrivals<'a> {
     session: Vec<Arrival>,
     futures: Vec<(Waiting, Result<Frame, LinkError>)>,
     unsubscribed: Vec<Bytes>,
+    /// Replies to batches with errors. They may end a connection, and log.
+    refused: Vec<(&'static Batch, Vec<Started>, Result<Frame, LinkError>)>,
 }
 
 impl<'a> Arrivals<'a> {
     pub(super) fn new(inbox: &'a Inbox) -> Self {
-        Self { inbox, session: std::mem::take(&mut inbox.spare.lock()), futures: Vec::new(), unsubscribed: Vec::new() }
+        Self {
+            inbox,
+            session: std::mem::take(&mut inbox.spare.lock()),
+            futures: Vec::new(),
+            unsubscribed: Vec::new(),
+            refused: Vec::new(),
+        }
     }
 
     /// Adds a reply.
@@ -187,7 +194,12 @@ impl<'a> Arrivals<'a> {
                 let id = started.id;
                 self.session.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
             }
-            connection::Answer::Batch(batch, calls) => split(batch, calls, reply, &mut self.session),
+            connection::Answer::Batch(batch, calls) => match reply {
+                Ok(Frame::Array(replies)) if replies.iter().all(|reply| reply.error().is_none()) => {
+                    split(batch, calls, Ok(Frame::Array(replies)), &mut self.session);
+                }
+                reply => self.refused.push((batch, calls, reply)),
+            },
         }
     }
 
@@ -206,6 +218,9 @@ impl<'a> Arrivals<'a> {
         for (answer, reply) in self.futures {
             // Sending fails if the future was dropped.
             drop(answer.send(reply));
+        }
+        for (batch, calls, reply) in self.refused {
+            split(batch, calls, reply, &mut self.session);
         }
         if !self.session.is_empty() {
             self.inbox.deliver(&mut self.session);

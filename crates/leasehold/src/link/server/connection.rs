@@ -68,6 +68,9 @@ const SHARE: usize = 4;
 /// With more calls in flight than this, a caller corks the connection. The reader at home then writes after the ready tasks have run.
 const BUSY: usize = 16;
 
+/// Maximum number of collected calls whose memory is kept.
+const KEPT: usize = 256;
+
 /// Queued bytes at which a caller writes despite a cork.
 const CORKED: usize = 4096;
 
@@ -534,10 +537,12 @@ impl Shared {
     /// Writes with `write` what callers left to the reader, until nothing is queued or the socket is full.
     fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) {
         let _reading = self.reading.lock();
+        let mut written = None;
         loop {
             let mut state = self.state.lock();
+            written.take().into_iter().for_each(|written| state.wire.give_back(written));
             // After a failed write the stream has a hole: nothing may follow.
-            if state.writer != Writer::Reader || state.broken.is_some() {
+            if state.writer != Writer::Reader || state.broken.is_some() || self.is_forked() {
                 return;
             }
             let mut rest = std::mem::take(&mut state.rest);
@@ -563,6 +568,7 @@ impl Shared {
                 self.state.lock().rest = rest;
                 return;
             }
+            written = Some(rest);
         }
     }
 
@@ -610,6 +616,9 @@ impl Shared {
     }
 
     fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
+        if self.is_forked() {
+            return Ok(());
+        }
         let mut reading = self.reading.lock();
         let Reading { bytes, events } = &mut *reading;
         for _ in 0..READS {
@@ -801,7 +810,7 @@ impl State {
     fn wire(&mut self) -> &mut Wire<Answer> {
         if !self.collected.is_empty() {
             self.weight = 0;
-            let mut calls = self.collected.drain(..).peekable();
+            let mut calls = std::mem::take(&mut self.collected).into_iter().peekable();
             while let Some(first) = calls.next() {
                 let (batch, mut weight) = (first.batch(), first.weight());
                 let mut joins = |next: &Started| {
@@ -827,6 +836,8 @@ impl State {
                     }),
                 }
             }
+            // A full socket may have filled it.
+            self.collected.shrink_to(KEPT);
         }
         &mut self.wire
     }

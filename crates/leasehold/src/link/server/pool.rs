@@ -30,8 +30,10 @@ pub(super) struct Pool {
     retired: Mutex<Retired>,
     /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// The user lacks a right that batches need.
+    /// A right was missing, less than [`PAUSE`] ago.
     batches_paused: AtomicBool,
+    /// The user may not load scripts.
+    batches_refused: AtomicBool,
     /// The plain commands that the server lacks, or refuses to this user.
     refused: RwLock<Vec<Plain>>,
 }
@@ -63,6 +65,7 @@ impl Pool {
             retired: Mutex::default(),
             closed: closed_with,
             batches_paused: AtomicBool::new(false),
+            batches_refused: AtomicBool::new(false),
             refused: RwLock::default(),
         })
     }
@@ -82,7 +85,8 @@ impl Pool {
 
     /// The batch that a call of a hash slot may join.
     pub(super) fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
-        let may_batch = self.shared.may_batch() && !self.batches_paused.load(Ordering::Relaxed);
+        let stopped = [&self.batches_paused, &self.batches_refused].iter().any(|stop| stop.load(Ordering::Relaxed));
+        let may_batch = self.shared.may_batch() && !stopped;
         let batch = may_batch.then(|| Batch::of(call.script()))??;
         Some((batch, if self.shared.slots.is_some() { slot } else { 0 }))
     }
@@ -115,7 +119,7 @@ impl Pool {
                 self.load(batch, &connection);
             }
         }
-        lacks_a_right || is_parted || refusal.is_detour()
+        lacks_a_right || is_parted || refusal.is_detour() || refusal.is_of_a_moving_slot()
     }
 
     /// Loads the script of a batch for later batches. Without the right to do so, every batch would be refused.
@@ -124,10 +128,11 @@ impl Pool {
         let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
         let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
         drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
-            if let Ok(Ok(Frame::Error(_))) = loading.await
+            if let Ok(Ok(Frame::Error(refusal))) = loading.await
+                && refusal.is_of_a_missing_command()
                 && let Some(pool) = pool.upgrade()
             {
-                pool.batches_paused.store(true, Ordering::Relaxed);
+                pool.batches_refused.store(true, Ordering::Relaxed);
             }
         })));
     }

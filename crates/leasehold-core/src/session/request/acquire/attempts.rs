@@ -55,6 +55,11 @@ impl Acquire {
         self.retry_at.take_if(|at| *at <= now).is_some()
     }
 
+    /// Whether it found a lock busy that is polled.
+    pub(crate) const fn has_polled(&self) -> bool {
+        self.polls > 0
+    }
+
     /// It found a lock busy that is polled. Gives how often it has.
     pub(crate) const fn note_poll(&mut self) -> u32 {
         self.polls = self.polls.saturating_add(1);
