@@ -321,7 +321,8 @@ async fn refused(
     let before = refusal.clone().into_inner();
     let followed = follow_up(pool, connection_slot, begun, call, pool.shared.settings.command_timeout, refusal).await;
     // A refused batch or plain command says nothing about this call.
-    followed.map_err(|error| if before.is_detour() { error.of_a_call_refused(&before) } else { error })
+    let came = before.is_detour() || before.is_of_a_moving_slot();
+    followed.map_err(|error| if came { error.of_a_call_refused(&before) } else { error })
 }
 
 /// Sends the call once, which usually suffices. Returns a refused call.

@@ -76,8 +76,10 @@ fn fate(call: Number, story: &Story) -> Option<String> {
     if times > 1 {
         return Some(format!("it was executed {times} times"));
     }
-    // A server sends a call on, or asks for its text: each such word is one copy more, and nothing else is.
-    let detours = story.refused.iter().filter(|code| ["NOSCRIPT", "MOVED", "ASK"].contains(&code.as_str())).count();
+    // A server sends a call on, asks for its text, or refuses its batch: each such word is one copy more, and nothing else is.
+    let is_detour =
+        |code: &&String| code.ends_with(" of the batch") || ["NOSCRIPT", "MOVED", "ASK"].contains(&&***code);
+    let detours = story.refused.iter().filter(is_detour).count();
     if arrivals > detours + 1 {
         return Some(format!("it was sent {arrivals} times after {detours} detours"));
     }

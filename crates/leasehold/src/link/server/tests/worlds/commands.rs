@@ -199,7 +199,8 @@ impl State {
         let refusal = refusal.or_else(|| self.unknown(node, "EVALSHA", script));
         if let Some(refusal) = refusal {
             self.tally.note(Happened::BatchRefused);
-            calls.iter().for_each(|(call, _)| drop(self.refused(*call, refusal.clone())));
+            let code = format!("{} of the batch", code(&refusal));
+            calls.iter().for_each(|(call, _)| self.trace.say(Event::Refused { call: *call, code: code.clone() }));
             return refusal;
         }
         self.tally.note(Happened::BatchExecuted);
@@ -211,8 +212,7 @@ impl State {
     }
 
     fn refused(&self, call: Number, refusal: Resp) -> Resp {
-        let code = refusal.as_str().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned();
-        self.trace.say(Event::Refused { call, code });
+        self.trace.say(Event::Refused { call, code: code(&refusal) });
         refusal
     }
 
@@ -267,6 +267,11 @@ impl State {
         self.tally.note(Happened::OutOfMemory);
         Some(error("OOM command not allowed when used memory > 'maxmemory'."))
     }
+}
+
+/// The first word of a refusal.
+fn code(refusal: &Resp) -> String {
+    refusal.as_str().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned()
 }
 
 fn by_source(source: &str) -> Option<&'static Script> {
