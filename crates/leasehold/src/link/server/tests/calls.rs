@@ -378,3 +378,15 @@ fn refused_plain_command_is_not_sent_again() {
         assert_eq!(proxy.requests_with("\r\nSET\r\n").len(), 1);
     });
 }
+
+#[test]
+fn script_does_not_follow_a_plain_command_that_failed() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        assert_eq!(server.command(&["CONFIG", "SET", "maxmemory", "1"]).as_str(), Some("OK"));
+        let outcome = world.start_all([take_simple("a", "one")]).remove(0);
+        assert!(matches!(&outcome, Err(LinkError::Refused(error)) if error.is_out_of_memory()), "{outcome:?}");
+        assert_eq!(server.commandstats("evalsha"), 0);
+    });
+}
