@@ -331,7 +331,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
     /// does not know the script, or another node owns the slot.
     ///
-    /// The call leaves at the first poll, or shortly afterwards in a batch.
+    /// The call is queued at the first poll.
     ///
     /// A call [with replicas](Call::with_replicas) has exclusive use of a connection, because `WAIT` blocks it. Script and
     /// `WAIT` are one pipeline, which is never sent again. The reply is an array of two: the script's reply, and how many replicas
