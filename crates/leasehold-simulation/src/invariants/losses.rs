@@ -88,7 +88,7 @@ fn check_loss(world: &World, guard: usize, reason: LossReason) {
     }
     // Near the end of `max_hold` the leases are short. A guard that was never read may have set it.
     let limited = world.guards.iter().any(|guard| guard.client == client && guard.hold == hold && guard.limited)
-        || world.waits_with_limit(&world.guards[guard]);
+        || world.asked_with_limit(&world.guards[guard]);
     let fault_free = world.plan.fault_free || world.plan.keeps_data && world.has_been_fault_free(client, LEASE);
     assert!(!fault_free || limited || !renewed || !alive, "{hold:?} of client {client} was lost: {reason}");
 }

@@ -1,7 +1,7 @@
 //! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
 use crate::workload::family::hold_of;
-use crate::world::client::{Guard, TaskKind};
+use crate::world::client::{Guard, Outcome, TaskKind};
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;
@@ -9,7 +9,6 @@ use leasehold_core::command::{HoldKey, Kind, ReleaseArgs};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::AcquireRequest;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
@@ -37,21 +36,17 @@ impl World {
         self.guards.iter().filter(|guard| guard.client == client && guard.hold == hold && guard.alive).count()
     }
 
-    /// Whether the owner of a guard also waits for its lock with `max_hold`.
-    pub(crate) fn waits_with_limit(&self, guard: &Guard) -> bool {
-        self.open_wishes(guard).any(|wish| wish.max_hold.is_some())
-    }
-
-    /// The pending acquires of a guard's owner for the same lock.
-    fn open_wishes(&self, guard: &Guard) -> impl Iterator<Item = &AcquireRequest> {
-        let open = self.clients[guard.client].tasks.iter().filter(|task| task.outcome.is_none());
-        open.filter_map(|task| match &task.kind {
-            TaskKind::Acquire(wish) => Some(&**wish),
+    /// Whether the owner of a guard has asked for its lock with `max_hold` and read no grant. The hold that this began may go on.
+    pub(crate) fn asked_with_limit(&self, guard: &Guard) -> bool {
+        let tasks = self.clients[guard.client].tasks.iter();
+        let unread = tasks.filter(|task| matches!(task.outcome, None | Some(Outcome::Dropped)));
+        let mut wishes = unread.filter_map(|task| match &task.kind {
+            TaskKind::Acquire(wish) => Some(wish),
             TaskKind::Release { .. } => None,
-        })
-        .filter(|wish| {
+        });
+        wishes.any(|wish| {
             let same = wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner;
-            same && guard.owner.is_some()
+            same && guard.owner.is_some() && wish.max_hold.is_some()
         })
     }
 
