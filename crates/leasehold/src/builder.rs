@@ -216,15 +216,17 @@ impl ClientBuilder {
     /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
     /// while other clients listen. `false`: never. Default: only while no other client listens.
     ///
-    /// A grant then costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each task has a guard of its own, with its own
-    /// [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss, and only the [`holder_id`](crate::Guard::holder_id) is the
-    /// same. Waiting tasks are served in the order in which they came, and a release that hands on is `Ok` at once.
+    /// A grant then costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each
+    /// task has a guard of its own, with its own [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss,
+    /// and only the [`holder_id`](crate::Guard::holder_id) is the same. Waiting tasks are served in the order in which they
+    /// came, and a release that hands on is `Ok` at once. A section of more than 10 ms gains nothing.
     ///
-    /// The client releases the lock to the server 10 ms after its grant, and the reply tells whether other clients listen. By default the
-    /// client hands nothing on while others listen. With `true` it then hands the lock on up to 128 times, and leaves the others at least a
-    /// millisecond to acquire. A new waiter may wait 10 ms longer than with `false`, and a poller, such as a spin lock or a try, much longer. On
-    /// a cluster without sharded notices the default hands nothing on. The server has no queue for these locks; if you need a guarantee, take
-    /// a [`fair_lock`](crate::Client::fair_lock).
+    /// The client releases the lock to the server 10 ms after its grant, and the reply tells whether other clients listen. By
+    /// default the client hands nothing on while others listen. With `true` it then hands the lock on up to 128 times, and
+    /// leaves the others at least a millisecond to acquire. A new waiter may wait for two such holds, 20 ms longer than with
+    /// `false`, and a poller, such as a spin lock or a try, much longer. Processes that want a hot name get uneven shares by
+    /// default, and nearly equal ones with `true`. On a cluster without sharded notices the default hands nothing on. The
+    /// server has no queue for these locks; if you need a guarantee, take a [`fair_lock`](crate::Client::fair_lock).
     ///
     /// A lock is handed over only if both acquires renew an equal lease, the hold has one guard, and more than a third
     /// of its lease is left. All other locks are released as usual: fair, fenced, read-write, spin and simple locks,
@@ -301,8 +303,10 @@ impl ClientBuilder {
 
     /// Sets whether acquires and releases that leave together are sent as one script. Default: `true`.
     ///
-    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to arrive. One batch blocks the server for at most about a third of a millisecond; use `false` if that is too long. On a cluster only calls of
-    /// one hash slot share a batch. Embedded engines have no batches.
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to
+    /// arrive. One batch blocks the server for at most about a third of a millisecond, so a call beside hundreds of others may
+    /// have a longer 99th percentile; use `false` if that matters more than the throughput. On a cluster only calls of one hash
+    /// slot share a batch. Embedded engines have no batches.
     ///
     /// # Examples
     ///
