@@ -1,7 +1,8 @@
 //! The link to Redis and Valkey.
 //!
 //! - [`target`]: the parsed URL; [`settings`]: timeouts; [`tls`], `no_tls`: TLS, or its absence; [`certificates`]:
-//!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake.
+//!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake; [`about`]: what
+//!   the server tells of itself.
 //! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
 //! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
 //! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`events`]: events for the
@@ -13,6 +14,7 @@
 //! carries no calls, and if they are sharded (see [`notices`]). Calls that wait for replicas have up to five more. On a cluster, connections
 //! beside the first are made when they are needed.
 
+mod about;
 mod absent;
 mod address;
 mod call;

@@ -1,7 +1,8 @@
 //! The handshake of a connection: authentication, identification of the server, and the lookup in Sentinel.
 
+use super::about::{About, is_active_replica, is_read_only};
 use super::address;
-use super::connection::{About, Connection, StandIn, is_active_replica, is_read_only, word};
+use super::connection::{Connection, StandIn, word};
 use super::credentials::Credentials;
 use super::error::ConnectError;
 use super::settings::LinkSettings;
