@@ -240,3 +240,20 @@ fn missing_reply_costs_a_timeout_and_counts_once() {
         });
     });
 }
+
+#[test]
+fn waiter_of_a_busy_simple_lock_costs_one_command_a_try() {
+    on_one_of_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        runtime().block_on(async {
+            let (holder, waiter) = (connect(&server.url()).await, connect(&server.url()).await);
+            let _guard = holder.simple_lock("stock", Duration::from_secs(600)).acquire().await.expect("the lock");
+            let before = server.commandstats("set");
+            let lock = waiter.simple_lock("stock", Duration::from_secs(600));
+            let waiting = tokio::spawn(lock.acquire().into_future());
+            until("it has tried again and again", || server.commandstats("evalsha") >= 5).await;
+            assert_eq!(server.commandstats("set") - before, 1, "only the first try begins with SET");
+            waiting.abort();
+        });
+    });
+}
