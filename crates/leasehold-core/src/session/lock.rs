@@ -1,35 +1,27 @@
-//! The state that a client keeps about a lock: its waiters, its turn, and what the client holds of it.
+//! The state that a client keeps about a lock that it holds, waits for or listens for.
 
 use crate::command::{Keys, Kind, KindProtocol, WaitPolicy};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
-use crate::session::failures::Failures;
-use crate::session::ids::LockId;
-use crate::session::lock::heartbeat::Heartbeat;
-use crate::session::lock::invitations::Invitations;
-use crate::session::lock::line::{Line, Phase};
-use crate::session::lock::rivals::Rivals;
-use crate::session::lock::told::Told;
+use crate::session::fair::HeartbeatState;
+use crate::session::line::{Invitations, Line, Phase};
+use crate::session::request::Failures;
+use crate::session::{Session, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
-use std::collections::BTreeSet;
+use slab::Slab;
+use std::collections::{BTreeSet, HashMap};
 use std::fmt;
-use std::sync::LazyLock;
+use std::marker::PhantomData;
+use std::ops::{Index, IndexMut};
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
-
-pub(super) mod heartbeat;
-pub(super) mod invitations;
-pub(super) mod line;
-pub(super) mod locks;
-pub(super) mod rivals;
-mod told;
-pub(super) mod wait_queue;
 
 /// The state that the client keeps about a lock while it holds it, waits for it, or listens for it.
 #[derive(Debug)]
 pub(super) struct Lock {
-    name: LockName,
-    kind: Kind,
+    pub(super) name: LockName,
+    pub(super) kind: Kind,
     /// `None` for a kind whose calls need no more than the name.
     keys: Option<Box<Keys>>,
     /// How many holds and requests refer to this.
@@ -37,21 +29,21 @@ pub(super) struct Lock {
     /// How many holds of this client are held.
     held: u32,
     /// How many permits these have together: one each, where it is no semaphore.
-    permits: u64,
+    pub(super) permits: u64,
     /// The requests that wait, and what concerns them alone. A lock that is held, and for which none waits, has no room for them: a client may
     /// hold a hundred thousand.
     waiters: Room,
     /// Every request takes the lock within this client first.
-    is_local: bool,
+    pub(super) is_local: bool,
     /// Another lock with the same name: the other half of a read-write lock, or a lock of another kind.
     sibling: Option<LockId>,
     /// It is the first of its name.
     is_first: bool,
     /// The hold of this client that was granted last. It may have ended.
-    last_granted: Option<HoldNumber>,
-    rivals: Rivals,
+    pub(super) last_granted: Option<HoldNumber>,
+    pub(super) rivals: Rivals,
     own_wait_told: Told,
-    timer: Option<Instant>,
+    pub(super) timer: Option<Instant>,
 }
 
 /// The requests that wait for a lock, and what concerns them alone.
@@ -61,7 +53,7 @@ struct Waiters {
     /// The waiters that may ask beside the contender, if several may hold the lock.
     invitations: Invitations,
     failures: Failures,
-    heartbeat: Heartbeat,
+    heartbeat: HeartbeatState,
     /// Holds that were given up before they were granted, and that the server may still have.
     given_up: BTreeSet<HoldNumber>,
     /// When it was last said that a task of this client may wait for itself.
@@ -93,7 +85,7 @@ impl Waiters {
             line: Line::new(),
             invitations: Invitations::new(),
             failures: Failures::new(),
-            heartbeat: Heartbeat::new(),
+            heartbeat: HeartbeatState::new(),
             given_up: BTreeSet::new(),
             alarmed_at: None,
             anomaly: None,
@@ -103,7 +95,7 @@ impl Waiters {
     /// Whether there is nothing to be kept.
     fn is_none(&self) -> bool {
         self.line.is_empty()
-            && self.line.phase() == Phase::Idle
+            && self.line.phase == Phase::Idle
             && self.invitations.is_new()
             && !self.failures.has_any()
             && !self.heartbeat.goes_on()
@@ -142,16 +134,6 @@ impl Lock {
             own_wait_told: Told::default(),
             timer: None,
         }
-    }
-
-    /// Its name.
-    pub(super) const fn name(&self) -> &LockName {
-        &self.name
-    }
-
-    /// Its kind.
-    pub(super) const fn kind(&self) -> Kind {
-        self.kind
     }
 
     /// The protocol of its kind.
@@ -206,12 +188,12 @@ impl Lock {
     }
 
     /// The heartbeat of its waiters.
-    pub(super) fn heartbeat(&self) -> &Heartbeat {
+    pub(super) fn heartbeat(&self) -> &HeartbeatState {
         &self.waiters().heartbeat
     }
 
     /// The same, to be changed.
-    pub(super) fn heartbeat_mut(&mut self) -> &mut Heartbeat {
+    pub(super) fn heartbeat_mut(&mut self) -> &mut HeartbeatState {
         &mut self.waiters_mut().heartbeat
     }
 
@@ -316,31 +298,6 @@ impl Lock {
         self.held > 0
     }
 
-    /// How many permits its holds have together.
-    pub(super) const fn permits(&self) -> u64 {
-        self.permits
-    }
-
-    /// A hold of this client is granted.
-    pub(super) const fn note_granted(&mut self, number: HoldNumber) {
-        self.last_granted = Some(number);
-    }
-
-    /// The hold of this client that was granted last. It may have ended.
-    pub(super) const fn last_granted(&self) -> Option<HoldNumber> {
-        self.last_granted
-    }
-
-    /// From here on every request takes it within this client first.
-    pub(super) const fn make_local(&mut self) {
-        self.is_local = true;
-    }
-
-    /// Whether every request takes it within this client first.
-    pub(super) const fn is_local(&self) -> bool {
-        self.is_local
-    }
-
     /// The holds that were given up before they were granted, and that the server may still have.
     pub(super) fn given_up(&self) -> impl Iterator<Item = HoldNumber> {
         self.waiters().given_up.iter().copied()
@@ -387,14 +344,340 @@ impl Lock {
         }
         found.filter(|_| known != found && waits)
     }
+}
 
-    /// The instant of its timer, as it is set.
-    pub(super) const fn timer(&self) -> Option<Instant> {
-        self.timer
+// ===== The table of locks =====
+//
+// The locks that a client has to do with, by name and kind.
+
+/// The locks of a client. Those of one name, such as the two halves of a read-write lock, are chained.
+#[derive(Debug)]
+pub(super) struct Locks {
+    /// Boxed, so that the room that the table has in reserve is that of pointers.
+    table: Table<LockId, Box<Lock>>,
+    /// The first of each name, by prefix and name.
+    by_key: HashMap<Arc<str>, LockId>,
+}
+
+impl Locks {
+    /// No lock.
+    pub(super) fn new() -> Self {
+        Self { table: Table::new(), by_key: HashMap::new() }
     }
 
-    /// Where that is kept.
-    pub(super) const fn timer_slot(&mut self) -> &mut Option<Instant> {
-        &mut self.timer
+    /// How many there are.
+    pub(super) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether a lock is still known.
+    pub(super) fn contains(&self, lock: LockId) -> bool {
+        self.table.contains(lock)
+    }
+
+    /// The state of a lock, if it is still known.
+    pub(super) fn get(&self, lock: LockId) -> Option<&Lock> {
+        self.table.get(lock).map(|lock| &**lock)
+    }
+
+    /// The state of a lock, to be changed, if it is still known.
+    pub(super) fn get_mut(&mut self, lock: LockId) -> Option<&mut Lock> {
+        self.table.get_mut(lock).map(|lock| &mut **lock)
+    }
+
+    /// All locks.
+    pub(super) fn iter(&self) -> impl Iterator<Item = (LockId, &Lock)> {
+        self.table.iter().map(|(id, lock)| (id, &**lock))
+    }
+
+    /// The state of a lock by name and kind, made where there is none.
+    pub(super) fn get_or_insert(&mut self, name: &LockName, kind: Kind, client: &ClientId) -> LockId {
+        let first = self.by_key.get(name.shared()).copied();
+        if let Some(known) = first.and_then(|first| self.of_kind(first, kind)) {
+            return known;
+        }
+        let mut new = Lock::new(name.clone(), kind, client);
+        new.sibling = first;
+        if let Some(first) = first {
+            self.table[first].is_first = false;
+        }
+        let lock = self.table.insert(Box::new(new));
+        self.by_key.insert(name.shared().clone(), lock);
+        lock
+    }
+
+    /// All locks of a name.
+    pub(super) fn of_name(&self, name: &LockName) -> impl Iterator<Item = LockId> {
+        self.chain(self.by_key.get(name.shared()).copied())
+    }
+
+    /// All locks of the same name, the lock itself among them.
+    pub(super) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
+        self.chain(self.first(lock))
+    }
+
+    /// The lock of the same name that is of this kind, such as the other half of a read-write lock.
+    pub(super) fn sibling(&self, lock: LockId, kind: Kind) -> Option<LockId> {
+        self.of_kind(self.first(lock)?, kind)
+    }
+
+    /// The first lock of the same name. Nearly always it is the lock itself, and nothing is looked up.
+    fn first(&self, lock: LockId) -> Option<LockId> {
+        let state = &self.table[lock];
+        if state.is_first { Some(lock) } else { self.by_key.get(state.name.shared()).copied() }
+    }
+
+    /// One reference less; the last one takes the lock's state with it.
+    pub(super) fn unref(&mut self, lock: LockId, timers: &mut Timers) {
+        let state = &mut self.table[lock];
+        state.refs -= 1;
+        if state.refs > 0 {
+            return;
+        }
+        timers.set(Timer::Lock(lock), &mut state.timer, None);
+        let state = self.table.remove(lock);
+        match state.sibling {
+            None if state.is_first => {
+                self.by_key.remove(state.name.shared());
+            }
+            Some(sibling) if state.is_first => {
+                self.table[sibling].is_first = true;
+                self.by_key.insert(state.name.shared().clone(), sibling);
+            }
+            sibling => {
+                let first = self.by_key.get(state.name.shared()).copied();
+                let before = self.chain(first).find(|at| self.table[*at].sibling == Some(lock));
+                if let Some(before) = before {
+                    self.table[before].sibling = sibling;
+                }
+            }
+        }
+    }
+
+    fn chain(&self, first: Option<LockId>) -> impl Iterator<Item = LockId> {
+        std::iter::successors(first, |at| self.table[*at].sibling)
+    }
+
+    fn of_kind(&self, first: LockId, kind: Kind) -> Option<LockId> {
+        self.chain(Some(first)).find(|at| self.table[*at].kind == kind)
+    }
+}
+
+impl Index<LockId> for Locks {
+    type Output = Lock;
+
+    fn index(&self, lock: LockId) -> &Lock {
+        &self.table[lock]
+    }
+}
+
+impl IndexMut<LockId> for Locks {
+    fn index_mut(&mut self, lock: LockId) -> &mut Lock {
+        &mut self.table[lock]
+    }
+}
+
+// ===== Throttled log lines =====
+//
+// Something that is told of a lock again and again, and in one second once.
+
+/// The second of the clock in which it was told last, counted from 1; 0 where it never was.
+#[derive(Default)]
+pub(super) struct Told(u32);
+
+impl Told {
+    /// There is something to be told. Says whether it is: tasks that hand a lock to each other wait all the time, and whatever is told wakes
+    /// the background.
+    pub(super) fn note(&mut self, now: Instant) -> bool {
+        let second = u32::try_from(now.as_nanos() / 1_000_000_000).unwrap_or(u32::MAX).saturating_add(1);
+        std::mem::replace(&mut self.0, second) != second
+    }
+}
+
+/// What was told makes no difference to what a lock does.
+impl fmt::Debug for Told {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Told")
+    }
+}
+
+// ===== Other listeners =====
+//
+// Whether other clients want a lock.
+
+/// After so many releases in a row for which no other client listens, others get a head start as if there were some: who polls does not listen.
+const MOST_UNHEARD: u8 = 8;
+
+/// The other clients that want a lock, as far as this one knows from its last releases.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Rivals {
+    /// There may be some.
+    Possible,
+    /// None listened at the last releases, which were so many in a row. One that came since then waits for no longer than this client keeps a
+    /// lock among its tasks.
+    None { releases: u8 },
+}
+
+impl Rivals {
+    /// None listens at one more release.
+    const fn unheard(self) -> Self {
+        match self {
+            Self::None { releases } if releases <= MOST_UNHEARD => Self::None { releases: releases + 1 },
+            Self::None { .. } | Self::Possible => Self::None { releases: 1 },
+        }
+    }
+
+    /// Whether others get the time to ask behind a hold that was handed on.
+    pub(super) const fn get_a_head_start(self) -> bool {
+        match self {
+            Self::Possible => true,
+            Self::None { releases } => releases > MOST_UNHEARD,
+        }
+    }
+}
+
+impl Lock {
+    /// The last release told whether other clients listen.
+    pub(super) const fn note_rivals(&mut self, others_listen: bool) {
+        self.rivals = if others_listen { Rivals::Possible } else { self.rivals.unheard() };
+    }
+}
+
+// ===== Ids =====
+//
+// Names of what a session keeps in tables, each of a type of its own, so that a lock is never looked up by the number of a channel.
+
+/// The number of an entry of a [`Table`].
+pub(super) trait Id: Copy {
+    fn new(number: usize) -> Self;
+    fn number(self) -> usize;
+}
+
+/// Names the state of a lock. It is used again once that state is gone.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct LockId(u32);
+
+/// Names a channel. It is used again once there is no subscription to the channel.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub(super) struct ChannelId(u32);
+
+impl Id for LockId {
+    fn new(number: usize) -> Self {
+        Self(short(number))
+    }
+
+    fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+impl Id for ChannelId {
+    fn new(number: usize) -> Self {
+        Self(short(number))
+    }
+
+    fn number(self) -> usize {
+        self.0 as usize
+    }
+}
+
+/// Ids have 32 bits, because many things are named by them: memory ends before they do.
+fn short(number: usize) -> u32 {
+    debug_assert!(u32::try_from(number).is_ok(), "fewer than 2^32 entries");
+    u32::try_from(number).unwrap_or(u32::MAX)
+}
+
+/// A table whose entries have ids of one type.
+pub(super) struct Table<I, T> {
+    entries: Slab<T>,
+    ids: PhantomData<I>,
+}
+
+impl<I: Id, T> Table<I, T> {
+    pub(super) const fn new() -> Self {
+        Self { entries: Slab::new(), ids: PhantomData }
+    }
+
+    pub(super) fn insert(&mut self, entry: T) -> I {
+        I::new(self.entries.insert(entry))
+    }
+
+    /// Takes an entry out, which must be there.
+    pub(super) fn remove(&mut self, id: I) -> T {
+        self.entries.remove(id.number())
+    }
+
+    pub(super) fn contains(&self, id: I) -> bool {
+        self.entries.contains(id.number())
+    }
+
+    pub(super) fn get(&self, id: I) -> Option<&T> {
+        self.entries.get(id.number())
+    }
+
+    pub(super) fn get_mut(&mut self, id: I) -> Option<&mut T> {
+        self.entries.get_mut(id.number())
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = (I, &T)> {
+        self.entries.iter().map(|(number, entry)| (I::new(number), entry))
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.entries.is_empty()
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.entries.len()
+    }
+}
+
+/// Shows the entries, which the `Debug` of a slab leaves out unless it is alternate.
+impl<I, T: fmt::Debug> fmt::Debug for Table<I, T> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.entries).finish()
+    }
+}
+
+/// The entry must be there.
+impl<I: Id, T> Index<I> for Table<I, T> {
+    type Output = T;
+
+    fn index(&self, id: I) -> &T {
+        &self.entries[id.number()]
+    }
+}
+
+impl<I: Id, T> IndexMut<I> for Table<I, T> {
+    fn index_mut(&mut self, id: I) -> &mut T {
+        &mut self.entries[id.number()]
+    }
+}
+
+// ===== The gate of a local lock =====
+//
+// The lock within this client: whether a task of the client keeps the others from asking the server.
+//
+// The gate of a lock is shut while a task has it, if any request for it has chosen `Fallback::Local`.
+
+impl Session {
+    /// A task of this client has the lock, and every request for it falls back to the lock within this client: it waits here.
+    pub(super) fn is_gated(&self, lock: LockId) -> bool {
+        self.is_local(lock) && self.excluders(lock).any(|at| self.locks[at].is_held())
+    }
+
+    /// The locks whose holders keep a hold of this one out: itself, and the other half of a read-write lock. Readers keep no reader out.
+    pub(super) fn excluders(&self, lock: LockId) -> impl Iterator<Item = LockId> {
+        let (itself, other_half) = match self.locks[lock].kind {
+            Kind::Read => (None, self.locks.sibling(lock, Kind::Write)),
+            Kind::Write => (Some(lock), self.locks.sibling(lock, Kind::Read)),
+            _ => (Some(lock), None),
+        };
+        itself.into_iter().chain(other_half)
+    }
+
+    /// Whether any request takes the lock, or the other half of it, within this client first.
+    pub(super) fn is_local(&self, lock: LockId) -> bool {
+        self.locks.same_name(lock).any(|at| self.locks[at].is_local)
     }
 }

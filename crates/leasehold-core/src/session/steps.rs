@@ -2,7 +2,7 @@
 
 use crate::call::Call;
 use crate::error::ReleaseError;
-use crate::session::request::acquire::AcquireOutcome;
+use crate::session::request::AcquireOutcome;
 use crate::session::{Action, CallId, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -10,7 +10,7 @@ use std::task::{Poll, Waker};
 
 /// The result of polling a request.
 #[derive(Debug)]
-pub(crate) enum Step<T> {
+pub(super) enum Step<T> {
     /// It sends a call.
     Send(CallId, Call),
     /// It waits.
@@ -21,7 +21,7 @@ pub(crate) enum Step<T> {
 
 /// A call or an action of the background.
 #[derive(Debug)]
-pub(crate) enum Deed {
+pub(super) enum Deed {
     Call { id: CallId, call: Call },
     Settle { id: CallId },
     Subscribe { channel: Bytes },
@@ -29,12 +29,12 @@ pub(crate) enum Deed {
 }
 
 impl Session {
-    pub(crate) fn step_acquire(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Step<AcquireOutcome> {
+    pub(super) fn step_acquire(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Step<AcquireOutcome> {
         let polled = self.poll_acquire(now, ticket, waker);
         self.step(polled)
     }
 
-    pub(crate) fn step_release(
+    pub(super) fn step_release(
         &mut self,
         now: Instant,
         ticket: Ticket,
@@ -47,7 +47,7 @@ impl Session {
     fn step<T>(&mut self, polled: Poll<T>) -> Step<T> {
         match polled {
             Poll::Ready(outcome) => Step::Done(outcome),
-            Poll::Pending => match self.parts.out.poll_call_of(true) {
+            Poll::Pending => match self.out.poll_call_of(true) {
                 Some((id, call)) => Step::Send(id, call),
                 None => Step::Wait,
             },
@@ -55,8 +55,8 @@ impl Session {
     }
 
     /// The background's next call or action.
-    pub(crate) fn poll_deed(&mut self) -> Option<Deed> {
-        if let Some((id, call)) = self.parts.out.poll_call_of(false) {
+    pub(super) fn poll_deed(&mut self) -> Option<Deed> {
+        if let Some((id, call)) = self.out.poll_call_of(false) {
             return Some(Deed::Call { id, call });
         }
         Some(match self.poll_action()? {

@@ -110,7 +110,7 @@ impl End {
             return Wait::Running;
         }
         session.retract(now);
-        session.stop_lingering(now);
+        session.stop_all_lingering(now);
         let patience = inner.settings.lease.max(LAST_EFFORT);
         let deadline = inner.background.deadline();
         if self.answer_at.is_none() && deadline.is_some_and(|deadline| deadline <= now) {

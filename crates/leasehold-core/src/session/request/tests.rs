@@ -1,0 +1,76 @@
+use super::*;
+
+mod request_acquire_ending {
+    use super::*;
+    use crate::command::Kind;
+    use crate::error::AcquireError;
+    use crate::name::LockName;
+    use crate::session::AcquireRequest;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const SOON: Instant = Instant::from_nanos(2_000_000_000);
+    const LATER: Instant = Instant::from_nanos(3_000_000_000);
+
+    fn acquire(patience: Patience) -> Acquire {
+        let name = LockName::new("", "stock").expect("a name");
+        let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)) };
+        Acquire::new(NOW, crate::session::lock::Id::new(0), Box::new(wish))
+    }
+
+    fn holds() -> [HoldNumber; 2] {
+        let first = HoldNumber::FIRST;
+        [first, first.next()]
+    }
+
+    #[test]
+    fn first_outcome_is_the_one_that_is_told() {
+        let mut acquire = acquire(Patience::Forever);
+        assert!(acquire.end(Ok(None)) && !acquire.end(Err(AcquireError::Closed)));
+        assert!(acquire.has_ended() && !acquire.is_open());
+        assert!(matches!(acquire.take_outcome(), Some(Ok(None))) && acquire.take_outcome().is_none());
+    }
+
+    #[test]
+    fn caller_is_told_when_the_last_hold_is_taken_back() {
+        let mut acquire = acquire(Patience::Forever);
+        let [one, other] = holds();
+        acquire.take_back(Err(AcquireError::WaitElapsed), vec![one, other], SOON);
+        assert!(acquire.rests() && !acquire.has_ended() && acquire.note_taken_back(one).is_none());
+        assert!(acquire.note_taken_back(one).is_none(), "the other one is still there");
+        assert!(matches!(acquire.note_taken_back(other), Some(Err(AcquireError::WaitElapsed))));
+        assert!(acquire.stop_taking_back().is_none() && acquire.take_outcome().is_none());
+    }
+
+    #[test]
+    fn request_asks_once_more_when_awaited_holds_are_gone() {
+        let mut acquire = acquire(Patience::Try);
+        let [one, other] = holds();
+        acquire.note_crossing(true);
+        assert!(acquire.crossed() && acquire.may_cross());
+        acquire.await_given_up(vec![one, other], SOON);
+        assert!(acquire.rests() && acquire.is_final_attempt);
+        assert!(!acquire.note_given_up_gone(one) && acquire.note_given_up_gone(other));
+        acquire.stop_awaiting();
+        assert!(!acquire.rests() && !acquire.may_cross(), "it asks once more, and once only");
+    }
+
+    #[test]
+    fn timer_means_what_the_request_waits_for() {
+        type Prepare = fn(&mut Acquire);
+        let rows: [(Prepare, Instant, Due, Due); 4] = [
+            (|_| {}, LATER, Due::Patience, Due::Patience),
+            (|acquire| acquire.retry_at = Some(SOON), SOON, Due::Patience, Due::Patience),
+            (|acquire| acquire.take_back(Ok(None), vec![], SOON), SOON, Due::Later, Due::TakenBackTooLate),
+            (|acquire| acquire.await_given_up(vec![], SOON), SOON, Due::Later, Due::AwaitedTooLong),
+        ];
+        for (prepare, timeout, before, at) in rows {
+            let mut acquire = acquire(Patience::Until(LATER));
+            prepare(&mut acquire);
+            assert_eq!(acquire.timeout(NOW, LATER), timeout, "{acquire:?}");
+            assert_eq!((acquire.due(NOW), acquire.due(SOON)), (before, at), "{acquire:?}");
+            acquire.end(Ok(None));
+            assert_eq!(acquire.due(SOON), Due::Nothing);
+        }
+    }
+}

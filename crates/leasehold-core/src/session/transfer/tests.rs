@@ -1,0 +1,1067 @@
+use super::*;
+
+mod hand_over {
+    //! The rules of handing a hold on, each by itself.
+
+    use crate::call::Replicas;
+    use crate::command::Kind;
+    use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+    use crate::link::LinkEvent;
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::reply::Reply;
+    use crate::session::line::Phase;
+    use crate::session::request::AcquireOutcome;
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, CallId, Fallback, Granted, Patience, Session, Ticket};
+    use crate::settings::{HandOver, Settings};
+    use crate::time::Instant;
+    use bytes::Bytes;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const LEASE: Duration = Duration::from_secs(30);
+    pub(super) const LIMITS: HandOver = HandOver { most: 2, within: Duration::from_secs(25) };
+    pub(super) const MS: Duration = Duration::from_millis(1);
+
+    /// A session whose tasks share one lock.
+    pub(super) struct World {
+        pub(super) session: Session,
+        pub(super) now: Instant,
+    }
+
+    impl World {
+        pub(super) fn new(hand_over: Option<HandOver>) -> Self {
+            let settings = Settings { hand_over, ..Settings::default() };
+            Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1), now: NOW }
+        }
+
+        pub(super) fn pass(&mut self, time: Duration) {
+            self.now = self.now + time;
+            self.session.handle_timeout(self.now);
+        }
+
+        pub(super) fn poll(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
+            self.session.step_acquire(self.now, ticket, Waker::noop())
+        }
+
+        /// Begins to acquire, and polls once.
+        fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
+            let ticket = self.session.acquire(self.now, wish);
+            let step = self.poll(ticket);
+            (ticket, step)
+        }
+
+        pub(super) fn reply(&mut self, (_ticket, flight): (Ticket, CallId), reply: [i64; 3]) {
+            let reply = Reply::Array(reply.map(Reply::Int).to_vec());
+            self.session.handle_called(self.now, flight, Ok(reply));
+        }
+
+        /// Acquires, and is granted the lock by the server.
+        pub(super) fn holds(&mut self, wish: AcquireRequest) -> Granted {
+            let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
+            let (ticket, step) = self.begin(wish);
+            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+            self.reply((ticket, flight), [1, left, 0]);
+            self.read(ticket)
+        }
+
+        /// Waits in the line. The first waiter listens, as the server has confirmed.
+        pub(super) fn waits(&mut self, wish: AcquireRequest) -> Ticket {
+            let (ticket, step) = self.begin(wish);
+            if let Step::Send(flight, _) = step {
+                self.reply((ticket, flight), [0, 30_000, 0]);
+                assert!(matches!(self.poll(ticket), Step::Wait));
+            }
+            ticket
+        }
+
+        /// The server confirms all subscriptions; the contender asks, and finds the lock busy.
+        pub(super) fn listens(&mut self, contender: Ticket) {
+            self.confirm();
+            let Step::Send(flight, _) = self.poll(contender) else { panic!("it asks once more") };
+            self.reply((contender, flight), [0, 30_000, 0]);
+            assert!(matches!(self.poll(contender), Step::Wait));
+        }
+
+        fn confirm(&mut self) {
+            while let Some(action) = self.session.poll_deed() {
+                match action {
+                    Deed::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
+                    Deed::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
+                    _ => {}
+                }
+            }
+        }
+
+        /// A notice of a release comes.
+        pub(super) fn is_told(&mut self) {
+            self.session.handle_event(self.now, LinkEvent::Notice { channel: wish().name.channel() });
+        }
+
+        fn contender_asks(&mut self) {
+            let contender = self.session.locks.iter().find_map(|(_, lock)| lock.line().contender);
+            self.is_told();
+            assert!(matches!(self.poll(contender.expect("one contends")), Step::Send(..)));
+        }
+
+        fn out_of_reach(&mut self) {
+            let (server, why) = ("one".to_owned(), "refused".to_owned());
+            self.session.handle_event(self.now, LinkEvent::OutOfReach { server, why, lost_for: MS, slots: None });
+        }
+
+        pub(super) fn limit(&mut self, within: Option<Duration>) {
+            self.session.settings.hand_over = within.map(|within| HandOver { within, ..LIMITS });
+        }
+
+        pub(super) fn read(&mut self, ticket: Ticket) -> Granted {
+            match self.poll(ticket) {
+                Step::Done(Ok(Some(granted))) => granted,
+                step => panic!("it is granted: {step:?}"),
+            }
+        }
+
+        /// Releases a guard. Says whether the server is told, and how it ended if it is not.
+        pub(super) fn releases(&mut self, guard: &Granted) -> Option<Result<(), ReleaseError>> {
+            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+            match self.session.step_release(self.now, ticket, Waker::noop()) {
+                Step::Done(outcome) => Some(outcome),
+                Step::Send(..) | Step::Wait => None,
+            }
+        }
+
+        fn calls(&mut self) -> Vec<&'static str> {
+            let actions = std::iter::from_fn(|| self.session.poll_deed());
+            let calls = actions.filter_map(|action| match action {
+                Deed::Call { call, .. } => Some(call.script().name()),
+                _ => None,
+            });
+            calls.collect()
+        }
+
+        pub(super) fn phase(&self) -> Phase {
+            let mut locks = self.session.locks.iter();
+            locks.next().map(|(_, lock)| lock.line().phase).expect("a lock")
+        }
+    }
+
+    fn of(kind: Kind) -> AcquireRequest {
+        AcquireRequest::new(LockName::new("", "stock").expect("a name"), kind, LEASE)
+    }
+
+    pub(super) fn wish() -> AcquireRequest {
+        of(Kind::Lock)
+    }
+
+    #[test]
+    fn hold_goes_on_without_a_word_to_the_server() {
+        let mut world = World::new(Some(LIMITS));
+        let first = world.holds(wish());
+        let second = world.waits(AcquireRequest { max_hold: Some(LEASE * 2), ..wish() });
+        world.listens(second);
+        world.pass(MS);
+        let deadline = first.cell.deadline();
+        assert_eq!((world.releases(&first), world.calls().len()), (Some(Ok(())), 0));
+        assert_eq!(first.cell.ended(world.now), Some(HoldEnd::Released));
+        let next = world.read(second);
+        assert!(next.handed_on && !first.handed_on && next.renewed && next.count == 1 && next.cell.count() == 1);
+        assert_eq!((next.cell.field(), next.cell.deadline()), (first.cell.field(), deadline));
+        assert_eq!((next.cell.acquired_at(), next.cell.ended(world.now)), (world.now, None));
+        assert_eq!(world.session.hand_overs(), 1);
+        // It is renewed, and lost, like any other.
+        world.pass(LEASE / 3);
+        assert_eq!(world.calls(), ["lock/renew"]);
+        world.pass(LEASE);
+        assert_eq!(next.cell.ended(world.now), Some(HoldEnd::Lost(LossReason::NotRenewed)));
+    }
+
+    #[test]
+    fn hold_number_of_the_last_guard_names_nothing_any_more() {
+        let mut world = World::new(Some(LIMITS));
+        let first = world.holds(wish());
+        let second = world.waits(wish());
+        world.listens(second);
+        world.releases(&first);
+        let next = world.read(second);
+        assert_ne!(next.hold, first.hold);
+        world.session.drop_guard(world.now, first.hold, true);
+        world.session.detach(world.now, first.hold, true);
+        assert_eq!(world.releases(&first), Some(Err(ReleaseError::Lost(LossReason::ShutDown))));
+        // A re-entry by the old guard is a request like any other, for a hold of its own.
+        let (late, step) = world.begin(AcquireRequest { reenter: Some(first.hold), ..wish() });
+        let Step::Send(flight, call) = step else { panic!("it asks: {step:?}") };
+        assert!(call.args()[0] != first.cell.field() && &call.args()[1][..] == b"1");
+        world.reply((late, flight), [0, 30_000, 0]);
+        assert!(matches!(world.poll(late), Step::Wait));
+        assert_eq!((next.cell.ended(world.now), next.cell.count()), (None, 1));
+        world.releases(&next);
+        assert_eq!(world.read(late).cell.field(), first.cell.field());
+    }
+
+    #[test]
+    fn dropped_guards_and_dropped_futures_hand_on_in_order() {
+        let mut world = World::new(Some(LIMITS));
+        let first = world.holds(wish());
+        let waiters = [(); 3].map(|()| world.waits(wish()));
+        world.listens(waiters[0]);
+        world.session.drop_guard(world.now, first.hold, first.renewed);
+        world.session.abandon_acquire(world.now, waiters[0]);
+        assert!(world.read(waiters[1]).handed_on && matches!(world.poll(waiters[2]), Step::Wait));
+        assert_eq!((world.calls().len(), world.session.hand_overs()), (0, 2));
+    }
+
+    /// An obstacle to handing a hold on: its name, a change of the holder's wish and of the waiter's, and an event before the release.
+    type Row = (&'static str, fn(&mut AcquireRequest), fn(&mut AcquireRequest), fn(&mut World));
+
+    const ROWS: &[Row] = &[
+        ("a fixed lease is held", |held| held.renewed = false, |_| (), |_| ()),
+        ("a fixed lease is wished for", |_| (), |wish| wish.renewed = false, |_| ()),
+        ("another lease is wished for", |_| (), |wish| wish.lease = LEASE / 2, |_| ()),
+        ("a shorter time to be held", |_| (), |wish| wish.max_hold = Some(LEASE - MS), |_| ()),
+        ("replicas are wished for", |_| (), |wish| wish.replicas = Some(Replicas { at_least: 1, within: MS }), |_| ()),
+        ("a name is wished for", |_| (), |wish| wish.field = Some(Bytes::from_static(b"mine")), |_| ()),
+        ("the lock is local", |_| (), |wish| wish.fallback = Fallback::Local, |_| ()),
+        ("the lease is old", |_| (), |_| (), |world| world.now = world.now + LEASE * 2 / 3),
+        ("a renewal is on its way", |_| (), |_| (), |world| world.pass(LEASE / 3)),
+        ("a renewal is due", |_| (), |_| (), |world| world.session.look_again(world.now, "stock")),
+        ("the contender asks", |_| (), |_| (), World::contender_asks),
+        ("the server is out of reach", |_| (), |_| (), World::out_of_reach),
+        ("it was held for long enough", |_| (), |_| (), |world| world.limit(Some(Duration::ZERO))),
+        ("it is off", |_| (), |_| (), |world| world.limit(None)),
+    ];
+
+    #[test]
+    fn whatever_stands_in_the_way_leads_to_a_release() {
+        for (what, held, wished, before) in ROWS {
+            let mut world = World::new(Some(LIMITS));
+            let mut wishes = [wish(), wish()];
+            held(&mut wishes[0]);
+            wished(&mut wishes[1]);
+            let [held, wished] = wishes;
+            let guard = world.holds(held);
+            let waiter = world.waits(wished);
+            if world.phase() == Phase::Subscribing {
+                world.listens(waiter);
+            }
+            before(&mut world);
+            assert_eq!((world.releases(&guard), world.session.hand_overs()), (None, 0), "{what}");
+            assert!(!matches!(world.phase(), Phase::BackingOff(_)), "{what}: others have no head start to be given");
+        }
+    }
+
+    #[test]
+    fn only_the_reentrant_lock_is_handed_on() {
+        for kind in Kind::ALL {
+            assert_eq!(kind.protocol().may_be_handed_on(), kind == Kind::Lock, "{kind:?}");
+        }
+        let mut world = World::new(Some(LIMITS));
+        let guard = world.holds(of(Kind::Spin));
+        world.waits(of(Kind::Spin));
+        assert_eq!((world.releases(&guard), world.session.hand_overs()), (None, 0));
+    }
+
+    #[test]
+    fn hold_with_a_second_guard_is_kept() {
+        let mut world = World::new(Some(LIMITS));
+        let owner = Some(world.session.new_owner());
+        let first = world.holds(AcquireRequest { owner, ..wish() });
+        let second = world.waits(wish());
+        world.listens(second);
+        let entry = world.holds(AcquireRequest { owner, ..wish() });
+        assert_eq!(entry.hold, first.hold);
+        assert_eq!((world.releases(&entry), world.session.hand_overs()), (None, 0));
+        assert!(matches!(world.poll(second), Step::Wait) && first.cell.ended(world.now).is_none());
+    }
+
+    #[test]
+    fn grant_that_is_not_read_in_time_goes_on() {
+        let mut world = World::new(Some(LIMITS));
+        let guard = world.holds(wish());
+        let [unpolled, next, last] = [(); 3].map(|()| world.waits(wish()));
+        world.listens(unpolled);
+        world.releases(&guard);
+        world.pass(world.session.settings().turn);
+        assert!(world.read(next).handed_on && world.session.hand_overs() == 2);
+        assert!(matches!(world.poll(unpolled), Step::Wait), "it waits again");
+        assert!(matches!(world.poll(last), Step::Wait));
+        // It is the first of those who are polled.
+        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line().members()).collect();
+        assert_eq!(queue, [last, unpolled]);
+        // A grant that none but the unpolled waiter wants is released.
+        let mut world = World::new(Some(LIMITS));
+        let guard = world.holds(wish());
+        let unpolled = world.waits(wish());
+        world.listens(unpolled);
+        world.releases(&guard);
+        world.pass(world.session.settings().turn);
+        assert_eq!(world.calls(), ["lock/release"]);
+        assert!(matches!(world.poll(unpolled), Step::Send(..)), "it asks when it is polled");
+    }
+
+    #[test]
+    fn patience_that_ends_before_the_grant_is_read_ends_the_wait() {
+        for (patience, busy) in [(Patience::Until(NOW + MS * 20), true), (Patience::Until(NOW + LEASE), false)] {
+            let mut world = World::new(Some(LIMITS));
+            let guard = world.holds(wish());
+            let unpolled = world.waits(AcquireRequest { patience, ..wish() });
+            world.listens(unpolled);
+            world.releases(&guard);
+            world.pass(world.session.settings().turn);
+            let step = world.poll(unpolled);
+            assert_eq!(matches!(step, Step::Done(Err(AcquireError::WaitElapsed))), busy, "{step:?}");
+        }
+    }
+
+    #[test]
+    fn hold_that_ends_before_it_is_read_is_none() {
+        for closes in [false, true] {
+            let mut world = World::new(Some(LIMITS));
+            let guard = world.holds(wish());
+            let second = world.waits(wish());
+            world.listens(second);
+            world.releases(&guard);
+            if closes {
+                world.session.close(world.now);
+            } else {
+                world.now = world.now + LEASE;
+            }
+            let step = world.poll(second);
+            let closed = matches!(step, Step::Done(Err(AcquireError::Closed)));
+            assert_eq!((closed, matches!(step, Step::Send(..))), (closes, !closes), "{step:?}");
+        }
+    }
+
+    #[test]
+    fn owner_of_the_next_guard_enters_and_that_of_the_last_waits() {
+        let mut world = World::new(Some(LIMITS));
+        let [one, other] = [(); 2].map(|()| Some(world.session.new_owner()));
+        let first = world.holds(AcquireRequest { owner: one, ..wish() });
+        let second = world.waits(AcquireRequest { owner: other, ..wish() });
+        world.listens(second);
+        let entry = world.waits(AcquireRequest { owner: other, ..wish() });
+        world.releases(&first);
+        let (late, step) = world.begin(AcquireRequest { owner: one, ..wish() });
+        assert!(matches!(step, Step::Wait), "another owner has it: {step:?}");
+        let Step::Send(flight, call) = world.poll(entry) else { panic!("it enters what its owner has") };
+        assert_eq!((call.args()[0].clone(), &call.args()[1][..]), (first.cell.field(), b"2".as_slice()));
+        world.reply((entry, flight), [1, 30_000, 0]);
+        let (next, entered) = (world.read(second), world.read(entry));
+        assert_eq!((next.hold, next.cell.count(), entered.handed_on), (entered.hold, 2, false));
+        assert!(matches!(world.poll(late), Step::Wait));
+    }
+
+    #[test]
+    fn grant_not_read_is_entered_by_its_owner_later() {
+        let mut world = World::new(Some(LIMITS));
+        let owner = Some(world.session.new_owner());
+        let first = world.holds(wish());
+        let unpolled = world.waits(AcquireRequest { owner, ..wish() });
+        world.listens(unpolled);
+        let entry = world.waits(AcquireRequest { owner, ..wish() });
+        world.releases(&first);
+        let Step::Send(flight, _) = world.poll(entry) else { panic!("it enters what its owner has") };
+        world.reply((entry, flight), [1, 30_000, 0]);
+        let entered = world.read(entry);
+        world.pass(world.session.settings().turn);
+        assert_eq!((world.calls(), entered.cell.ended(world.now)), (vec!["lock/release"], None));
+        let number = world.session.requests.acquire(unpolled).and_then(|acquire| acquire.entering());
+        assert_eq!(number, Some(entered.hold), "it does not wait for its own owner");
+    }
+
+    #[test]
+    fn first_waiter_of_a_held_lock_asks_once_it_listens() {
+        let mut world = World::new(Some(LIMITS));
+        world.holds(wish());
+        let (second, step) = world.begin(wish());
+        assert!(matches!(step, Step::Wait), "the lock is busy: {step:?}");
+        world.confirm();
+        assert!(matches!(world.poll(second), Step::Send(..)), "a release may have been missed");
+        // A try is told by the server.
+        let mut world = World::new(Some(LIMITS));
+        world.holds(wish());
+        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
+        assert!(matches!(step, Step::Send(..)), "{step:?}");
+    }
+
+    #[test]
+    fn request_whose_grant_ended_unread_stands_right_behind_the_contender() {
+        let mut world = World::new(Some(LIMITS));
+        let guard = world.holds(wish());
+        let [unread, contender, last] = [(); 3].map(|()| world.waits(wish()));
+        world.listens(unread);
+        world.releases(&guard);
+        world.now = world.now + LEASE;
+        assert!(matches!(world.poll(unread), Step::Wait), "another one contends by now");
+        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line().members()).collect();
+        assert_eq!(queue, [contender, unread, last]);
+    }
+
+    #[test]
+    fn notice_of_an_own_release_wakes_the_next_before_the_reply() {
+        let mut world = World::new(None);
+        let guard = world.holds(wish());
+        let waiter = world.waits(wish());
+        world.listens(waiter);
+        assert_eq!(world.releases(&guard), None, "the server gets the release");
+        world.is_told();
+        assert!(matches!(world.poll(waiter), Step::Send(..)), "the waiter asks before the reply to the release");
+    }
+
+    #[test]
+    fn late_grant_of_a_dropped_future_is_released_and_nobody_has_it() {
+        let mut world = World::new(Some(LIMITS));
+        let (ticket, step) = world.begin(wish());
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        world.session.abandon_acquire(world.now, ticket);
+        let (next, step) = world.begin(wish());
+        let Step::Send(busy, _) = step else { panic!("it asks: {step:?}") };
+        world.reply((next, busy), [0, 30_000, 0]);
+        world.listens(next);
+        world.reply((ticket, flight), [1, 30_000, 0]);
+        assert_eq!(world.calls(), ["lock/release"]);
+        assert!(matches!(world.poll(next), Step::Wait), "the next waiter waits for that release");
+    }
+
+    #[test]
+    fn hold_is_not_handed_on_while_its_renewal_is_in_flight() {
+        let mut world = World::new(Some(LIMITS));
+        let owner = Some(world.session.new_owner());
+        let guard = world.holds(AcquireRequest { owner, ..wish() });
+        world.pass(LEASE / 3);
+        assert_eq!(world.calls(), ["lock/renew"]);
+        let (again, step) = world.begin(AcquireRequest { owner, ..wish() });
+        let Step::Send(flight, _) = step else { panic!("it re-enters: {step:?}") };
+        world.reply((again, flight), [1, 30_000, 0]);
+        let entered = world.read(again);
+        let release = world.session.release(world.now, entered.hold, true);
+        let Step::Send(flight, _) = world.session.step_release(world.now, release, Waker::noop()) else {
+            panic!("sent")
+        };
+        world.session.handle_called(world.now, flight, Ok(Reply::Int(2)));
+        let _ = world.session.step_release(world.now, release, Waker::noop());
+        let hold = world.session.holds.get(guard.hold).expect("held");
+        assert!(!hold.may_be_handed_on(world.now), "the reply to the renewal names this hold");
+    }
+}
+
+mod hand_over_rivals {
+    //! How often a lock is handed on before other clients are let in, and what they get then.
+
+    use crate::reply::Reply;
+    use crate::session::Granted;
+    use crate::session::line::Phase;
+    use crate::session::steps::Step;
+    use crate::session::transfer::tests::hand_over::{LIMITS, MS, World, wish};
+    use crate::settings::Settings;
+    use bytes::Bytes;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    #[test]
+    fn others_get_a_head_start_after_the_last_of_the_grants() {
+        let mut world = World::new(Some(LIMITS));
+        let mut guard = world.holds(wish());
+        let waiters = [(); 4].map(|()| world.waits(wish()));
+        world.listens(waiters[0]);
+        for waiter in &waiters[..2] {
+            assert_eq!(world.releases(&guard), Some(Ok(())));
+            guard = world.read(*waiter);
+        }
+        assert_eq!((world.releases(&guard), world.session.hand_overs()), (None, 2), "others are let in");
+        world.is_told();
+        world.pass(MS / 2);
+        assert!(matches!(world.poll(waiters[2]), Step::Wait), "it leaves others the time to ask");
+        world.pass(MS / 2);
+        assert!(matches!(world.poll(waiters[2]), Step::Send(..)), "and asks then, notice or not");
+    }
+
+    /// A world in which the lock was handed on twice, released to the server with this reply, and granted to the next.
+    fn released_with(reply: i64, listens: bool, change: impl FnOnce(&mut Settings)) -> (World, Granted) {
+        let mut world = World::new(Some(LIMITS));
+        change(&mut world.session.settings);
+        let mut guard = world.holds(wish());
+        let waiters = [(); 3].map(|()| world.waits(wish()));
+        if listens {
+            world.listens(waiters[0]);
+        }
+        for waiter in &waiters[..2] {
+            world.releases(&guard);
+            guard = world.read(*waiter);
+        }
+        let release = world.session.release(world.now, guard.hold, true);
+        let Step::Send(flight, _) = world.session.step_release(world.now, release, Waker::noop()) else {
+            panic!("it is released to the server")
+        };
+        world.session.handle_called(world.now, flight, Ok(Reply::Int(reply)));
+        world.pass(MS * 2);
+        let Step::Send(flight, _) = world.poll(waiters[2]) else { panic!("it asks") };
+        world.reply((waiters[2], flight), [1, 30_000, 0]);
+        let guard = world.read(waiters[2]);
+        (world, guard)
+    }
+
+    /// Hands the lock on once, and releases it to the server then, with this reply. Says whether others get a head start, and gives the next grant.
+    fn released_again(world: &mut World, guard: &Granted, reply: i64) -> (bool, Granted) {
+        let waiters = [(); 2].map(|()| world.waits(wish()));
+        if world.phase() == Phase::Subscribing {
+            world.listens(waiters[0]);
+        }
+        world.releases(guard);
+        let guard = world.read(waiters[0]);
+        world.limit(Some(Duration::ZERO));
+        let release = world.session.release(world.now, guard.hold, true);
+        let Step::Send(flight, _) = world.session.step_release(world.now, release, Waker::noop()) else {
+            panic!("it is released to the server")
+        };
+        world.pass(MS / 5);
+        assert!(matches!(world.poll(waiters[1]), Step::Wait), "the notice of the release comes first");
+        world.pass(MS / 5);
+        let mut step = world.poll(waiters[1]);
+        let others_first = matches!(step, Step::Wait);
+        world.session.handle_called(world.now, flight, Ok(Reply::Int(reply)));
+        world.limit(Some(LIMITS.within));
+        if others_first {
+            world.pass(MS);
+            step = world.poll(waiters[1]);
+        }
+        let Step::Send(flight, _) = step else { panic!("it asks, told or not") };
+        world.reply((waiters[1], flight), [1, 30_000, 0]);
+        let guard = world.read(waiters[1]);
+        (others_first, guard)
+    }
+
+    #[test]
+    fn others_get_no_head_start_where_none_listens() {
+        let (mut world, guard) = released_with(6, true, |_| {});
+        let (others_first, guard) = released_again(&mut world, &guard, 7);
+        assert!(!others_first, "none listened");
+        let (others_first, guard) = released_again(&mut world, &guard, 6);
+        assert!(others_first, "others listened at the last release");
+        assert!(!released_again(&mut world, &guard, 6).0, "none listened");
+    }
+
+    #[test]
+    fn those_who_poll_get_a_head_start_now_and_then() {
+        let (mut world, mut guard) = released_with(6, true, |_| {});
+        let mut head_starts = Vec::new();
+        for _ in 0..20 {
+            let (others_first, next) = released_again(&mut world, &guard, 6);
+            head_starts.push(others_first);
+            guard = next;
+        }
+        let given: Vec<usize> = (0..20).filter(|at| head_starts[*at]).collect();
+        assert_eq!(given, [8, 17], "after eight releases for which none listened");
+    }
+
+    /// How often the lock is handed on after that, of four times that are wished for.
+    fn handed_on_after((mut world, mut guard): (World, Granted)) -> u64 {
+        let before = world.session.hand_overs();
+        for waiter in [(); 4].map(|()| world.waits(wish())) {
+            if world.releases(&guard).is_none() {
+                break;
+            }
+            guard = world.read(waiter);
+        }
+        world.session.hand_overs() - before
+    }
+
+    #[test]
+    fn lock_for_which_none_else_listens_is_kept_longer() {
+        let told = |reply, listens| handed_on_after(released_with(reply, listens, |_| {}));
+        assert_eq!(told(1, false), 4, "none listens");
+        assert_eq!(told(6, true), 4, "only this client listens");
+        assert_eq!(told(6, false), 2, "another client listens");
+        assert_eq!(told(7, true), 2, "others listen as well");
+    }
+
+    #[test]
+    fn node_of_a_cluster_knows_the_listeners_of_a_shard_only() {
+        for (publish, handed_on) in [("PUBLISH", 2), ("SPUBLISH", 4)] {
+            let released = released_with(1, false, |settings| {
+                (settings.cluster, settings.publish) = (true, Bytes::from_static(publish.as_bytes()));
+            });
+            assert_eq!(handed_on_after(released), handed_on, "{publish}");
+        }
+    }
+}
+
+mod linger {
+    //! The rules of lingering, each by itself.
+
+    use crate::call::Replicas;
+    use crate::command::Kind;
+    use crate::link::{LinkError, LinkEvent};
+    use crate::name::LockName;
+    use crate::owner::{ClientId, HoldNumber};
+    use crate::reply::Reply;
+    use crate::session::request::AcquireOutcome;
+    use crate::session::steps::{Deed, Step};
+    use crate::session::{AcquireRequest, Fallback, Granted, LingerTime, Patience, Session, Ticket};
+    use crate::settings::Settings;
+    use crate::time::Instant;
+    use std::task::Waker;
+    use std::time::Duration;
+
+    const NOW: Instant = Instant::from_nanos(1_000_000_000);
+    const LEASE: Duration = Duration::from_secs(30);
+    const LONGEST: Duration = Duration::from_millis(50);
+    const MS: Duration = Duration::from_millis(1);
+
+    /// A session with one lock that lingers, and a server that grants all.
+    struct World {
+        session: Session,
+        now: Instant,
+    }
+
+    impl World {
+        /// The client has had the lock before, and hears who wants it.
+        fn new() -> Self {
+            let mut world = Self::cold();
+            world.holds_and_releases(wish());
+            world
+        }
+
+        /// The client does not know the lock.
+        fn cold() -> Self {
+            Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1), now: NOW }
+        }
+
+        /// Acquires, and releases to the server, which answers. Gives the field of the hold.
+        fn holds_and_releases(&mut self, wish: AcquireRequest) -> bytes::Bytes {
+            let guard = self.holds(wish);
+            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+            let step = self.session.step_release(self.now, ticket, Waker::noop());
+            let Step::Send(flight, _) = step else { panic!("it is released: {step:?}") };
+            // The one connection that listens is this client's.
+            self.session.handle_called(self.now, flight, Ok(Reply::Int(6)));
+            assert!(matches!(self.session.step_release(self.now, ticket, Waker::noop()), Step::Done(Ok(()))));
+            guard.cell.field()
+        }
+
+        /// The lock lingers, after one guard.
+        fn lingering() -> (Self, Granted) {
+            let mut world = Self::new();
+            let guard = world.holds(wish());
+            assert!(world.releases(&guard), "it is kept");
+            (world, guard)
+        }
+
+        fn pass(&mut self, time: Duration) {
+            self.now = self.now + time;
+            self.session.handle_timeout(self.now);
+        }
+
+        fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
+            let ticket = self.session.acquire(self.now, wish);
+            let step = self.session.step_acquire(self.now, ticket, Waker::noop());
+            (ticket, step)
+        }
+
+        /// Acquires, and is granted the lock by the server. The server confirms all subscriptions.
+        fn holds(&mut self, wish: AcquireRequest) -> Granted {
+            let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
+            let (ticket, step) = self.begin(wish);
+            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+            let reply = Reply::Array([1, left, 0].map(Reply::Int).to_vec());
+            self.session.handle_called(self.now, flight, Ok(reply));
+            let step = self.session.step_acquire(self.now, ticket, Waker::noop());
+            let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted: {step:?}") };
+            self.confirm();
+            granted
+        }
+
+        /// Acquires. Gives the grant where the server is not asked.
+        fn resumes(&mut self, wish: AcquireRequest) -> Option<Granted> {
+            match self.begin(wish).1 {
+                Step::Done(Ok(granted)) => granted,
+                Step::Done(Err(error)) => panic!("{error:?}"),
+                Step::Send(..) | Step::Wait => None,
+            }
+        }
+
+        fn confirm(&mut self) {
+            while let Some(action) = self.session.poll_deed() {
+                if let Deed::Subscribe { channel } = action {
+                    self.session.handle_subscribed(self.now, &channel, Ok(()));
+                }
+            }
+        }
+
+        /// Releases a guard. Says whether the server is not told.
+        fn releases(&mut self, guard: &Granted) -> bool {
+            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+            let step = self.session.step_release(self.now, ticket, Waker::noop());
+            if let Step::Done(outcome) = step {
+                assert_eq!(outcome, Ok(()));
+                return true;
+            }
+            false
+        }
+
+        fn is_told(&mut self, event: LinkEvent) {
+            self.session.handle_event(self.now, event);
+        }
+
+        /// The scripts of the calls since the last look, and the ends of subscriptions.
+        fn actions(&mut self) -> Vec<&'static str> {
+            let actions = std::iter::from_fn(|| self.session.poll_deed());
+            let actions = actions.filter_map(|action| match action {
+                Deed::Call { call, .. } => Some(call.script().name()),
+                Deed::Unsubscribe { .. } => Some("unsubscribe"),
+                _ => None,
+            });
+            actions.collect()
+        }
+
+        fn lingers(&self, number: HoldNumber) -> bool {
+            self.session.lingers(number)
+        }
+    }
+
+    fn wish() -> AcquireRequest {
+        let name = LockName::new("", "stock").expect("a name");
+        AcquireRequest { linger: LingerTime::new(LONGEST), ..AcquireRequest::new(name, Kind::Lock, LEASE) }
+    }
+
+    fn wanted() -> LinkEvent {
+        LinkEvent::Wanted { channel: wish().name.channel().clone() }
+    }
+
+    #[test]
+    fn next_request_has_the_hold_under_another_number() {
+        let (mut world, first) = World::lingering();
+        assert!(world.lingers(first.hold) && world.actions().is_empty(), "the server is not told");
+        world.pass(LONGEST - MS);
+        let deadline = first.cell.deadline();
+        let second = world.resumes(wish()).expect("it costs no command");
+        assert!(second.hold != first.hold && second.handed_on && second.cell.key().field == first.cell.key().field);
+        assert!(second.cell.key().field.ends_with(b"~"), "others can see that it may linger");
+        assert_eq!((second.cell.deadline(), second.cell.acquired_at()), (deadline, world.now));
+        assert_eq!((world.session.resumed(), world.actions()), (1, vec![]));
+        // A try has it too, and so has a wait that is over at once.
+        assert!(world.releases(&second));
+        let third = world.resumes(AcquireRequest { patience: Patience::Try, ..wish() }).expect("a try");
+        world.session.drop_guard(world.now, third.hold, third.renewed);
+        assert!(world.lingers(third.hold), "a dropped guard leaves it as well");
+    }
+
+    #[test]
+    fn hold_is_released_when_its_time_is_over() {
+        let (mut world, guard) = World::lingering();
+        world.pass(LONGEST);
+        assert_eq!(world.actions(), ["lock/release"], "it goes on to listen");
+        assert!(!world.lingers(guard.hold) && world.resumes(wish()).is_none());
+    }
+
+    #[test]
+    fn hold_has_the_mark_only_if_its_client_hears_who_wants_it_since_before() {
+        let mut world = World::cold();
+        let first = world.holds(wish());
+        assert!(!first.cell.field().ends_with(b"~") && !world.releases(&first), "a wish may have been missed");
+        assert!(World::new().holds(wish()).cell.field().ends_with(b"~"));
+    }
+
+    #[test]
+    fn subscription_outlives_a_hold_for_two_seconds() {
+        let (mut world, guard) = World::lingering();
+        world.pass(LONGEST);
+        assert_eq!(world.actions(), ["lock/release"]);
+        assert!(!world.lingers(guard.hold));
+        let mut world = World::new();
+        world.pass(Duration::from_millis(1_900));
+        assert_eq!(world.actions(), Vec::<&str>::new());
+        world.pass(Duration::from_millis(100));
+        assert_eq!(world.actions(), ["unsubscribe"]);
+        // While a guard exists, and whatever it is of, the next hold is soon to come.
+        let mut world = World::new();
+        let guard = world.holds(wish());
+        world.pass(Duration::from_secs(5));
+        assert!(!world.actions().contains(&"unsubscribe") && guard.cell.ended(world.now).is_none());
+    }
+
+    #[test]
+    fn messages_that_may_be_missed_while_there_is_a_guard_end_its_lingering() {
+        let mut world = World::new();
+        let guard = world.holds(wish());
+        world.is_told(LinkEvent::NoticesReset);
+        world.confirm();
+        assert!(!world.releases(&guard), "it hears again, and may have missed something");
+    }
+
+    #[test]
+    fn request_that_meets_what_lingered_here_asks_once_more() {
+        for patience in [Patience::Until(NOW), Patience::Try] {
+            let (mut world, _) = World::lingering();
+            let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..wish() });
+            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+            let release = std::iter::from_fn(|| world.session.poll_deed()).find_map(|action| match action {
+                Deed::Call { id, call } if call.script().name() == "lock/release" => Some(id),
+                _ => None,
+            });
+            let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
+            world.session.handle_called(world.now, flight, Ok(busy));
+            let step = world.session.step_acquire(world.now, ticket, Waker::noop());
+            assert!(matches!(step, Step::Wait), "its own release is under way: {step:?}");
+            world.session.handle_called(world.now, release.expect("a release"), Ok(Reply::Int(6)));
+            let step = world.session.step_acquire(world.now, ticket, Waker::noop());
+            assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
+            let key = wish().name.key().to_vec();
+            assert!(!world.session.is_contended(world.now, &key), "no other client has wanted it");
+        }
+    }
+
+    #[test]
+    fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
+        let mut world = World::new();
+        let (ticket, step) = world.begin(wish());
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        // The message comes by another connection than the reply, which it overtakes.
+        world.is_told(wanted());
+        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
+            panic!("it is granted")
+        };
+        assert!(guard.cell.field().ends_with(b"~") && !world.releases(&guard));
+    }
+
+    #[test]
+    fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
+        let mut world = World::cold();
+        let (first, step) = world.begin(wish());
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, first, Waker::noop()) else {
+            panic!("it is granted")
+        };
+        assert!(!world.releases(&guard));
+        let (second, step) = world.begin(AcquireRequest { renewed: false, ..wish() });
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        // Another client has had the lock, and has released it before the server confirms the subscription of the first hold.
+        world.confirm();
+        world.session.handle_called(world.now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
+        let step = world.session.step_acquire(world.now, second, Waker::noop());
+        assert!(matches!(step, Step::Send(..)), "the release was not heard: {step:?}");
+    }
+
+    #[test]
+    fn client_that_gives_way_leaves_others_two_round_trips() {
+        let mut world = World::new();
+        let sent = world.now;
+        let (ticket, step) = world.begin(wish());
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        world.now = sent + MS * 100;
+        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
+        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
+            panic!("it is granted")
+        };
+        assert!(world.releases(&guard));
+        world.is_told(wanted());
+        let (ticket, step) = world.begin(wish());
+        assert!(matches!(step, Step::Wait), "{step:?}");
+        world.pass(MS * 199);
+        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
+        world.pass(MS);
+        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Send(..)));
+        let (_, step) = World::new().begin(wish());
+        assert!(matches!(step, Step::Send(..)), "nobody wants it");
+    }
+
+    #[test]
+    fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
+        let (mut world, _) = World::lingering();
+        world.is_told(wanted());
+        assert_eq!(world.actions(), ["lock/release", "unsubscribe"]);
+        let mut world = World::new();
+        let guard = world.holds(wish());
+        world.is_told(wanted());
+        assert_eq!(world.actions(), ["unsubscribe"]);
+        assert!(!world.releases(&guard), "it is released to the server");
+    }
+
+    #[test]
+    fn lock_that_others_wanted_has_no_mark_for_a_second() {
+        let (mut world, _) = World::lingering();
+        world.is_told(wanted());
+        let field = |world: &mut World| {
+            let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
+            let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
+            call.args()[0].clone()
+        };
+        assert!(!field(&mut world).ends_with(b"~"));
+        world.pass(Duration::from_secs(2));
+        let mut other = World::new();
+        other.now = world.now;
+        assert!(field(&mut other).ends_with(b"~"));
+    }
+
+    #[test]
+    fn hold_is_not_kept_for_longer_than_ten_times_its_longest() {
+        let (mut world, mut guard) = World::lingering();
+        for _ in 0..10 {
+            world.pass(LONGEST - MS);
+            guard = world.resumes(wish()).expect("it lingers");
+            assert!(world.releases(&guard));
+        }
+        // It has lingered for a fifth of its time since the last release.
+        world.pass(MS * 10);
+        assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"));
+    }
+
+    #[test]
+    fn hold_does_not_linger_beyond_its_renewal() {
+        let mut world = World::new();
+        let wish = || AcquireRequest { lease: MS * 300, linger: LingerTime::new(MS * 300), ..wish() };
+        let guard = world.holds(wish());
+        world.pass(MS * 60);
+        assert!(world.releases(&guard));
+        world.pass(MS * 45);
+        assert_eq!(world.actions(), ["lock/release"], "a third of the lease is over");
+    }
+
+    #[test]
+    fn what_is_not_plain_is_released() {
+        type Change = fn(AcquireRequest) -> AcquireRequest;
+        let changes: [Change; 5] = [
+            |wish| AcquireRequest { linger: None, ..wish },
+            |wish| AcquireRequest { renewed: false, ..wish },
+            |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
+            |wish| AcquireRequest { max_hold: Some(LEASE / 3), ..wish },
+            |wish| AcquireRequest { max_hold: Some(LEASE * 2), ..wish },
+        ];
+        for change in changes {
+            let mut world = World::new();
+            let guard = world.holds(change(wish()));
+            assert!(!world.releases(&guard), "{:?}", change(wish()));
+        }
+        for kind in [Kind::Fenced, Kind::Spin, Kind::Write] {
+            let mut world = World::new();
+            let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..wish() });
+            let Step::Send(_, call) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
+                panic!("it asks")
+            };
+            assert!(call.args().iter().all(|arg| !arg.ends_with(b"~")), "{kind:?}");
+        }
+    }
+
+    #[test]
+    fn entered_hold_lingers_after_its_last_guard_alone() {
+        let mut world = World::new();
+        let first = world.holds(wish());
+        let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..wish() });
+        let Step::Send(flight, _) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
+            panic!("it asks")
+        };
+        let reply = Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec());
+        world.session.handle_called(world.now, flight, Ok(reply));
+        let Step::Done(Ok(Some(second))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
+            panic!("it enters")
+        };
+        assert!(!world.releases(&second) && !world.lingers(first.hold), "the server is to count one less");
+    }
+
+    #[test]
+    fn request_for_something_else_ends_the_lingering_and_asks() {
+        type Change = fn(AcquireRequest) -> AcquireRequest;
+        let changes: [Change; 4] = [
+            |wish| AcquireRequest { lease: LEASE * 2, ..wish },
+            |wish| AcquireRequest { renewed: false, ..wish },
+            |wish| AcquireRequest { replicas: Some(Replicas { at_least: 1, within: MS }), ..wish },
+            |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
+        ];
+        for change in changes {
+            let (mut world, _) = World::lingering();
+            assert!(world.resumes(change(wish())).is_none());
+            assert!(world.actions().contains(&"lock/release"));
+        }
+        let (mut world, _) = World::lingering();
+        let guard = world.resumes(AcquireRequest { linger: None, ..wish() }).expect("the lock");
+        assert!(!world.releases(&guard), "its own wish does not let it linger");
+    }
+
+    #[test]
+    fn nothing_lingers_that_may_miss_who_wants_it() {
+        let server = || "one".to_owned();
+        let events = [
+            LinkEvent::NoticesReset,
+            LinkEvent::CallsReset,
+            LinkEvent::OutOfReach { server: server(), why: "refused".to_owned(), lost_for: MS, slots: None },
+            LinkEvent::Retired { server: server() },
+        ];
+        for event in events {
+            let (mut world, guard) = World::lingering();
+            world.is_told(event.clone());
+            assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"), "{event:?}");
+        }
+        let mut world = World::new();
+        let guard = world.holds(wish());
+        world.is_told(LinkEvent::NoticesReset);
+        let channel = wish().name.channel().clone();
+        world.session.handle_subscribed(world.now, &channel, Err(LinkError::NotSent("no connection".to_owned())));
+        assert!(!world.releases(&guard), "nothing is heard");
+    }
+
+    #[test]
+    fn nothing_lingers_through_the_end_or_a_force_release() {
+        type End = fn(&mut World);
+        let ends: [End; 3] = [
+            |world| world.session.close(world.now),
+            |world| world.session.stop_all_lingering(world.now),
+            |world| world.session.look_again(world.now, "stock"),
+        ];
+        for end in ends {
+            let (mut world, guard) = World::lingering();
+            end(&mut world);
+            assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"));
+        }
+    }
+
+    #[test]
+    fn waiting_request_is_served_by_a_release() {
+        let mut world = World::new();
+        let guard = world.holds(wish());
+        let (ticket, step) = world.begin(wish());
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
+        world.session.handle_called(world.now, flight, Ok(busy));
+        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
+        assert!(!world.releases(&guard), "hand_over says whether a waiter has it at once");
+    }
+
+    #[test]
+    fn hold_whose_time_is_over_is_not_resumed_without_a_timer() {
+        for late in [LONGEST, LEASE * 2] {
+            let (mut world, guard) = World::lingering();
+            // The process was paused: the caller is polled before the background looks at its timers.
+            world.now = world.now + late;
+            assert!(world.resumes(wish()).is_none() && !world.lingers(guard.hold), "after {late:?}");
+            // A hold whose lease is over is forgotten by its timer.
+            let (mut world, guard) = World::lingering();
+            world.pass(late);
+            assert!(!world.lingers(guard.hold));
+        }
+    }
+}
+
+mod contended {
+    use super::*;
+
+    #[test]
+    fn lock_is_remembered_for_a_while_and_many_are_forgotten() {
+        let (now, key) = (Instant::from_nanos(1_000_000_000), b"stock");
+        let mut contended = Contended::default();
+        assert!(!contended.is_contended(now, key));
+        contended.note(now, key);
+        assert!(contended.is_contended(now + LATELY / 2, key) && !contended.is_contended(now + LATELY, key));
+        assert_eq!(contended.held_back_until(now, key), None);
+        contended.hold_back(now, key, now + LATELY / 4);
+        assert_eq!(contended.held_back_until(now, key), Some(now + LATELY / 4));
+        assert!(
+            contended.is_contended(now + LATELY / 2, key) && contended.held_back_until(now + LATELY / 4, key).is_none()
+        );
+        for other in 0..MOST_CONTENDED {
+            contended.note(now, other.to_string().as_bytes());
+        }
+        assert!(contended.0.len() <= MOST_CONTENDED);
+    }
+}
