@@ -19,7 +19,7 @@ local function open_fair(fair, settings)
   if type(fair.scores) == 'table' then
     return refuse_kind(fair.scores, fair.deadlines)
   end
-  local marks = redis.pcall('HMGET', fair.marks, 'o', 'ot', 'f', 'k', 'g', 'h', 's')
+  local marks = redis.pcall('HMGET', fair.marks, 'o', 'ot', 'f', 'k', 'g', 'h', 's', 'e')
   if marks.err then
     return refuse_kind(marks, fair.marks)
   end
@@ -27,7 +27,9 @@ local function open_fair(fair, settings)
   fair.scattered = fair.length ~= fair.scores
   fair.offer, fair.offered_at = marks[1], tonumber(marks[2]) or 0
   fair.mixed, fair.walked, fair.guard = marks[3] == '1', tonumber(marks[4]), tonumber(marks[5]) or 0
-  fair.holder, fair.swept = marks[6], tonumber(marks[7]) or 0
+  fair.holder, fair.swept, fair.ends = marks[6], tonumber(marks[7]) or 0, tonumber(marks[8] or nil)
+  -- A heartbeat alone is not looked for: marks that have nothing else get an end once more.
+  fair.has_marks = marks[1] or marks[3] or marks[6] or marks[7] or marks[8]
   fair.left = redis.call('PTTL', fair.lock)
   -- -2 says that there is no such key.
   fair.held = fair.left > -2
@@ -39,9 +41,10 @@ end
 
 -- Writes a mark. Where the marks come into being by that, they have an end at once, even if the script is refused what follows.
 local function mark(fair, field, value)
-  if redis.call('HSET', fair.marks, field, value) == 0 then
+  if redis.call('HSET', fair.marks, field, value) == 0 or fair.has_marks then
     return
   end
+  fair.has_marks = true
   if type(redis.pcall('PEXPIRE', fair.marks, fair.idle)) == 'table' then
     -- A user who may not set a time to live must not leave marks without one: the script ends when it is refused again.
     redis.call('HDEL', fair.marks, field)

@@ -24,6 +24,7 @@ end
 -- Makes the list new. In parts, because a call of Lua takes no more than some thousand words.
 local function rewrite_queue(fair, entries)
   redis.call('DEL', fair.queue)
+  fair.ends = nil
   for from = 1, #entries, 500 do
     redis.call('RPUSH', fair.queue, unpack(entries, from, math.min(from + 499, #entries)))
   end
@@ -109,6 +110,8 @@ local function prune(fair)
     if fair.scattered or (head and not score) then
       repair(fair)
     elseif not head then
+      -- What comes now has no end yet, whatever the marks say of the list that has gone.
+      fair.ends = nil
       return nil
     elseif is_tombstone(score) then
       pop_head(fair, head)

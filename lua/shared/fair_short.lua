@@ -8,7 +8,7 @@ local function leave_for_grant(keys, entry, plain)
     local swept = redis.call('HMGET', keys[4], 's', 'k')
     plain.sweeps = swept[2] or (tonumber(swept[1]) or 0) <= plain.oldest
   end
-  if plain.sweeps or has_missed(keys, plain) then
+  if plain.sweeps or has_missed(plain) then
     return nil
   elseif length > 0 and not redis.call('ZSCORE', keys[3], entry) then
     return nil
@@ -56,8 +56,7 @@ local function join_plain(keys, entry, plain)
   redis.call('PEXPIRE', keys[3], plain.idle)
   redis.call('RPUSH', keys[2], entry)
   redis.call('PEXPIRE', keys[2], plain.idle)
-  redis.call('PEXPIREAT', keys[2], plain.ends)
-  redis.call('PEXPIREAT', keys[3], plain.ends)
+  extend_plain(keys, plain)
   return true
 end
 
@@ -75,7 +74,7 @@ local function wait_shortly(keys, args, plain)
   local own = length > 0 and tonumber(redis.call('ZSCORE', keys[3], entry))
   local joins = plain.living and not own
   if own and own < 1000000000000 or not own and plain.head == entry
-    or length == 0 and not joins and plain.sweeps or not is_held and has_missed(keys, plain) then
+    or length == 0 and not joins and plain.sweeps or not is_held and has_missed(plain) then
     return nil
   end
   if joins then

@@ -85,9 +85,14 @@ local function freshen(fair, tail, tail_score)
     -- Written by hand: it must not keep the queue for ever.
     highest = fresh
   end
-  local ends = string.format('%.0f', math.max(highest, fair.now) + fair.idle)
-  redis.call('PEXPIREAT', fair.queue, ends)
-  redis.call('PEXPIREAT', fair.deadlines, ends)
+  local latest = math.max(highest, fair.now)
+  if (fair.ends or 0) < latest + fair.idle / 2 then
+    local ends = string.format('%.0f', latest + fair.idle)
+    redis.call('PEXPIREAT', fair.queue, ends)
+    redis.call('PEXPIREAT', fair.deadlines, ends)
+    redis.call('PEXPIRE', fair.marks, fair.idle)
+    redis.call('HSET', fair.marks, 'e', ends)
+  end
 end
 
 -- Whether a walk is due: foreign entries were not known of before, or the last walk is long ago. The gap grows with the
@@ -119,8 +124,13 @@ local function maintain(fair, force)
     -- The keys are Redisson's own, as long as a JVM is in them.
     redis.call('PERSIST', fair.queue)
     redis.call('PERSIST', fair.deadlines)
+    if fair.ends then
+      redis.call('HDEL', fair.marks, 'e')
+      fair.ends = nil
+    end
   elseif tail then
     freshen(fair, tail, score)
+    return
   end
   redis.call('PEXPIRE', fair.marks, fair.idle)
 end

@@ -17,7 +17,7 @@ local function release_shortly(keys, args)
     end
     redis.call('PEXPIRE', keys[4], plain.idle)
   else
-    if has_missed(keys, plain) or redis.call('ZSCORE', keys[3], args[1]) or keep_plain(keys, plain, plain.head, plain.tail) > 0 then
+    if has_missed(plain) or redis.call('ZSCORE', keys[3], args[1]) or keep_plain(keys, plain, plain.head, plain.tail) > 0 then
       return nil
     end
     wake_plain(keys, plain, args[4], args[5])
