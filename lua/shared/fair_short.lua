@@ -8,14 +8,14 @@ local function leave_for_grant(keys, entry, plain)
     local swept = redis.call('HMGET', keys[4], 's', 'k')
     plain.sweeps = swept[2] or (tonumber(swept[1]) or 0) <= plain.oldest
   end
-  if plain.sweeps or has_missed(plain) then
+  if plain.sweeps or plain.has_missed then
     return nil
   elseif length > 0 and not redis.call('ZSCORE', keys[3], entry) then
     return nil
   end
   -- This write needs memory, so that a full server refuses it before anything has changed.
   if plain.living then
-    redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time, 'h', entry)
+    redis.call('HSET', keys[4], mark_of('p', plain.living), string.format('%.0f', plain.now), 'h', entry)
   else
     redis.call('HSET', keys[4], 'h', entry)
   end
@@ -41,7 +41,8 @@ end
 
 -- Puts the hold behind all others. The answer is whether that was done.
 local function join_plain(keys, entry, plain)
-  redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time, mark_of('a', entry), plain.time)
+  local time = string.format('%.0f', plain.now)
+  redis.call('HSET', keys[4], mark_of('p', plain.living), time, mark_of('a', entry), time)
   if plain.length > 0 then
     if keep_plain(keys, plain, plain.head, entry) > 1 then
       redis.call('ZREM', keys[3], plain.head, entry)
@@ -56,7 +57,9 @@ local function join_plain(keys, entry, plain)
   redis.call('PEXPIRE', keys[3], plain.idle)
   redis.call('RPUSH', keys[2], entry)
   redis.call('PEXPIRE', keys[2], plain.idle)
-  extend_plain(keys, plain)
+  -- Whatever the marks say of a queue that was there before.
+  plain.ends = false
+  keep_plain(keys, plain, entry, entry)
   return true
 end
 
@@ -74,7 +77,7 @@ local function wait_shortly(keys, args, plain)
   local own = length > 0 and tonumber(redis.call('ZSCORE', keys[3], entry))
   local joins = plain.living and not own
   if own and own < 1000000000000 or not own and plain.head == entry
-    or length == 0 and not joins and plain.sweeps or not is_held and has_missed(plain) then
+    or length == 0 and not joins and plain.sweeps or not is_held and plain.has_missed then
     return nil
   end
   if joins then
@@ -83,7 +86,7 @@ local function wait_shortly(keys, args, plain)
     end
   else
     if plain.living then
-      redis.call('HSET', keys[4], mark_of('p', plain.living), plain.time)
+      redis.call('HSET', keys[4], mark_of('p', plain.living), string.format('%.0f', plain.now))
     end
     if length == 0 then
       redis.call('PEXPIRE', keys[4], plain.idle)

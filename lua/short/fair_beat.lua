@@ -13,7 +13,7 @@ local function beat_shortly(keys, args)
     return nil
   end
   local gone = front ~= '' and not lock[1] and not redis.call('ZSCORE', keys[3], front)
-  redis.call('HSET', keys[4], mark_of('p', client), plain.time)
+  redis.call('HSET', keys[4], mark_of('p', client), string.format('%.0f', plain.now))
   if keep_plain(keys, plain, plain.head, plain.tail) > 0 then
     return nil
   end

@@ -282,6 +282,80 @@ fn a_silent_tail_is_not_left_in_the_past() {
 }
 
 #[test]
+fn queue_lasts_for_half_of_its_time_after_every_sign_of_life() {
+    for silent_tail in [false, true] {
+        let world = World::embedded();
+        let (_, processes) = queued(&world, 2);
+        world.command(&["PERSIST", "stock"]);
+        let living = if silent_tail { 1 } else { 2 };
+        let mut extended = 0;
+        let mut last = world.ttl("queue");
+        for _ in 0..800 {
+            world.advance(1_000);
+            processes[..living].iter().for_each(|process| drop(world.beat(*process, Some(&process.hold(1)))));
+            let ttl = world.ttl("queue");
+            assert!(ttl > 300_000 && ttl <= 603_000, "{ttl}");
+            assert_eq!(world.ttl("deadlines"), ttl, "list and scores end together");
+            assert!(world.ttl("marks") > 290_000 && world.ttl("marks") <= 600_000, "{}", world.ttl("marks"));
+            extended += u32::from(ttl > last);
+            last = ttl;
+        }
+        assert!((2..=4).contains(&extended), "it is not extended by every command: {extended}");
+    }
+}
+
+#[test]
+fn queue_that_comes_anew_has_an_end_whatever_the_marks_say() {
+    let world = World::embedded();
+    let (holder, processes) = queued(&world, 1);
+    let waiter = processes[0].hold(1);
+    for takes_long_way in [false, true] {
+        world.release(&waiter, 0);
+        assert_eq!(world.ttl("queue"), -2, "nobody waits");
+        if takes_long_way {
+            // A mark of JVMs that are gone.
+            world.command(&["HSET", &world.key("marks"), "f", "1"]);
+        }
+        assert!(is_placed(&world.acquire(&waiter)));
+        assert!(world.ttl("queue") > 300_000 && world.ttl("queue") == world.ttl("deadlines"));
+    }
+    // The only entry is silent, so that the acquire empties the queue before it takes a place.
+    let late = world.process();
+    world.advance(2_500);
+    assert!(is_placed(&world.acquire(&late.hold(1))));
+    assert_eq!(world.queue(), [late.hold(1)]);
+    assert!(world.ttl("queue") > 300_000 && world.ttl("queue") == world.ttl("deadlines"));
+    assert_eq!(world.release(&holder, 0), 1);
+}
+
+#[test]
+fn release_tells_the_first_that_waits_whatever_stands_before_it() {
+    let score = |world: &World, entry: &str, score: &str| {
+        drop(world.command(&["ZADD", &world.key("deadlines"), score, entry]));
+    };
+    for case in 0..4 {
+        let world = World::embedded();
+        let (holder, processes) = queued(&world, 3);
+        let [first, second, _] = [0, 1, 2].map(|at| processes[at].hold(1));
+        match case {
+            0 => score(&world, &first, "1"),
+            1 => drop(world.command(&["HSET", &world.key("marks"), &format!("p:{}", processes[0].id()), "1"])),
+            2 => {
+                let long_ago = (world.now() - 2_500).to_string();
+                drop(world.command(&["HSET", &world.key("marks"), "o", &first, "ot", &long_ago]));
+            }
+            _ => {}
+        }
+        assert_eq!(world.release(&holder, 0), 1);
+        let told = if matches!(case, 0 | 1 | 2) { &second } else { &first };
+        let told_process = told.rsplit_once(':').expect("an entry").0;
+        assert_eq!(world.heard(told_process), [told.clone()], "case {case}");
+        assert_eq!(world.marks()["o"], *told, "case {case}");
+        assert!(is_held(&world.acquire(told)), "case {case}");
+    }
+}
+
+#[test]
 fn heartbeats_of_silent_processes_go_when_nobody_waits() {
     let world = World::embedded();
     let (holder, waiters) = queued(&world, 3);

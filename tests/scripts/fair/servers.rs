@@ -141,8 +141,8 @@ fn an_error_midway_leaves_no_hold_and_releases_none() {
         world.acquire(&ours.hold(1));
         let mut refused: Connection = server.connect().expect("a connection");
         for (denied, call, what) in [
+            ("-hset", world.release_call(&holder.hold(1), 0), "who may not note the offer"),
             ("-rpush", world.release_call(&holder.hold(1), 0), "who may not publish"),
-            ("-zadd", world.release_call(&holder.hold(1), 0), "who may not change the scores"),
         ] {
             server.command(&["ACL", "SETUSER", "half", "reset", "on", ">half", "~*", "&*", "+@all", denied]);
             refused.auth(Some("half"), "half").expect("a user");
