@@ -99,9 +99,11 @@ local function keep_plain(keys, plain, head, tail)
   else
     unscored = redis.call('ZADD', keys[3], plain.fresh, tail, plain.fresh, head)
   end
-  if (tonumber(plain.ends) or 0) < plain.latest + plain.idle / 2 then
-    -- List and scores end together. Each sign of life asks for it, and it is done once in half of the time that they are to last.
-    local ends = string.format('%.0f', plain.latest + plain.idle)
+  local ends, last = tonumber(plain.ends) or 0, plain.latest + plain.idle
+  if ends < last - plain.idle / 2 or ends > last then
+    -- List and scores end together, and are extended once in half of the time that they are to last. A later end is that of a clock that
+    -- was put back.
+    ends = string.format('%.0f', last)
     redis.call('PEXPIREAT', keys[2], ends)
     redis.call('PEXPIREAT', keys[3], ends)
     redis.call('PEXPIRE', keys[4], plain.idle)

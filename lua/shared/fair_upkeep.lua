@@ -85,12 +85,13 @@ local function freshen(fair, tail, tail_score)
     -- Written by hand: it must not keep the queue for ever.
     highest = fresh
   end
-  local latest = math.max(highest, fair.now)
-  if (fair.ends or 0) < latest + fair.idle / 2 then
-    local ends = string.format('%.0f', latest + fair.idle)
+  local ends, last = fair.ends or 0, math.max(highest, fair.now) + fair.idle
+  if ends < last - fair.idle / 2 or ends > last then
+    ends = string.format('%.0f', last)
     redis.call('PEXPIREAT', fair.queue, ends)
     redis.call('PEXPIREAT', fair.deadlines, ends)
     redis.call('PEXPIRE', fair.marks, fair.idle)
+    -- At last, so that no refusal before it leaves a note of an end that is not there.
     redis.call('HSET', fair.marks, 'e', ends)
   end
 end

@@ -26,7 +26,8 @@ local function release_to_head(keys, args, head)
     -- It was offered the lock before, and did not take it.
     return nil
   end
-  redis.call(args[4], channel_of({channel = args[5]}, process), head)
+  local publish, channel = args[4], args[5]
+  redis.call(publish, channel_of({channel = channel}, process), head)
   -- The lock is freed last: a user who may not publish, or not change the queue, has released nothing when the server says so.
   redis.call('DEL', keys[1])
   return 1

@@ -329,6 +329,26 @@ fn queue_that_comes_anew_has_an_end_whatever_the_marks_say() {
 }
 
 #[test]
+fn queue_ends_no_later_after_the_clock_was_put_back() {
+    for silent_tail in [false, true] {
+        let world = World::embedded();
+        let (_, processes) = queued(&world, 2);
+        let late = (world.now() + 5_000_000).to_string();
+        for key in ["queue", "deadlines", "marks"] {
+            world.command(&["PEXPIREAT", &world.key(key), &late]);
+        }
+        world.command(&["HSET", &world.key("marks"), "e", &late]);
+        if silent_tail {
+            world.command(&["HSET", &world.key("marks"), &format!("p:{}", processes[1].id()), "1"]);
+        }
+        world.beat(processes[0], Some(&processes[0].hold(1)));
+        for key in ["queue", "deadlines", "marks"] {
+            assert!(world.ttl(key) <= 603_000, "{key}: {}", world.ttl(key));
+        }
+    }
+}
+
+#[test]
 fn release_tells_the_first_that_waits_whatever_stands_before_it() {
     let score = |world: &World, entry: &str, score: &str| {
         drop(world.command(&["ZADD", &world.key("deadlines"), score, entry]));
