@@ -56,13 +56,13 @@ local function read_plain(keys, settings, living, left)
 
   local head, second
   if length > 1 and left == -2 then
-    local first = redis.call('LRANGE', keys[2], 0, 1)
+    local first = redis.call('LRANGE', keys[2], '0', '1')
     head, second = first[1], first[2]
   else
-    head = redis.call('LINDEX', keys[2], 0)
+    head = redis.call('LINDEX', keys[2], '0')
     second = head
   end
-  local tail = length > 1 and redis.call('LINDEX', keys[2], -1) or head
+  local tail = length > 1 and redis.call('LINDEX', keys[2], '-1') or head
   plain.head, plain.second, plain.tail = head, second, tail
   -- A process that is known to be alive, or that has been asked for, is not looked up again.
   local process, next_process, last = process_of(head), process_of(second), process_of(tail)

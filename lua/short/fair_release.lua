@@ -49,7 +49,7 @@ end
 do
   local stored = ARGV[2] == '0' and redis.pcall('HGET', KEYS[1], ARGV[1])
   if type(stored) == 'string' then
-    local head = redis.pcall('LINDEX', KEYS[2], 0)
+    local head = redis.pcall('LINDEX', KEYS[2], '0')
     local reply
     if type(head) == 'string' then
       reply = release_to_head(KEYS, ARGV, head)
