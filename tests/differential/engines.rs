@@ -133,7 +133,7 @@ impl Pair {
             let passed = embedded.pass(step);
             let (ours, theirs) = match step {
                 Step::Script(call) => {
-                    let theirs = self.real.eval(call.script().source(), call.keys(), call.args());
+                    let theirs = self.real.eval(call.script().source(), &call.keys().to_vec(), &call.args().to_vec());
                     (text(embedded.server.execute(call)), theirs)
                 }
                 Step::Command(words) => {

@@ -28,7 +28,13 @@ impl fmt::Display for Step {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Script(call) => {
-                write!(f, "{} KEYS{} ARGV{}", call.script().name(), told(call.keys()), told(call.args()))
+                write!(
+                    f,
+                    "{} KEYS{} ARGV{}",
+                    call.script().name(),
+                    told(&call.keys().to_vec()),
+                    told(&call.args().to_vec())
+                )
             }
             Self::Command(words) => write!(f, "outside{}", told(words)),
             Self::Inside(words) => write!(f, "redis.pcall{}", told(words)),

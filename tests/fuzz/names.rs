@@ -83,7 +83,7 @@ fn check_name(prefix: &str, given: &str) {
 /// Nothing that any kind keeps beside a name is a name that can be used, whatever part of it is a prefix.
 fn check_reserved(name: &LockName, client: &ClientId) {
     let settings = Settings::default();
-    let hold = HoldKey { field: HOLD.into(), permits: 1 };
+    let hold = HoldKey::new(HOLD.into(), 1);
     let mut all = vec![name.channel(), record::key(client), store::fence_key(name)];
     for kind in Kind::ALL {
         let protocol = kind.protocol();
@@ -105,7 +105,7 @@ fn check_reserved(name: &LockName, client: &ClientId) {
             count: 1,
             not_after: None,
         };
-        all.extend_from_slice(protocol.acquire(&ask).keys());
+        all.extend(protocol.acquire(&ask).keys().to_vec());
         let give = ReleaseArgs {
             name,
             keys: &keys,
@@ -115,13 +115,13 @@ fn check_reserved(name: &LockName, client: &ClientId) {
             keep: Duration::ZERO,
             settings: &settings,
         };
-        all.extend_from_slice(protocol.release(&give).keys());
+        all.extend(protocol.release(&give).keys().to_vec());
     }
     let (operation, publish) = (HOLD.as_bytes(), &settings.publish);
-    all.extend_from_slice(fenced::token(name).keys());
-    all.extend_from_slice(permits::resize(name, 1, operation, publish).keys());
-    all.extend_from_slice(latch::set(name, 1, operation, publish).keys());
-    all.extend_from_slice(semaphore::add(name, 1, operation, publish).keys());
+    all.extend(fenced::token(name).keys().to_vec());
+    all.extend(permits::resize(name, 1, operation, publish).keys().to_vec());
+    all.extend(latch::set(name, 1, operation, publish).keys().to_vec());
+    all.extend(semaphore::add(name, 1, operation, publish).keys().to_vec());
     for key in all.iter().filter(|key| *key != name.key()) {
         let text = std::str::from_utf8(key).expect("names are texts");
         let Err(error) = LockName::new("", text) else { panic!("{text:?} of {name:?} can be the name of a lock") };

@@ -1,7 +1,6 @@
 //! The look at a name of any kind.
 
 use crate::support::{Bench, CLIENT, Desk, LEASE, hold, ms, once, publish};
-use bytes::Bytes;
 use leasehold_core::command::any::{self, Found, Inspected, Sort};
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, latch, permits, semaphore};
@@ -77,7 +76,7 @@ fn a_lock_of_every_kind_is_told_by_its_data() {
             if kind == Kind::Permits {
                 assert_eq!((only.name.len(), seen.available), (32, 2));
             } else {
-                assert_eq!(only.name.as_bytes(), &mine.field[..], "{kind:?}");
+                assert_eq!(only.name.as_bytes(), &mine.field()[..], "{kind:?}");
                 assert!(only.is_of_a_client(), "{kind:?}");
             }
             assert_eq!(seen.token.is_some(), matches!(kind, Kind::Fenced | Kind::FencedFair), "{kind:?}");
@@ -254,8 +253,7 @@ fn names_with_braces_have_their_keys_beside_them() {
         let seen = found(bench, &desk.name);
         assert_eq!((seen.sort, seen.held, seen.queued), (Sort::Fair, 1, 1));
         let call = any::inspect(&desk.name, &Settings::default(), 1);
-        let slots: std::collections::BTreeSet<_> =
-            call.keys().iter().map(|key: &Bytes| leasehold_core::name::slot(key)).collect();
+        let slots: std::collections::BTreeSet<_> = call.keys().iter().map(leasehold_core::name::slot).collect();
         assert_eq!(slots.len(), 1, "one node of a cluster has all of it");
     });
 }

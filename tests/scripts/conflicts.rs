@@ -92,7 +92,7 @@ fn one_hold_count_that_is_no_number_spoils_no_renewal_of_others() {
             let (good, bad) = (bench.desk(Kind::Lock), bench.desk(Kind::Lock));
             let (kept, lost) = (hold(1), hold(1));
             assert!(good.gets(&kept) && bad.gets(&lost));
-            bench.command(&[b"HSET", bad.name.key(), &lost.field, value.as_bytes()]);
+            bench.command(&[b"HSET", bad.name.key(), &lost.field(), value.as_bytes()]);
             let mut renewal = Renewal::default();
             Kind::Lock.protocol().renew(&mut renewal, &bad.name, &bad.keys, &lost, LEASE);
             Kind::Lock.protocol().renew(&mut renewal, &good.name, &good.keys, &kept, LEASE);
@@ -102,7 +102,7 @@ fn one_hold_count_that_is_no_number_spoils_no_renewal_of_others() {
             assert_eq!(renewed[0], Renewed::Gone, "{value:?}");
             assert!(matches!(renewed[1], Renewed::Held { count: 1, left } if left > ms(0)), "{value:?}: {renewed:?}");
             let seen = lock::inspected(&bench.run(&lock::inspect(&bad.name))).expect("an answer");
-            let field = String::from_utf8_lossy(&lost.field).into_owned();
+            let field = String::from_utf8_lossy(&lost.field()).into_owned();
             if value != "0" {
                 assert!(matches!(&seen, lock::Inspected::Kind(kind) if kind.contains(&field)), "{value:?}: {seen:?}");
             }

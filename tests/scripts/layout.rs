@@ -92,7 +92,7 @@ fn contend(desk: &Desk<'_>) -> BTreeSet<String> {
     desk.acquired(&desk.lock().ask(&second, |ask| ask.prefer_writers = Some(LEASE)));
     if matches!(desk.kind, Kind::Fair | Kind::FencedFair) {
         let client = ClientId::new(Uuid::nil());
-        desk.bench.run(&fair::heartbeat(&desk.name, &desk.keys, &client, Some(&second.field), &desk.settings));
+        desk.bench.run(&fair::heartbeat(&desk.name, &desk.keys, &client, Some(&second.field()), &desk.settings));
     }
     if desk.kind.protocol().renewal().is_some() {
         desk.renew(&first, LEASE);

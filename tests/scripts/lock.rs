@@ -191,7 +191,7 @@ fn key_that_expires_within_a_release_is_not_left_without_an_end() {
         world.acquire(LOCK, "me:1", 1, wish(60_000));
         let release = world.keep_call(LOCK, "me:1", 0, 5_000);
         let script = release.script();
-        let (keys, mut args) = release.into_words();
+        let (keys, mut args) = (release.keys(), release.args().to_vec());
         let keep = args.iter().position(|arg| *arg == "5000").expect("the time to be kept");
         args[keep] = "-5000".into();
         world.run(&Call::new(script, keys, args));

@@ -72,7 +72,7 @@ fn lease(desk: &Desk<'_>, id: PermitId) -> Leased {
 }
 
 fn ids(hold: &HoldKey) -> Vec<PermitId> {
-    PermitId::of_hold(&hold.field, hold.permits).collect()
+    PermitId::of_hold(&hold.field(), hold.permits).collect()
 }
 
 /// Takes one permit as a JVM would, with a deadline by its own clock.

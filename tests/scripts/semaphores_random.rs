@@ -124,16 +124,16 @@ impl Model {
 
     fn has(&self, hold: &HoldKey) -> u32 {
         let alive = |id: &PermitId| self.permits.get(id).is_some_and(|deadline| *deadline > self.now);
-        PermitId::of_hold(&hold.field, hold.permits).filter(alive).map(|_| 1).sum()
+        PermitId::of_hold(&hold.field(), hold.permits).filter(alive).map(|_| 1).sum()
     }
 
     fn remove(&mut self, hold: &HoldKey) {
-        PermitId::of_hold(&hold.field, hold.permits).for_each(|id| _ = self.permits.remove(&id));
+        PermitId::of_hold(&hold.field(), hold.permits).for_each(|id| _ = self.permits.remove(&id));
     }
 
     /// A longer lease counts.
     fn extend(&mut self, hold: &HoldKey, lease: u64) {
-        for id in PermitId::of_hold(&hold.field, hold.permits) {
+        for id in PermitId::of_hold(&hold.field(), hold.permits) {
             let deadline = self.permits.entry(id).or_default();
             *deadline = (*deadline).max(self.now + lease);
         }
@@ -172,7 +172,7 @@ fn permits_with_leases_are_neither_lost_nor_made() {
                             assert!(has == wish.permits || available >= wish.permits.into(), "over-admission: {at}");
                             model.extend(&wish, lease);
                             let lowest =
-                                PermitId::of_hold(&wish.field, wish.permits).map(|id| model.permits[&id]).min();
+                                PermitId::of_hold(&wish.field(), wish.permits).map(|id| model.permits[&id]).min();
                             assert_eq!(Some(left), lowest.map(|lowest| ms(lowest - model.now)), "{at}");
                         }
                         Acquired::Busy { .. } => assert!(available < wish.permits.into(), "{at}"),
@@ -237,7 +237,7 @@ fn permits_with_leases_are_neither_lost_nor_made() {
                 }
                 _ => {
                     let Some(hold) = any(rng, &holds) else { continue };
-                    let ids: Vec<_> = PermitId::of_hold(&hold.field, hold.permits).take(1).collect();
+                    let ids: Vec<_> = PermitId::of_hold(&hold.field(), hold.permits).take(1).collect();
                     bench.run(&permits::give(&desk.name, ids.iter().copied(), &publish()));
                     model.permits.remove(&ids[0]);
                 }

@@ -25,7 +25,7 @@ fn run_both(world: &World, call: &Call, short_way: &str, state: &str) -> bool {
             world.command(&format!("DEL {key}"));
         }
         state.lines().for_each(|command| drop(world.command(command)));
-        let reply = world.server().eval(&source, call.keys(), call.args());
+        let reply = world.server().eval(&source, &call.keys().to_vec(), &call.args().to_vec());
         (reply.map(|reply| show(&reply)).map_err(|error| error.to_string()), shown(world))
     });
     assert_eq!(short, long, "{call:?}, {state:?}");

@@ -53,8 +53,8 @@ impl World {
                 .enumerate()
                 .map(|(index, call)| Sent {
                     script: call.script(),
-                    keys: call.keys().iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
-                    args: call.args().iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
+                    keys: call.keys().into_iter().map(|key| String::from_utf8_lossy(key).into_owned()).collect(),
+                    args: call.args().into_iter().map(|arg| String::from_utf8_lossy(arg).into_owned()).collect(),
                     answered: call.outcome().is_some(),
                     copy: Copy::Embedded(index),
                 })

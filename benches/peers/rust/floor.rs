@@ -65,7 +65,7 @@ impl Floor {
         let mut args: Vec<Value> = Vec::with_capacity(2 + call.keys().len() + call.args().len());
         args.push(Value::from_static_str(call.script().sha1()));
         args.push(i64::try_from(call.keys().len()).expect("few keys").into());
-        args.extend(call.keys().iter().chain(call.args()).map(|part| Value::Bytes(part.clone())));
+        args.extend(call.keys().iter().chain(call.args()).map(|part| Value::Bytes(Bytes::copy_from_slice(part))));
         let command = CustomCommand::new_static("EVALSHA", ClusterHash::FirstKey, false);
         self.client
             .with_options(&Options { fail_fast: true, ..Options::default() })

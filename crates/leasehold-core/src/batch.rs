@@ -62,8 +62,8 @@ impl Batch {
     /// Appends one command that runs all calls in order. All keys must have one hash slot.
     pub fn encode<'a>(&'static self, out: &mut Vec<u8>, calls: impl Iterator<Item = &'a Call> + Clone) {
         let plan = self.plan(calls.clone());
-        let keys = calls.clone().flat_map(Call::keys);
-        let args = calls.flat_map(Call::args);
+        let keys = calls.clone().map(Call::keys);
+        let args = calls.map(Call::args);
         wire::batch(out, self.script().sha1(), keys, &plan, args);
     }
 
@@ -98,11 +98,9 @@ fn digit(number: usize) -> u8 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use bytes::Bytes;
 
     fn call(script: &'static Script) -> Call {
-        let values = |words: &[&'static str]| words.iter().map(|word| Bytes::from_static(word.as_bytes())).collect();
-        Call::new(script, values(script.keys()), values(script.args()))
+        Call::new(script, script.keys(), script.args())
     }
 
     #[test]

@@ -1,7 +1,9 @@
 //! One call of a script, ready to be sent.
 
+use crate::command::HoldKey;
+use crate::owner::FieldBuffer;
 use crate::script::Script;
-use bytes::Bytes;
+use crate::wire::{self, Words};
 use std::time::Duration;
 
 /// Identifies a call or another action, for its outcome.
@@ -33,20 +35,88 @@ impl Replicas {
     }
 }
 
-/// A script with its keys and arguments. Everything in it is owned, so that it can be sent again as it is.
+/// A script with its keys and arguments, in the bytes that the wire sends.
 #[derive(Clone, Debug)]
 pub struct Call {
     script: &'static Script,
-    keys: Vec<Bytes>,
-    args: Vec<Bytes>,
+    /// `KEYS`, and `ARGV` from `args_at` on.
+    words: Vec<u8>,
+    args_at: usize,
+    keys: u32,
+    args: u32,
     replicas: Option<Replicas>,
     repeats: bool,
 }
 
+/// Room for the words of most calls, so that they need one allocation.
+const ROOM: usize = 256;
+
 impl Call {
     /// A call of `script`. All keys must lie in one hash slot.
-    pub const fn new(script: &'static Script, keys: Vec<Bytes>, args: Vec<Bytes>) -> Self {
-        Self { script, keys, args, replicas: None, repeats: false }
+    pub fn new(
+        script: &'static Script,
+        keys: impl IntoIterator<Item: AsRef<[u8]>>,
+        args: impl IntoIterator<Item: AsRef<[u8]>>,
+    ) -> Self {
+        let call = keys.into_iter().fold(Self::of(script), Self::key);
+        args.into_iter().fold(call, Self::arg)
+    }
+
+    /// A call of `script` without words. [`Call::key`] and [`Call::arg`] append them, first all keys.
+    pub fn of(script: &'static Script) -> Self {
+        let words = Vec::with_capacity(ROOM);
+        Self { script, words, args_at: 0, keys: 0, args: 0, replicas: None, repeats: false }
+    }
+
+    /// Appends a key.
+    #[must_use]
+    pub fn key(mut self, key: impl AsRef<[u8]>) -> Self {
+        debug_assert_eq!(self.args, 0, "keys come before arguments");
+        wire::bulk(&mut self.words, &[key.as_ref()]);
+        self.keys += 1;
+        self.args_at = self.words.len();
+        self
+    }
+
+    /// Appends an argument.
+    #[must_use]
+    pub fn arg(self, arg: impl AsRef<[u8]>) -> Self {
+        self.arg_of(&[arg.as_ref()])
+    }
+
+    /// Appends an argument that consists of these parts.
+    #[must_use]
+    pub(crate) fn arg_of(mut self, parts: &[&[u8]]) -> Self {
+        wire::bulk(&mut self.words, parts);
+        self.args += 1;
+        self
+    }
+
+    /// Appends a number as an argument.
+    #[must_use]
+    pub(crate) fn number(self, number: u64) -> Self {
+        self.arg(wire::decimal(&mut [0; wire::DIGITS], number))
+    }
+
+    /// Appends a duration in milliseconds as an argument.
+    #[must_use]
+    pub(crate) fn millis(self, duration: Duration) -> Self {
+        self.number(u64::try_from(duration.as_millis()).unwrap_or(u64::MAX))
+    }
+
+    /// Appends the name of a hold as an argument.
+    #[must_use]
+    pub(crate) fn hold(self, hold: &HoldKey) -> Self {
+        self.arg(hold.name().text(&mut FieldBuffer::default()))
+    }
+
+    /// Appends the argument `not_after`: -1 if there is no limit and the time is not needed.
+    #[must_use]
+    pub(crate) fn limit(self, not_after: Option<u64>) -> Self {
+        match not_after {
+            Some(millis) => self.number(millis),
+            None => self.arg("-1"),
+        }
     }
 
     /// The script that is called.
@@ -55,18 +125,13 @@ impl Call {
     }
 
     /// `KEYS`; never empty, and the first one decides the hash slot.
-    pub fn keys(&self) -> &[Bytes] {
-        &self.keys
+    pub fn keys(&self) -> Words<'_> {
+        Words::new(&self.words[..self.args_at], self.keys as usize)
     }
 
     /// `ARGV`.
-    pub fn args(&self) -> &[Bytes] {
-        &self.args
-    }
-
-    /// `KEYS` and `ARGV`, taken out.
-    pub fn into_words(self) -> (Vec<Bytes>, Vec<Bytes>) {
-        (self.keys, self.args)
+    pub fn args(&self) -> Words<'_> {
+        Words::new(&self.words[self.args_at..], self.args as usize)
     }
 
     /// The same call, which counts only once so many replicas have acknowledged what it wrote.

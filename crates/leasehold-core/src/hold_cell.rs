@@ -81,7 +81,7 @@ impl HoldCell {
 
     /// The name of the hold on the server, to be sent, and the number of its permits.
     pub fn key(&self) -> HoldKey {
-        HoldKey { field: self.field(), permits: self.permits }
+        HoldKey::named(self.name.clone(), self.permits)
     }
 
     /// The name of the hold on the server.

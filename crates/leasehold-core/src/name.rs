@@ -80,7 +80,7 @@ impl LockName {
     /// The name of something that belongs to the lock: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its
     /// own (Redisson's rule).
     pub fn prefixed(&self, prefix: &str) -> Bytes {
-        Bytes::from(tagged(prefix, &self.raw))
+        Bytes::from(tagged(prefix, &self.raw).concat())
     }
 
     /// The name of something that belongs to the lock: `{name}:suffix`, or `name:suffix` where the name has an opening brace of its
@@ -99,6 +99,11 @@ impl LockName {
     /// The channel on which releases of the lock are announced.
     pub fn channel(&self) -> Bytes {
         self.prefixed(CHANNEL)
+    }
+
+    /// The parts of that channel.
+    pub(crate) fn channel_parts(&self) -> [&[u8]; 4] {
+        tagged(CHANNEL, &self.raw).map(str::as_bytes)
     }
 
     /// Whether this is that channel, without making its name.
@@ -208,10 +213,9 @@ pub fn slot(key: &[u8]) -> u16 {
     crc16(tag) % 16_384
 }
 
-/// Redisson's rule for derived names: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its own.
-fn tagged(prefix: &str, name: &str) -> String {
-    // Every release has a channel, so this does without the machinery of `format!`.
-    if name.contains('{') { [prefix, ":", name].concat() } else { [prefix, ":{", name, "}"].concat() }
+/// The parts of a derived name by Redisson's rule: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its own.
+fn tagged<'a>(prefix: &'a str, name: &'a str) -> [&'a str; 4] {
+    if name.contains('{') { [prefix, ":", name, ""] } else { [prefix, ":{", name, "}"] }
 }
 
 /// CRC-16/XMODEM, polynomial 0x1021.

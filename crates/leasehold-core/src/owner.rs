@@ -26,9 +26,12 @@ impl ClientId {
     }
 
     fn field_with(&self, number: HoldNumber, mark: &[u8]) -> Bytes {
+        Bytes::copy_from_slice(self.write_field(number, mark, &mut FieldBuffer::default()))
+    }
+
+    fn write_field<'a>(&self, number: HoldNumber, mark: &[u8], FieldBuffer(text): &'a mut FieldBuffer) -> &'a [u8] {
         // Every hold begins with this, so it does without the machinery of `format!`.
-        let mut text = [0; 36 + 1 + 20 + 1];
-        self.0.hyphenated().encode_lower(&mut text);
+        self.0.hyphenated().encode_lower(text);
         text[36] = b':';
         let mut start = text.len() - mark.len();
         text[start..].copy_from_slice(mark);
@@ -43,7 +46,7 @@ impl ClientId {
         }
         let end = 37 + text.len() - start;
         text.copy_within(start.., 37);
-        Bytes::copy_from_slice(&text[..end])
+        &text[..end]
     }
 
     /// The number of the hold that `field` names, where it is one of this client.
@@ -79,24 +82,44 @@ impl HoldNumber {
     }
 }
 
+/// Room for the text of a hold's name: a UUID, a colon, a number and a mark.
+pub(crate) struct FieldBuffer([u8; 36 + 1 + 20 + 1]);
+
+impl Default for FieldBuffer {
+    fn default() -> Self {
+        Self([0; 58])
+    }
+}
+
 /// The name of a hold on the server, as the client keeps it for as long as the hold is there: the text is made when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct HoldName {
-    client: ClientId,
-    number: HoldNumber,
+pub(crate) enum HoldName {
+    /// `uuid:number`.
+    Numbered(ClientId, HoldNumber),
     /// The name that the caller has chosen, or that has a mark, which is rare.
-    chosen: Option<Box<Bytes>>,
+    Chosen(Box<Bytes>),
 }
 
 impl HoldName {
     /// The name of the hold of a client with this number, unless the caller has chosen one.
     pub(crate) fn new(client: ClientId, number: HoldNumber, chosen: Option<&Bytes>) -> Self {
-        Self { client, number, chosen: chosen.map(|chosen| Box::new(chosen.clone())) }
+        chosen.map_or(Self::Numbered(client, number), |chosen| Self::Chosen(Box::new(chosen.clone())))
     }
 
     /// Its text.
     pub(crate) fn field(&self) -> Bytes {
-        self.chosen.as_ref().map_or_else(|| self.client.field(self.number), |chosen| Bytes::clone(chosen))
+        match self {
+            Self::Numbered(client, number) => client.field(*number),
+            Self::Chosen(chosen) => Bytes::clone(chosen),
+        }
+    }
+
+    /// Its text, written into `buffer` unless the caller has chosen it.
+    pub(crate) fn text<'a>(&'a self, buffer: &'a mut FieldBuffer) -> &'a [u8] {
+        match self {
+            Self::Numbered(client, number) => client.write_field(*number, b"", buffer),
+            Self::Chosen(chosen) => chosen,
+        }
     }
 }
 

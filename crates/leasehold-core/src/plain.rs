@@ -5,9 +5,8 @@
 
 use crate::call::Call;
 use crate::reply::Reply;
-use crate::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE};
+use crate::script::{SIMPLE_ACQUIRE, SIMPLE_RELEASE, Script};
 use crate::wire::{self, Frame};
-use bytes::Bytes;
 
 /// A plain command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,13 +34,13 @@ impl Plain {
 
     /// The plain command that replaces the script of a call, if there is one. `delete` is the server's compare-and-delete.
     pub fn of(call: &Call, delete: Option<Self>) -> Option<Self> {
-        match call.args() {
-            [_, count, _, not_after] if std::ptr::eq(call.script(), &raw const SIMPLE_ACQUIRE) => {
-                // On a busy lock the script would follow each time.
-                (count == "1" && not_after == "-1" && !call.repeats()).then_some(Self::Set)
-            }
-            [_, count] if std::ptr::eq(call.script(), &raw const SIMPLE_RELEASE) => delete.filter(|_| count == "0"),
-            _ => None,
+        let is = |script: &Script| std::ptr::eq(call.script(), script);
+        let has = |index: usize, arg: &str| call.args().get(index) == Some(arg.as_bytes());
+        if is(&SIMPLE_ACQUIRE) {
+            // On a busy lock the script would follow each time.
+            (has(1, "1") && has(3, "-1") && !call.repeats()).then_some(Self::Set)
+        } else {
+            delete.filter(|_| is(&SIMPLE_RELEASE) && has(1, "0"))
         }
     }
 
@@ -50,10 +49,10 @@ impl Plain {
         const fn word(text: &str) -> &[u8] {
             text.as_bytes()
         }
-        let ([key, ..], [hold, ..]) = (call.keys(), call.args()) else { return };
+        let (Some(key), Some(hold)) = (call.keys().first(), call.args().first()) else { return };
         match self {
             Self::Set => {
-                let lease = call.args().get(2).map_or(&[][..], Bytes::as_ref);
+                let lease = call.args().get(2).unwrap_or_default();
                 wire::command(out, "SET", &[key, hold, word("NX"), word("PX"), lease]);
             }
             Self::Delex => wire::command(out, "DELEX", &[key, word("IFEQ"), hold]),
@@ -77,10 +76,10 @@ impl Plain {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::script::{ACQUIRE, Script};
+    use crate::script::ACQUIRE;
 
     fn call(script: &'static Script, args: &[&'static str]) -> Call {
-        Call::new(script, vec![Bytes::from_static(b"stock")], args.iter().map(|arg| Bytes::from(*arg)).collect())
+        Call::new(script, ["stock"], args)
     }
 
     fn sent(plain: Plain, call: &Call) -> String {

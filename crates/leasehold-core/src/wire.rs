@@ -6,9 +6,12 @@
 
 mod decode;
 mod encode;
+mod words;
 
 pub use decode::{Decoder, Excerpt, Frame, Limits, Malformed, Received};
+pub(crate) use encode::{DIGITS, bulk, decimal};
 pub use encode::{batch, command, script};
+pub use words::{Words, WordsIter};
 
 use bytes::Bytes;
 use std::collections::VecDeque;

@@ -96,7 +96,7 @@ impl Engine {
     pub(crate) fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         let script = self.host.compile(source)?;
         self.begin_turn(true);
-        self.host.run(&script, "eval", keys, args)
+        self.host.run(&script, "eval", keys.iter().map(Bytes::as_ref), args.iter().map(Bytes::as_ref))
     }
 
     /// Runs one command.

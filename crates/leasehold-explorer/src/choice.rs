@@ -86,7 +86,7 @@ impl Choice {
     pub(crate) fn tell(self, world: &World, state: &State) -> String {
         let request = |number: u32| match &**world.requests.get(number) {
             Request::Call { call, .. } => {
-                let args = call.args().iter().take(4).map(|arg| text_of(arg));
+                let args = call.args().into_iter().take(4).map(text_of);
                 format!("{}({})", call.script().name(), args.collect::<Vec<_>>().join(", "))
             }
             other => format!("{other:?}"),

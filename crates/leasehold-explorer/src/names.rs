@@ -6,6 +6,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::permits::PermitId;
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::reply::Reply;
+use leasehold_core::wire::Words;
 
 /// The most clients that there can be.
 pub(crate) const CLIENTS: usize = 4;
@@ -28,8 +29,8 @@ impl Names {
 
     /// A call as the server gets it from a client.
     pub(crate) fn of_client(&self, call: &Call, client: usize) -> Call {
-        let renamed = |texts: &[Bytes]| -> Vec<Bytes> {
-            texts.iter().map(|text| renamed(text, &self.anybody, &self.clients[client])).collect()
+        let renamed = |texts: Words<'_>| {
+            texts.to_vec().into_iter().map(|text| renamed(&text, &self.anybody, &self.clients[client]))
         };
         Call::new(call.script(), renamed(call.keys()), renamed(call.args()))
     }

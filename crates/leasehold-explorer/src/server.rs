@@ -278,7 +278,7 @@ impl Servers {
         let script: &'static Script = call.script();
         let reply = match self.broken {
             Some((name, change)) if name == script.name() => {
-                self.engine.eval(&change(script.source()), call.keys(), call.args())
+                self.engine.eval(&change(script.source()), &call.keys().to_vec(), &call.args().to_vec())
             }
             _ => self.engine.execute(call),
         };

@@ -18,7 +18,7 @@ pub(crate) mod permits;
 mod tokens;
 
 use crate::report::stats::Coverage;
-use crate::workload::family::LockFamily;
+use crate::workload::family::{LockFamily, lock_of};
 use crate::world::World;
 use crate::world::client::{Guard, Outcome};
 use bytes::Bytes;
@@ -105,7 +105,7 @@ impl World {
     /// A hold was begun on the server.
     pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
         let script = call.script().name();
-        let lock = call.keys()[0].clone();
+        let lock = lock_of(call);
         self.invariants.nothing_acquired.check_grant(self, &id);
         self.check_not_passing_through(&id);
         self.check_grant_beside_jvms(&lock, &id);
@@ -155,7 +155,7 @@ impl World {
         // The last two tell of connections that listened.
         if matches!(code, 1 | 6 | 7) {
             let client = self.client_of(id);
-            self.invariants.grants.free(&call.keys()[0], id, client);
+            self.invariants.grants.free(&lock_of(call), id, client);
         }
         self.invariants.grants.release(id.clone());
     }
@@ -163,7 +163,7 @@ impl World {
     /// A command is about to reach the server.
     pub(crate) fn note_silence(&mut self, call: &Call) {
         if call.script().name().contains("fair/") {
-            self.note_silence_at(&call.keys()[0]);
+            self.note_silence_at(&lock_of(call));
         }
     }
 
@@ -183,14 +183,14 @@ impl World {
         // A command that comes too late, such as a copy, does not tell that its waiter lives.
         let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
         // Nor does an entry to a hold that is there.
-        let first = verb == "acquire" && call.args()[1] == "1";
-        let waits = first && call.args()[3] == "1" && matches!(code, Some(1 | 4)) && in_time();
-        let lock = call.keys()[0].clone();
+        let first = verb == "acquire" && call.args().get(1) == Some(b"1");
+        let waits = first && call.args().get(3) == Some(b"1") && matches!(code, Some(1 | 4)) && in_time();
+        let lock = lock_of(call);
         if let Some(client) = self.client_of(&call.args()[0]).filter(|_| waits || verb == "beat") {
             self.invariants.fair_order.hear(lock.clone(), client, self.now);
         }
         if placed {
-            self.invariants.fair_order.join(lock, call.args()[0].clone());
+            self.invariants.fair_order.join(lock, Bytes::copy_from_slice(&call.args()[0]));
         }
     }
 }

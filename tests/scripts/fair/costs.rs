@@ -27,7 +27,10 @@ fn cost(world: &World, call: &Call) -> [i64; 3] {
          return {{calls, parts, searches}}",
         call.script().source()
     );
-    let reply = world.server().eval(&counting, call.keys(), call.args()).unwrap_or_else(|error| panic!("{error}"));
+    let reply = world
+        .server()
+        .eval(&counting, &call.keys().to_vec(), &call.args().to_vec())
+        .unwrap_or_else(|error| panic!("{error}"));
     let Reply::Array(counts) = reply else { panic!("three counts") };
     [int(&counts[0]), int(&counts[1]), int(&counts[2])]
 }

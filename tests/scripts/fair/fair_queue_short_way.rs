@@ -35,7 +35,10 @@ fn run_with(world: &World, call: &Call, change: impl FnOnce(&str) -> String) -> 
         }
         None => script.source().to_owned(),
     };
-    world.server().eval(&source, call.keys(), call.args()).unwrap_or_else(|error| panic!("{}: {error}", script.name()))
+    world
+        .server()
+        .eval(&source, &call.keys().to_vec(), &call.args().to_vec())
+        .unwrap_or_else(|error| panic!("{}: {error}", script.name()))
 }
 
 /// Two servers in the same state: all scripts of the one have no short way.
@@ -66,7 +69,7 @@ impl Pair {
         let is_short = int(&self.short.command(&["DEL", LEFT])) == 0;
         let [calls, ends] = self.ways.entry(script).or_default();
         (*calls, *ends) = (*calls + 1, *ends + u64::from(is_short));
-        let words = call.args().iter().map(|word| String::from_utf8_lossy(word)).collect::<Vec<_>>().join(" ");
+        let words = call.args().iter().map(String::from_utf8_lossy).collect::<Vec<_>>().join(" ");
         assert_eq!(short, long, "{script} {words}, short and long, short: {is_short}, on {before:#?}");
         if is_short && script == "fair/release" {
             // This short way leaves the upkeep of the queue to the next command. Here that is one that does nothing else.

@@ -87,6 +87,9 @@ fn no_token_is_issued_where_lua_cannot_count_on() {
     let hold = world.process().hold(1);
     let call = world.acquire_call(&hold, |_| {});
     world.command(&["SET", &world.key("token"), "9007199254740991"]);
-    let error = world.server().eval(call.script().source(), call.keys(), call.args()).expect_err("a refusal");
+    let error = world
+        .server()
+        .eval(call.script().source(), &call.keys().to_vec(), &call.args().to_vec())
+        .expect_err("a refusal");
     assert!(error.to_string().contains("2^53"), "{error}");
 }

@@ -96,7 +96,7 @@ fn a_renewal_renews_what_is_there_and_creates_nothing() {
     let process = world.process();
     let renew = |number: u64| {
         let mut renewal = Renewal::default();
-        let hold = HoldKey { field: process.hold(number).into(), permits: 1 };
+        let hold = HoldKey::new(process.hold(number).into(), 1);
         let protocol = world.kind.protocol();
         protocol.renew(&mut renewal, &world.name, &world.keys_of(process), &hold, Duration::from_secs(40));
         let reply = world.run(&Call::new(protocol.renewal().expect("a lease"), renewal.keys, renewal.args));

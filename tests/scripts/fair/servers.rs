@@ -146,7 +146,7 @@ fn an_error_midway_leaves_no_hold_and_releases_none() {
         ] {
             server.command(&["ACL", "SETUSER", "half", "reset", "on", ">half", "~*", "&*", "+@all", denied]);
             refused.auth(Some("half"), "half").expect("a user");
-            let words = eval(call.script().source(), call.keys(), call.args());
+            let words = eval(call.script().source(), &call.keys().to_vec(), &call.args().to_vec());
             assert!(refused.command(&words).expect("a reply").is_error(), "{what} gets an error");
             assert_eq!(world.holder(), Some((holder.hold(1), 1)), "{what} has released nothing");
             world.assert_consistent();
@@ -156,7 +156,7 @@ fn an_error_midway_leaves_no_hold_and_releases_none() {
             server.command(&["ACL", "SETUSER", "half", "reset", "on", ">half", "~*", "&*", "+@all", denied]);
             refused.auth(Some("half"), "half").expect("a user");
             let call = world.acquire_call(&ours.hold(1), |_| {});
-            let words = eval(call.script().source(), call.keys(), call.args());
+            let words = eval(call.script().source(), &call.keys().to_vec(), &call.args().to_vec());
             assert!(refused.command(&words).expect("a reply").is_error());
             assert_eq!(world.holder(), None, "{denied}: no lock without an end, and none at all");
         }

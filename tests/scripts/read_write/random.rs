@@ -220,11 +220,13 @@ impl History {
         let in_use: Vec<String> =
             living.iter().map(|hold| hold.field.as_str()).chain(waiting).map(str::to_owned).collect();
         let ended = |call: &&Call| {
-            call.args().iter().all(|arg| !in_use.iter().any(|field| arg == field || *arg == format!("{field}:write")))
+            call.args().iter().all(|arg| {
+                !in_use.iter().any(|field| arg == field.as_bytes() || arg == format!("{field}:write").as_bytes())
+            })
         };
         let Some(call) = self.rng.choice(self.late.iter().filter(ended).collect::<Vec<_>>()).cloned() else { return };
         let Reply::Array(fields) = self.world.reply("HKEYS {}") else { panic!("fields") };
-        if call.args().iter().any(|arg| fields.contains(&Reply::Bulk(arg.clone()))) {
+        if call.args().iter().any(|arg| fields.contains(&Reply::Bulk(arg.to_vec().into()))) {
             // A copy of one that died and still holds is as good as the command.
             return;
         }

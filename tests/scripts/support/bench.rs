@@ -97,8 +97,8 @@ impl Bench {
             Self::Real(server) => reply(eval_on(server, call)),
             Self::Batching(server) => {
                 let Some(batch) = Batch::of(call.script()) else { return reply(eval_on(server, call)) };
-                let args = [batch.plan([call].into_iter()).into()].into_iter().chain(call.args().iter().cloned());
-                let replies = eval_on(server, &Call::new(batch.script(), call.keys().to_vec(), args.collect()));
+                let args = [Bytes::from(batch.plan([call].into_iter()))].into_iter().chain(call.args().to_vec());
+                let replies = eval_on(server, &Call::new(batch.script(), call.keys(), args));
                 match replies.elements() {
                     [own] => reply(own.clone()),
                     _ => reply(replies),
@@ -236,7 +236,7 @@ impl Drop for Ear {
 }
 
 fn eval_on(server: &Server, call: &Call) -> Resp {
-    server.command(&eval(call.script().source(), call.keys(), call.args()))
+    server.command(&eval(call.script().source(), &call.keys().to_vec(), &call.args().to_vec()))
 }
 
 fn polled<F: Future>(future: F) -> Poll<F::Output> {

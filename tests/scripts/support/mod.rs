@@ -40,12 +40,12 @@ pub(crate) fn once() -> Bytes {
 
 /// A hold that has not been used.
 pub(crate) fn hold(permits: u32) -> HoldKey {
-    HoldKey { field: once(), permits }
+    HoldKey::new(once(), permits)
 }
 
 /// The hold of this name.
 pub(crate) fn named(field: &str) -> HoldKey {
-    HoldKey { field: Bytes::copy_from_slice(field.as_bytes()), permits: 1 }
+    HoldKey::new(Bytes::copy_from_slice(field.as_bytes()), 1)
 }
 
 pub(crate) fn publish() -> Bytes {

@@ -4,11 +4,10 @@ use super::code::int_code;
 use crate::call::Call;
 use crate::reply::{DecodeError, Reply};
 use crate::script;
-use bytes::Bytes;
 
 /// Writes the lease of a lock once more, so that a `WAIT` behind it speaks of everything that was written before.
-pub fn mark(lock: Bytes) -> Call {
-    Call::new(&script::DURABLE_MARK, vec![lock], Vec::new())
+pub fn mark(lock: &[u8]) -> Call {
+    Call::new(&script::DURABLE_MARK, vec![lock], [""; 0])
 }
 
 /// Whether something was written: only then does the `WAIT` prove anything.

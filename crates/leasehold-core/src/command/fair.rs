@@ -88,7 +88,7 @@ impl KindProtocol for Fair {
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let args = vec![
-            give.hold.field.clone(),
+            give.hold.field(),
             decimal(give.count.into()),
             give.settings.fair.packed(),
             give.settings.publish.clone(),
@@ -107,7 +107,7 @@ impl KindProtocol for Fair {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(name.to_key());
-        into.args.push(hold.field.clone());
+        into.args.push(hold.field());
         into.args.push(millis(lease));
     }
 }
@@ -245,7 +245,7 @@ fn channel(name: &LockName, listener: &str) -> Bytes {
 
 fn acquire_args(ask: &AcquireArgs<'_>) -> Vec<Bytes> {
     vec![
-        ask.hold.field.clone(),
+        ask.hold.field(),
         decimal(ask.count.into()),
         millis(ask.lease),
         decimal(ask.waits.into()),

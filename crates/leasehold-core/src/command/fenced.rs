@@ -44,7 +44,7 @@ impl KindProtocol for Fenced {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
+        let args = vec![ask.hold.field(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
         Call::new(&script::FENCED_ACQUIRE, ask.keys.keys.to_vec(), args)
     }
 
@@ -78,7 +78,7 @@ impl KindProtocol for Fenced {
 
 /// Asks for the last fencing token.
 pub fn token(lock: &LockName) -> Call {
-    Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], Vec::new())
+    Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], [""; 0])
 }
 
 /// Decodes the reply to [`token`].

@@ -120,7 +120,7 @@ pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks for the count.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::LATCH_INSPECT, vec![name.to_key()], Vec::new())
+    Call::new(&script::LATCH_INSPECT, vec![name.to_key()], [""; 0])
 }
 
 /// Decodes the reply to [`inspect`].

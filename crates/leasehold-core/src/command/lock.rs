@@ -2,9 +2,7 @@
 
 use super::entry::Entry;
 use super::outcome::{Acquired, Listeners, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -109,24 +107,37 @@ impl KindProtocol for Lock {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(name.to_key());
-        into.args.push(hold.field.clone());
+        into.args.push(hold.field());
         into.args.push(millis(lease));
     }
 }
 
 /// Asks for a hold count. A holder that may linger is asked for the lock by `publish`.
 pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
-    let (hold, count, channel) = (ask.hold.field.clone(), decimal(ask.count.into()), ask.name.channel());
-    let args = vec![hold, count, millis(ask.lease), limit(ask.not_after), publish.clone(), channel];
-    Call::new(&script::ACQUIRE, vec![ask.name.to_key()], args)
+    Call::of(&script::ACQUIRE)
+        .key(ask.name.key())
+        .hold(ask.hold)
+        .number(ask.count.into())
+        .millis(ask.lease)
+        .limit(ask.not_after)
+        .arg(publish)
+        .arg_of(&ask.name.channel_parts())
 }
 
 /// Asks for a lower hold count. The end of the hold is announced by `publish`.
 pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
-    let (hold, count, keep) = (give.hold.field.clone(), decimal(give.count.into()), millis(give.keep));
-    let kept = if give.keep < Duration::from_millis(1) { Bytes::new() } else { [&hold[..], b"!"].concat().into() };
-    let args = vec![hold, count, publish.clone(), keep, kept, give.name.channel()];
-    Call::new(&script::RELEASE, vec![give.name.to_key()], args)
+    let call = Call::of(&script::RELEASE)
+        .key(give.name.key())
+        .hold(give.hold)
+        .number(give.count.into())
+        .arg(publish)
+        .millis(give.keep);
+    let kept = if give.keep < Duration::from_millis(1) {
+        Bytes::new()
+    } else {
+        [&give.hold.field(), &b"!"[..]].concat().into()
+    };
+    call.arg(kept).arg_of(&give.name.channel_parts())
 }
 
 /// Ends the hold of `holder`.
@@ -155,7 +166,7 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
 
 /// Asks who holds the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::INSPECT, vec![lock.to_key()], Vec::new())
+    Call::new(&script::INSPECT, vec![lock.to_key()], [""; 0])
 }
 
 /// Decodes the reply to [`inspect`].

@@ -104,7 +104,7 @@ impl KindProtocol for Permits {
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
-            PermitId::blob(PermitId::of_hold(&ask.hold.field, ask.hold.permits)),
+            PermitId::blob(PermitId::of_hold(&ask.hold.field(), ask.hold.permits)),
             decimal(ask.count.into()),
             millis(ask.lease),
             limit(ask.not_after),
@@ -128,7 +128,7 @@ impl KindProtocol for Permits {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let ids = PermitId::blob(PermitId::of_hold(&give.hold.field, give.hold.permits));
+        let ids = PermitId::blob(PermitId::of_hold(&give.hold.field(), give.hold.permits));
         let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone(), channel(give.name)];
         Call::new(&script::PERMITS_RELEASE, give.keys.keys.to_vec(), args)
     }
@@ -152,7 +152,7 @@ impl KindProtocol for Permits {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(deadlines(name));
-        into.args.push(PermitId::blob(PermitId::of_hold(&hold.field, hold.permits)));
+        into.args.push(PermitId::blob(PermitId::of_hold(&hold.field(), hold.permits)));
         into.args.push(millis(lease));
     }
 }
@@ -207,7 +207,7 @@ pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks how many permits are available and held.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], Vec::new())
+    Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], [""; 0])
 }
 
 /// Decodes the reply to [`inspect`].

@@ -3,7 +3,7 @@
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
 use crate::name::{LockName, NameError, slot};
-use crate::owner::ClientId;
+use crate::owner::{ClientId, HoldName};
 use crate::reply::{DecodeError, Reply};
 use crate::script::Script;
 use crate::settings::Settings;
@@ -143,14 +143,32 @@ impl Keys {
     }
 }
 
-/// The name of a hold on the server.
+/// The name of a hold on the server, and the number of its permits.
 #[derive(Clone, Debug)]
-#[expect(clippy::exhaustive_structs, reason = "the session builds it")]
 pub struct HoldKey {
-    /// `uuid:number`; or the caller's id, where the kind lets callers choose one.
-    pub field: Bytes,
+    name: HoldName,
     /// How many permits it takes; 1 for locks.
     pub permits: u32,
+}
+
+impl HoldKey {
+    /// The hold with this name: `uuid:number`, or the caller's id, where the kind lets callers choose one.
+    pub fn new(field: Bytes, permits: u32) -> Self {
+        Self::named(HoldName::Chosen(Box::new(field)), permits)
+    }
+
+    pub(crate) const fn named(name: HoldName, permits: u32) -> Self {
+        Self { name, permits }
+    }
+
+    /// The name.
+    pub fn field(&self) -> Bytes {
+        self.name.field()
+    }
+
+    pub(crate) const fn name(&self) -> &HoldName {
+        &self.name
+    }
 }
 
 /// A wish for a hold count.

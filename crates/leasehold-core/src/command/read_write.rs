@@ -89,16 +89,16 @@ impl KindProtocol for Read {
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
-            ask.hold.field.clone(),
+            ask.hold.field(),
             decimal(ask.count.into()),
             millis(ask.lease),
             limit(ask.not_after),
-            writing(ask.beside.unwrap_or(&ask.hold.field)),
+            writing(ask.beside.unwrap_or(&ask.hold.field())),
             decimal(ask.prefer_writers.is_some().into()),
             ask.settings.publish.clone(),
             channel(ask.name),
         ];
-        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &ask.hold.field), args)
+        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &ask.hold.field()), args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -109,7 +109,7 @@ impl KindProtocol for Read {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release_read(give.name, give.keys, &give.hold.field, give.count, &give.settings.publish)
+        release_read(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -122,8 +122,8 @@ impl KindProtocol for Read {
 
     /// A lease of zero leaves the hold as it is, and lifts the lock's time to live back over it, where a JVM has cut it.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
-        into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field)]);
-        into.args.extend([hold.field.clone(), millis(lease), into.publish.clone(), channel(name)]);
+        into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field())]);
+        into.args.extend([hold.field(), millis(lease), into.publish.clone(), channel(name)]);
     }
 }
 
@@ -142,7 +142,7 @@ impl KindProtocol for Write {
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
         let args = vec![
-            writing(&ask.hold.field),
+            writing(&ask.hold.field()),
             decimal(ask.count.into()),
             millis(ask.lease),
             limit(ask.not_after),
@@ -162,7 +162,7 @@ impl KindProtocol for Write {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release_write(give.name, give.keys, &give.hold.field, give.count, &give.settings.publish)
+        release_write(give.name, give.keys, &give.hold.field(), give.count, &give.settings.publish)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -176,7 +176,7 @@ impl KindProtocol for Write {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(name.to_key());
-        into.args.extend([writing(&hold.field), millis(lease)]);
+        into.args.extend([writing(&hold.field()), millis(lease)]);
     }
 }
 
@@ -192,7 +192,7 @@ pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes)
 
 /// Asks who holds the lock.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], Vec::new())
+    Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], [""; 0])
 }
 
 /// Decodes the reply to [`inspect`].

@@ -84,7 +84,7 @@ pub fn put_done(reply: &Reply) -> Result<bool, DecodeError> {
 
 /// Asks who the client with this key is.
 pub fn get(client: &ClientId) -> Call {
-    Call::new(&script::RECORD_GET, vec![key(client)], Vec::new())
+    Call::new(&script::RECORD_GET, vec![key(client)], [""; 0])
 }
 
 /// Decodes the reply to [`get`].
@@ -116,7 +116,7 @@ pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
 
 /// Removes the record.
 pub fn remove(client: &ClientId) -> Call {
-    Call::new(&script::RECORD_REMOVE, vec![key(client)], Vec::new())
+    Call::new(&script::RECORD_REMOVE, vec![key(client)], [""; 0])
 }
 
 /// Decodes the reply to [`remove`]: whether there was one.

@@ -57,7 +57,7 @@ impl KindProtocol for Semaphore {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let keys = vec![ask.name.to_key(), record_key(ask.name, &ask.hold.field)];
+        let keys = vec![ask.name.to_key(), record_key(ask.name, &ask.hold.field())];
         let permits = decimal(ask.hold.permits.into());
         let args = vec![decimal(ask.count.into()), permits, limit(ask.not_after), millis(MEMORY)];
         Call::new(&script::SEMAPHORE_ACQUIRE, keys, args)
@@ -71,7 +71,7 @@ impl KindProtocol for Semaphore {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field)];
+        let keys = vec![give.name.to_key(), record_key(give.name, &give.hold.field())];
         let args = vec![
             decimal(give.count.into()),
             decimal(give.hold.permits.into()),
@@ -152,7 +152,7 @@ pub fn drained(reply: &Reply) -> Result<Done, DecodeError> {
 
 /// Asks how many permits are available.
 pub fn inspect(name: &LockName) -> Call {
-    Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], Vec::new())
+    Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], [""; 0])
 }
 
 /// Decodes the reply to [`inspect`].

@@ -32,7 +32,7 @@ impl KindProtocol for Simple {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![ask.hold.field.clone(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
+        let args = vec![ask.hold.field(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
         Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.to_key()], args)
     }
 
@@ -45,7 +45,7 @@ impl KindProtocol for Simple {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release(give.name, &give.hold.field, give.count)
+        release(give.name, &give.hold.field(), give.count)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -65,7 +65,7 @@ impl KindProtocol for Simple {
 
     fn renew(&self, into: &mut Renewal, name: &LockName, _keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.push(name.to_key());
-        into.args.push(hold.field.clone());
+        into.args.push(hold.field());
         into.args.push(millis(lease));
     }
 }
@@ -78,7 +78,7 @@ pub fn force_release(lock: &LockName, holder: &str) -> Call {
 
 /// Asks who holds the lock. [`inspected`] decodes the reply.
 pub fn inspect(lock: &LockName) -> Call {
-    Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], Vec::new())
+    Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], [""; 0])
 }
 
 /// The holder in the reply to an inspection. Other libraries write ids that are not UTF-8: their bytes are escaped, as
@@ -147,7 +147,7 @@ mod tests {
             let stored = Reply::Bulk(Bytes::copy_from_slice(id));
             let reply = Reply::Array(vec![Reply::Int(1), Reply::Int(5_210), stored, Reply::Int(1)]);
             let Ok(Inspected::Held { holder, count: 1, .. }) = inspected(&reply) else { panic!("{id:?}") };
-            assert_eq!(force_release(&name, &holder).args()[0], id, "{holder}");
+            assert_eq!(&force_release(&name, &holder).args()[0], id, "{holder}");
         }
         assert_eq!(inspected(&Reply::Array(vec![Reply::Int(0)])), Ok(Inspected::Free));
     }

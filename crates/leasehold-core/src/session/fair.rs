@@ -149,7 +149,7 @@ impl Session {
         let call = state.protocol().release(&ReleaseArgs {
             name: &state.name,
             keys: state.keys(),
-            hold: &HoldKey { field: entry.clone(), permits: 1 },
+            hold: &HoldKey::new(entry.clone(), 1),
             count: 0,
             granted: false,
             keep: Duration::ZERO,

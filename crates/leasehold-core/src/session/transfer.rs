@@ -483,7 +483,7 @@ impl Session {
     fn resume_by(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
         let Some(granted) = self.renumber(now, number, ticket) else { return };
         let left = granted.cell.deadline().since(now);
-        let (next, permits) = (granted.hold, u64::from(granted.cell.key().permits));
+        let (next, permits) = (granted.hold, u64::from(granted.cell.permits()));
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.forget_hold();
         acquire.end(Ok(Some(granted)));

@@ -1,67 +1,63 @@
 //! Requests, as bytes.
 
+use super::words::Words;
+
 /// Appends a command to `out`: an array of bulk strings.
 pub fn command(out: &mut Vec<u8>, name: &str, args: &[impl AsRef<[u8]>]) {
     header(out, b'*', 1 + args.len());
-    bulk(out, name.as_bytes());
+    bulk(out, &[name.as_bytes()]);
     for arg in args {
-        bulk(out, arg.as_ref());
+        bulk(out, &[arg.as_ref()]);
     }
 }
 
 /// Appends a script command, `EVAL` or `EVALSHA`.
-pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: &[impl AsRef<[u8]>], args: &[impl AsRef<[u8]>]) {
+pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: Words<'_>, args: Words<'_>) {
     header(out, b'*', 3 + keys.len() + args.len());
-    bulk(out, name.as_bytes());
-    bulk(out, script.as_bytes());
-    let mut digits = [0; DIGITS];
-    bulk(out, decimal(&mut digits, keys.len()));
-    for word in keys {
-        bulk(out, word.as_ref());
-    }
-    for word in args {
-        bulk(out, word.as_ref());
-    }
+    bulk(out, &[name.as_bytes()]);
+    bulk(out, &[script.as_bytes()]);
+    bulk(out, &[decimal(&mut [0; DIGITS], keys.len() as u64)]);
+    out.extend_from_slice(keys.encoded());
+    out.extend_from_slice(args.encoded());
 }
 
-/// Appends an `EVALSHA` of the hash `script` with the arguments `first` and `others`.
-pub fn batch(
+/// Appends an `EVALSHA` of the hash `script` with the argument `first` in front of the others.
+pub fn batch<'a>(
     out: &mut Vec<u8>,
     script: &str,
-    keys: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+    keys: impl Iterator<Item = Words<'a>> + Clone,
     first: &[u8],
-    others: impl Iterator<Item = impl AsRef<[u8]>> + Clone,
+    others: impl Iterator<Item = Words<'a>> + Clone,
 ) {
-    let count = keys.clone().count();
-    header(out, b'*', 4 + count + others.clone().count());
-    bulk(out, b"EVALSHA");
-    bulk(out, script.as_bytes());
-    bulk(out, decimal(&mut [0; DIGITS], count));
-    for word in keys {
-        bulk(out, word.as_ref());
-    }
-    bulk(out, first);
-    for word in others {
-        bulk(out, word.as_ref());
-    }
+    let count: usize = keys.clone().map(Words::len).sum();
+    header(out, b'*', 4 + count + others.clone().map(Words::len).sum::<usize>());
+    bulk(out, &[b"EVALSHA"]);
+    bulk(out, &[script.as_bytes()]);
+    bulk(out, &[decimal(&mut [0; DIGITS], count as u64)]);
+    keys.for_each(|words| out.extend_from_slice(words.encoded()));
+    bulk(out, &[first]);
+    others.for_each(|words| out.extend_from_slice(words.encoded()));
 }
 
-fn bulk(out: &mut Vec<u8>, word: &[u8]) {
-    header(out, b'$', word.len());
-    out.extend_from_slice(word);
+/// Appends a bulk string that consists of these parts.
+pub(crate) fn bulk(out: &mut Vec<u8>, parts: &[&[u8]]) {
+    header(out, b'$', parts.iter().map(|part| part.len()).sum());
+    parts.iter().for_each(|part| out.extend_from_slice(part));
     out.extend_from_slice(b"\r\n");
 }
 
 fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
     let mut digits = [0; DIGITS];
     out.push(kind);
-    out.extend_from_slice(decimal(&mut digits, len));
+    out.extend_from_slice(decimal(&mut digits, len as u64));
     out.extend_from_slice(b"\r\n");
 }
 
-const DIGITS: usize = usize::MAX.ilog10() as usize + 1;
+/// The most digits of a number.
+pub(crate) const DIGITS: usize = u64::MAX.ilog10() as usize + 1;
 
-fn decimal(digits: &mut [u8; DIGITS], number: usize) -> &[u8] {
+/// The decimal digits of a number.
+pub(crate) fn decimal(digits: &mut [u8; DIGITS], number: u64) -> &[u8] {
     let mut first = DIGITS;
     let mut rest = number;
     loop {
@@ -90,7 +86,10 @@ mod tests {
     fn script_has_its_number_of_keys_in_front() {
         let mut out = Vec::new();
         let keys: Vec<String> = (0..12).map(|number| number.to_string()).collect();
-        script(&mut out, "EVALSHA", "9f", &keys, &["arg"]);
+        let (mut encoded, mut arg) = (Vec::new(), Vec::new());
+        keys.iter().for_each(|key| bulk(&mut encoded, &[key.as_bytes()]));
+        bulk(&mut arg, &[b"arg"]);
+        script(&mut out, "EVALSHA", "9f", Words::new(&encoded, 12), Words::new(&arg, 1));
         let mut same = Vec::new();
         let words = [&["9f".to_owned(), "12".to_owned()], &keys[..], &["arg".to_owned()]].concat();
         command(&mut same, "EVALSHA", &words);

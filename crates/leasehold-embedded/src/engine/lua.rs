@@ -4,7 +4,6 @@ use crate::engine::answer::Outcome;
 use crate::engine::command;
 use crate::engine::convert;
 use crate::engine::keyspace::Keyspace;
-use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Value};
@@ -62,12 +61,12 @@ impl Host {
     }
 
     /// Runs a compiled script, which errors call by `label`. The keyspace's turn has begun.
-    pub(crate) fn run(
+    pub(crate) fn run<'a>(
         &self,
         script: &Compiled,
         label: &str,
-        keys: &[Bytes],
-        args: &[Bytes],
+        keys: impl IntoIterator<Item = &'a [u8]>,
+        args: impl IntoIterator<Item = &'a [u8]>,
     ) -> Result<Reply, ServerError> {
         let (ok, value) = self
             .protected_call(script, keys, args)
@@ -83,14 +82,19 @@ impl Host {
         }))
     }
 
-    fn protected_call(&self, script: &Compiled, keys: &[Bytes], args: &[Bytes]) -> mlua::Result<(bool, Value)> {
+    fn protected_call<'a>(
+        &self,
+        script: &Compiled,
+        keys: impl IntoIterator<Item = &'a [u8]>,
+        args: impl IntoIterator<Item = &'a [u8]>,
+    ) -> mlua::Result<(bool, Value)> {
         self.globals.raw_set("KEYS", self.strings(keys)?)?;
         self.globals.raw_set("ARGV", self.strings(args)?)?;
         self.xpcall.call((&script.0, &self.on_error))
     }
 
-    fn strings(&self, values: &[Bytes]) -> mlua::Result<Table> {
-        self.lua.create_sequence_from(values.iter().map(|value| convert::text(value)))
+    fn strings<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> mlua::Result<Table> {
+        self.lua.create_sequence_from(values.into_iter().map(convert::text))
     }
 }
 

@@ -133,7 +133,7 @@ mod tests {
 
     #[test]
     fn a_fault_hits_what_it_is_aimed_at() {
-        let call = |script| Call::new(script, Vec::new(), Vec::new());
+        let call = |script| Call::of(script);
         let (acquire, release) = (call(&ACQUIRE), call(&RELEASE));
         let durable = call(&RELEASE).with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(1) }));
         let mut faults = Faults::default();

@@ -1,10 +1,10 @@
 //! One entry of the log of what went over the wire.
 
 use crate::server::connections::LinkId;
-use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::LinkError;
 use leasehold_core::reply::Reply;
+use leasehold_core::wire::Words;
 
 /// One call that a client made.
 #[derive(Clone, Debug)]
@@ -22,12 +22,12 @@ impl Recorded {
     }
 
     /// Its keys.
-    pub fn keys(&self) -> &[Bytes] {
+    pub fn keys(&self) -> Words<'_> {
         self.call.keys()
     }
 
     /// Its arguments.
-    pub fn args(&self) -> &[Bytes] {
+    pub fn args(&self) -> Words<'_> {
         self.call.args()
     }
 

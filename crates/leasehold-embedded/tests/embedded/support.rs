@@ -1,6 +1,5 @@
 //! Short ways to ask and to show.
 
-use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
@@ -37,8 +36,7 @@ pub(crate) fn eval(server: &EmbeddedServer, source: &str) -> String {
 
 /// A call with keys and arguments separated by blanks.
 pub(crate) fn call(script: &'static Script, keys: &str, args: &str) -> Call {
-    let split = |text: &str| text.split_whitespace().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
-    Call::new(script, split(keys), split(args))
+    Call::new(script, keys.split_whitespace(), args.split_whitespace())
 }
 
 /// Runs a script and shows the reply.

@@ -15,8 +15,8 @@ impl World {
         }
         let wall = self.server.wall_millis();
         let into = Duration::from_nanos(self.now.as_nanos() % 1_000_000);
-        for key in call.keys() {
-            let Ok(Reply::Int(left @ 0..)) = self.server.command(&[b"PTTL", key]) else { continue };
+        for key in call.keys().to_vec() {
+            let Ok(Reply::Int(left @ 0..)) = self.server.command(&[b"PTTL", &key]) else { continue };
             // The key is there until the end of its last millisecond.
             let last = self.now - into + ms(left.unsigned_abs());
             let end = last + ms(1);
@@ -29,7 +29,7 @@ impl World {
             if aimed >= at && end.since(at) < ms(1_300) {
                 self.stats.fault(FaultKind::WorstInstant);
                 self.note_fault_of(client, aimed);
-                self.server.ends.insert(key.clone(), wall + left);
+                self.server.ends.insert(key, wall + left);
                 return aimed;
             }
         }
@@ -42,9 +42,9 @@ impl World {
             return;
         }
         let wall = self.server.wall_millis();
-        for key in call.keys() {
-            let left = self.server.command(&[b"PTTL", key]);
-            let after = self.server.ends.get(key).is_some_and(|end| end + 1 == wall);
+        for key in call.keys().to_vec() {
+            let left = self.server.command(&[b"PTTL", &key]);
+            let after = self.server.ends.get(&key).is_some_and(|end| end + 1 == wall);
             match left {
                 Ok(Reply::Int(1)) => self.stats.reach(Coverage::BeforeExpiry),
                 Ok(Reply::Int(0)) => self.stats.reach(Coverage::AtExpiry),

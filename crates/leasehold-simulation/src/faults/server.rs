@@ -2,7 +2,7 @@
 
 use crate::faults::plan::MEMORY_IS_FULL;
 use crate::report::stats::FaultKind;
-use crate::workload::family::LockFamily;
+use crate::workload::family::{LockFamily, lock_of};
 use crate::world::client::Guard;
 use crate::world::message::Message;
 use crate::world::{World, ms, trace};
@@ -174,7 +174,7 @@ impl World {
             guard.epoch_of_data = OF_NO_EPOCH;
         }
         self.note_silence(call);
-        self.invariants.grants.forget_holder(&call.keys()[0]);
+        self.invariants.grants.forget_holder(&lock_of(call));
         drop(self.server.execute(call));
         self.deliver_notices();
         self.note_removals(self.plan.settings.lease / 3);

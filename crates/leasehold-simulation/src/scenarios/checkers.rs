@@ -51,7 +51,7 @@ fn closed() -> World {
 fn ask(world: &World, kind: Kind) -> Call {
     let lock = name("lock0");
     let client = world.clients[1].session.client();
-    let hold = HoldKey { field: client.field(HoldNumber::FIRST), permits: 1 };
+    let hold = HoldKey::new(client.field(HoldNumber::FIRST), 1);
     let keys = kind.protocol().keys(&lock, &client);
     let settings = world.clients[1].session.settings();
     let ask = leasehold_core::command::AcquireArgs {
@@ -194,7 +194,12 @@ fn a_queue_out_of_order_is_found() {
     // A waiter that has been silent for too long may have lost its place.
     world.now = world.now + world.plan.settings.fair.liveness_timeout;
     world.note_silence(&call);
-    world.invariants.fair_order.check(&world, "fair/acquire", &call.keys()[0], &Bytes::from_static(b"somebody else"));
+    world.invariants.fair_order.check(
+        &world,
+        "fair/acquire",
+        &call.keys().to_vec()[0],
+        &Bytes::from_static(b"somebody else"),
+    );
 }
 
 #[test]

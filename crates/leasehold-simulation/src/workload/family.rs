@@ -109,6 +109,11 @@ impl LockFamily {
     }
 }
 
+/// The key of the lock of a call.
+pub(crate) fn lock_of(call: &Call) -> Bytes {
+    Bytes::copy_from_slice(&call.keys()[0])
+}
+
 /// The id that tells one hold from all others in the calls of its kind, and the count that the call is about.
 pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
     let (folder, verb) = call.script().name().split_once('/')?;
@@ -116,8 +121,8 @@ pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
         return None;
     }
     let (id, count) = match folder {
-        "semaphore" => (&call.keys()[1], &call.args()[0]),
-        _ => (&call.args()[0], &call.args()[1]),
+        "semaphore" => (call.keys().get(1)?, call.args().first()?),
+        _ => (call.args().first()?, call.args().get(1)?),
     };
-    Some((id.clone(), std::str::from_utf8(count).ok()?.parse().ok()?))
+    Some((Bytes::copy_from_slice(id), std::str::from_utf8(count).ok()?.parse().ok()?))
 }

@@ -50,7 +50,8 @@ impl World {
     pub(crate) fn count_down(&mut self, call: &Call) {
         let Ok(reply) = self.server.execute(call) else { return };
         self.deliver_notices();
-        let (key, operation) = (&call.keys()[0], &call.keys()[1]);
+        let keys = call.keys().to_vec();
+        let (key, operation) = (&keys[0], &keys[1]);
         let expected = self.invariants.latches.count_down(key, operation);
         trace!(self, "{key:?} is counted down: {reply:?}");
         if !self.doubts.broken {

@@ -2,7 +2,7 @@
 
 use crate::faults::event::FaultEvent;
 use crate::report::stats::{Coverage, FaultKind};
-use crate::workload::family::hold_of;
+use crate::workload::family::{hold_of, lock_of};
 use crate::world::client::PollPolicy;
 use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::network::{Caller, Role, Waiting};
@@ -177,7 +177,7 @@ impl World {
         match result {
             Ok(reply) => self.note_place(call, reply),
             // A script that was refused a command has done what comes before that.
-            Err(_) => self.invariants.fair_order.doubt(&call.keys()[0]),
+            Err(_) => self.invariants.fair_order.doubt(&lock_of(call)),
         }
         if let Some((id, count)) = hold_of(call) {
             match result {

@@ -192,7 +192,7 @@ impl World {
         }
         // A hold that was handed on has the field of the first of its holders.
         let field = granted.cell.field();
-        let hold = HoldKey { field: field.clone(), permits: wish.permits };
+        let hold = HoldKey::new(field.clone(), wish.permits);
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
         let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
         let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));

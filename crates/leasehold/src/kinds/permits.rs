@@ -229,6 +229,6 @@ impl PermitGuard {
     /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
     pub fn ids(&self) -> Vec<PermitId> {
         let hold = self.cell().key();
-        PermitId::of_hold(&hold.field, hold.permits).collect()
+        PermitId::of_hold(&hold.field(), hold.permits).collect()
     }
 }

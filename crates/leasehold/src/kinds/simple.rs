@@ -71,7 +71,7 @@ impl SimpleLock {
         }
         let call = spec.handle().with(|session, _| {
             let keys = protocol.keys(name, &session.client());
-            let hold = HoldKey { field, permits: 1 };
+            let hold = HoldKey::new(field, 1);
             let settings = session.settings();
             protocol.release(&ReleaseArgs {
                 name,

@@ -115,7 +115,7 @@ mod settle {
         while let Some(action) = session.poll_deed() {
             match action {
                 Deed::Settle { id, .. } => settlements.push(id),
-                Deed::Call { call, .. } => released.push(call.keys()[0].clone()),
+                Deed::Call { call, .. } => released.push(call.keys().to_vec()[0].clone()),
                 Deed::Subscribe { .. } | Deed::Unsubscribe { .. } => {}
             }
         }

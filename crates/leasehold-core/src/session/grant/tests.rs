@@ -267,7 +267,7 @@ mod unread {
         miss(&mut session);
         let step = session.step_acquire(LATER, again, Waker::noop());
         let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
-        assert_eq!(call.args()[1].as_ref(), b"2", "it does not ask for a hold of its own");
+        assert_eq!(&call.args()[1], b"2", "it does not ask for a hold of its own");
     }
 
     #[test]

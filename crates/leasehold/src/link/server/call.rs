@@ -270,7 +270,7 @@ impl fmt::Debug for Inbox {
 
 /// The hash slot of a call.
 fn slot_of(call: &Call) -> u16 {
-    call.keys().first().map_or(0, |key| leasehold_core::name::slot(key))
+    call.keys().first().map_or(0, leasehold_core::name::slot)
 }
 
 /// A server's refusal of a command that changed nothing.

@@ -86,7 +86,7 @@ impl Durable {
 
     /// Sends a call. Resends it after `NOSCRIPT` and redirections, which prove that the server did not apply it.
     async fn call(&self, begun: u64, call: &Call, replicas: Replicas) -> Result<Reply, LinkError> {
-        let slot = call.keys().first().map_or(0, |key| leasehold_core::name::slot(key));
+        let slot = call.keys().first().map_or(0, leasehold_core::name::slot);
         let mut to = To::Slot(slot);
         let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
         let mut refused = None;
@@ -197,7 +197,7 @@ async fn pipeline(
     timeout: Duration,
 ) -> Result<Answers, LinkError> {
     let timeout = Some(timeout);
-    let lock = call.keys().first().cloned().unwrap_or_default();
+    let lock = call.keys().first().unwrap_or_default();
     let mark = mark::mark(lock);
     let millis = replicas.within.as_millis().max(1);
     let wait = vec![replicas.at_least.to_string().into(), millis.to_string().into()];

@@ -56,7 +56,8 @@ pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
         Some(count) => word(count),
         None => keys.to_string().into(),
     };
-    [word(script), count].into_iter().chain(call.keys().iter().chain(call.args()).cloned()).collect()
+    let words = call.keys().into_iter().chain(call.args()).map(Bytes::copy_from_slice);
+    [word(script), count].into_iter().chain(words).collect()
 }
 
 /// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a settling either comes first

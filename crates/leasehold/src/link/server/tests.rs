@@ -321,7 +321,7 @@ fn release(lock: &str) -> Call {
 }
 
 fn inspect(lock: &str) -> Call {
-    Call::new(&INSPECT, vec![Bytes::copy_from_slice(lock.as_bytes())], Vec::new())
+    Call::new(&INSPECT, vec![Bytes::copy_from_slice(lock.as_bytes())], [""; 0])
 }
 
 /// The answer of `INSPECT` for a free lock.
