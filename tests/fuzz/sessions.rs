@@ -245,6 +245,6 @@ impl World {
             }
         }
         while self.session.poll_event().is_some() {}
-        self.session.take_woken();
+        drop(self.session.take_woken());
     }
 }

@@ -205,7 +205,7 @@ impl Session {
     }
 
     /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
-    pub fn take_woken(&mut self) -> Vec<Waker> {
+    pub fn take_woken(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.assert_invariants();
         self.out.take_woken()
     }

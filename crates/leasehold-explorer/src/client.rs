@@ -392,7 +392,7 @@ impl Client {
                 self.note(format!("{event:?}"));
             }
         }
-        self.session.take_woken().into_iter().for_each(Waker::wake);
+        self.session.take_woken().for_each(Waker::wake);
     }
 
     fn note(&mut self, wrong: String) {

@@ -172,7 +172,7 @@ impl Receiver for ClientInner {
 }
 
 /// Wakes futures, without the session's lock. A panicking waker does not affect the others.
-fn wake(woken: Vec<Waker>) {
+fn wake(woken: impl Iterator<Item = Waker>) {
     for waker in woken {
         foreign::call(Foreign::Waker, || waker.wake());
     }

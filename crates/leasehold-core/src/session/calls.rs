@@ -27,6 +27,8 @@ pub(super) struct Out {
     calls: VecDeque<(CallId, Call, bool)>,
     actions: VecDeque<Action>,
     events: VecDeque<Event>,
+    /// The first of the woken: most calls wake one future and need no list.
+    first_woken: Option<Waker>,
     pub(super) woken: Vec<Waker>,
 }
 
@@ -48,7 +50,11 @@ impl Out {
 
     /// Has a future polled.
     pub(super) fn wake(&mut self, waker: Waker) {
-        self.woken.push(waker);
+        if self.woken.is_empty() && self.first_woken.is_none() {
+            self.first_woken = Some(waker);
+        } else {
+            self.woken.push(waker);
+        }
     }
 
     pub(super) fn poll_call(&mut self) -> Option<(CallId, Call, bool)> {
@@ -70,8 +76,8 @@ impl Out {
         self.events.pop_front()
     }
 
-    pub(super) fn take_woken(&mut self) -> Vec<Waker> {
-        std::mem::take(&mut self.woken)
+    pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Waker> + use<> {
+        self.first_woken.take().into_iter().chain(std::mem::take(&mut self.woken))
     }
 
     /// Whether there are actions or events to be taken.

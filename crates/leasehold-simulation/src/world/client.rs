@@ -248,7 +248,7 @@ impl World {
             self.note_event(&event);
             self.clients[client].events.push(event);
         }
-        self.clients[client].session.take_woken().into_iter().for_each(Waker::wake);
+        self.clients[client].session.take_woken().for_each(Waker::wake);
         self.plan_polls(client);
         self.draw_as(outer);
     }
