@@ -791,7 +791,7 @@ impl State {
     fn wire(&mut self) -> &mut Wire<Answer> {
         if !self.collected.is_empty() {
             self.weight = 0;
-            let mut calls = std::mem::take(&mut self.collected).into_iter().peekable();
+            let mut calls = self.collected.drain(..).peekable();
             while let Some(first) = calls.next() {
                 let (batch, mut weight) = (first.batch(), first.weight());
                 let mut joins = |next: &Started| {
@@ -817,6 +817,7 @@ impl State {
                     }),
                 }
             }
+            drop(calls);
             // A full socket may have filled it.
             self.collected.shrink_to(KEPT);
         }
