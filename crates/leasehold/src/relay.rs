@@ -1,6 +1,7 @@
 //! A waker of our own between a task and the session.
 
 use futures_util::task::AtomicWaker;
+use std::cell::Cell;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -14,15 +15,33 @@ use std::task::{Context, Poll, Wake, Waker};
 pub(crate) struct Relayed<F> {
     // The order matters: fields are dropped from the first to the last.
     work: F,
-    task: Arc<Task>,
     waker: Waker,
+    task: KeptTask,
 }
 
 impl<F> Relayed<F> {
     pub(crate) fn new(work: F) -> Self {
-        let task = Arc::new(Task { waker: AtomicWaker::new(), stage: AtomicU8::new(IDLE) });
+        let spare = SPARE.try_with(Cell::take).ok().flatten();
+        let task = spare.unwrap_or_else(|| Arc::new(Task { waker: AtomicWaker::new(), stage: AtomicU8::new(IDLE) }));
         let waker = Waker::from(task.clone());
-        Self { work, task, waker }
+        Self { work, waker, task: KeptTask(task) }
+    }
+}
+
+thread_local! {
+    /// The task of the last future on this thread, for the next one.
+    static SPARE: Cell<Option<Arc<Task>>> = const { Cell::new(None) };
+}
+
+/// A task that the thread keeps for its next future, unless a session still has a waker of it.
+struct KeptTask(Arc<Task>);
+
+impl Drop for KeptTask {
+    fn drop(&mut self) {
+        drop(self.0.waker.take());
+        if Arc::get_mut(&mut self.0).is_some() {
+            let _ = SPARE.try_with(|spare| spare.set(Some(self.0.clone())));
+        }
     }
 }
 
@@ -31,12 +50,12 @@ impl<F: Future + Unpin> Future for Relayed<F> {
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = self.get_mut();
-        this.task.waker.register(cx.waker());
+        this.task.0.waker.register(cx.waker());
         loop {
-            this.task.stage.store(POLLED, Ordering::Release);
+            this.task.0.stage.store(POLLED, Ordering::Release);
             let polled = Pin::new(&mut this.work).poll(&mut Context::from_waker(&this.waker));
             // The embedded engine may reply within the poll that sends the call.
-            let woken = this.task.stage.swap(IDLE, Ordering::AcqRel) == WOKEN;
+            let woken = this.task.0.stage.swap(IDLE, Ordering::AcqRel) == WOKEN;
             if polled.is_ready() || !woken {
                 return polled;
             }
