@@ -1,4 +1,86 @@
 //! Maps whose keys are numbers that the session itself gives out.
 
+use std::hash::Hash;
+
 /// A map by numbers that count up: the session chooses them itself, so that no attack has to be feared and a quick hash will do.
 pub(crate) type NumberMap<K, V> = rustc_hash::FxHashMap<K, V>;
+
+/// A [`NumberMap`] of large values. Each has a box, so that the reserve of the table is one of pointers.
+///
+/// The map keeps a few boxes of removed values for the next ones: most calls remove one value and insert another.
+#[derive(Debug)]
+pub(crate) struct BoxMap<K, V> {
+    /// No box in the table is empty.
+    table: NumberMap<K, Box<Option<V>>>,
+    /// Empty boxes.
+    spare: Vec<Box<Option<V>>>,
+}
+
+/// Maximum number of empty boxes.
+const SPARE: usize = 16;
+
+impl<K, V> Default for BoxMap<K, V> {
+    fn default() -> Self {
+        Self { table: NumberMap::default(), spare: Vec::new() }
+    }
+}
+
+impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
+    /// Number of values.
+    pub(crate) fn len(&self) -> usize {
+        self.table.len()
+    }
+
+    /// Whether there is no value.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.table.is_empty()
+    }
+
+    /// Whether a key has a value.
+    pub(crate) fn contains(&self, key: K) -> bool {
+        self.table.contains_key(&key)
+    }
+
+    /// Sets the value of a key.
+    pub(crate) fn insert(&mut self, key: K, value: V) {
+        let mut boxed = self.spare.pop().unwrap_or_default();
+        *boxed = Some(value);
+        self.table.insert(key, boxed);
+    }
+
+    /// Moves a value to another key.
+    pub(crate) fn rename(&mut self, from: K, to: K) -> Option<&mut V> {
+        let boxed = self.table.remove(&from)?;
+        self.table.entry(to).insert_entry(boxed).into_mut().as_mut().as_mut()
+    }
+
+    /// Removes a value.
+    pub(crate) fn remove(&mut self, key: K) -> Option<V> {
+        let mut boxed = self.table.remove(&key)?;
+        let value = boxed.take();
+        if self.spare.len() < SPARE {
+            self.spare.push(boxed);
+        }
+        value
+    }
+
+    /// The value of a key.
+    pub(crate) fn get(&self, key: K) -> Option<&V> {
+        self.table.get(&key)?.as_ref().as_ref()
+    }
+
+    /// The value of a key, to be changed.
+    pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
+        self.table.get_mut(&key)?.as_mut().as_mut()
+    }
+
+    /// All values, in no order.
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (K, &V)> {
+        self.table.iter().filter_map(|(key, boxed)| Some((*key, boxed.as_ref().as_ref()?)))
+    }
+
+    /// All values, to be changed, in no order.
+    pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
+        self.table.values_mut().filter_map(|boxed| boxed.as_mut().as_mut())
+    }
+}

@@ -84,7 +84,7 @@ impl Session {
     /// after a release notice. Nor does it while other clients have a head start.
     fn begin_line(&mut self, now: Instant, ticket: Ticket, lock: LockId, patience: Patience) -> bool {
         let until = now + self.locks[lock].wait_policy().turn(&self.settings);
-        self.locks[lock].line_mut().begin(ticket, until);
+        self.locks.begin_line(lock, ticket, until);
         let head_start = self.contended.held_back_until(now, self.locks[lock].name.key());
         if let Some(until) = head_start.filter(|_| patience != Patience::Try) {
             self.locks[lock].line_mut().back_off(until);

@@ -152,6 +152,8 @@ pub(super) struct Pending {
     pub(super) lowerings: usize,
     renewals: usize,
     durable_renewals: usize,
+    /// The box of the change that was answered last, for the next one.
+    spare: Option<Box<Change>>,
 }
 
 impl Pending {
@@ -170,6 +172,20 @@ impl Pending {
             *count -= 1;
         }
         Some(purpose)
+    }
+
+    /// Boxes a change whose call is about to be sent.
+    pub(super) fn boxed(&mut self, change: Change) -> Box<Change> {
+        let mut boxed = self.spare.take().unwrap_or_else(|| Box::new(change));
+        *boxed = change;
+        boxed
+    }
+
+    /// Takes a change out of its box.
+    pub(super) fn unboxed(&mut self, boxed: Box<Change>) -> Change {
+        let change = *boxed;
+        self.spare = Some(boxed);
+        change
     }
 
     /// Whether no call is in flight.
@@ -321,7 +337,8 @@ impl Session {
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
         if let Some(hold) = self.holds.known_mut(number) {
-            hold.begin_change(Change::new(now, id, by, aim, self.resets).with_lease(lease).with_replicas(replicas));
+            let change = Change::new(now, id, by, aim, self.resets).with_lease(lease).with_replicas(replicas);
+            hold.begin_change(self.pending.boxed(change));
         }
         let purpose = match (by, aim) {
             (Some(_), _) => Purpose::Request(number),
@@ -354,7 +371,8 @@ impl Session {
 
     /// Ends and returns the hold's change in flight.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
-        self.holds.get_mut(number)?.end_change()
+        let change = self.holds.get_mut(number)?.end_change()?;
+        Some(self.pending.unboxed(change))
     }
 
     /// Extends the clean-up by the queue's idle time. A place in a queue has no lease, and the client may have missed the reply about it.

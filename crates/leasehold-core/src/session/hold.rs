@@ -5,7 +5,7 @@ use crate::command::HoldKey;
 use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::hold_cell::HoldCell;
 use crate::name::LockName;
-use crate::number_map::NumberMap;
+use crate::number_map::BoxMap;
 use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::lock::LockId;
 use crate::session::release::CleanUp;
@@ -296,8 +296,7 @@ impl Hold {
 /// See the [module](self).
 #[derive(Debug, Default)]
 pub(super) struct Holds {
-    /// Boxed, so that the room that the table has in reserve is that of pointers.
-    table: NumberMap<HoldNumber, Box<Hold>>,
+    table: BoxMap<HoldNumber, Hold>,
     pub(super) missing: Missing,
 }
 
@@ -314,33 +313,32 @@ impl Holds {
 
     /// Whether there is a hold with this number.
     pub(super) fn contains(&self, number: HoldNumber) -> bool {
-        self.table.contains_key(&number)
+        self.table.contains(number)
     }
 
     /// Adds a hold.
     pub(super) fn insert(&mut self, number: HoldNumber, hold: Hold) {
-        self.table.insert(number, Box::new(hold));
+        self.table.insert(number, hold);
     }
 
     /// Gives a hold another number. The old one names nothing any more.
     pub(super) fn renumber(&mut self, number: HoldNumber, next: HoldNumber) -> Option<&mut Hold> {
-        let hold = self.table.remove(&number)?;
-        Some(&mut **self.table.entry(next).insert_entry(hold).into_mut())
+        self.table.rename(number, next)
     }
 
     /// Takes a hold out.
     pub(super) fn remove(&mut self, number: HoldNumber) -> Option<Hold> {
-        self.table.remove(&number).map(|hold| *hold)
+        self.table.remove(number)
     }
 
     /// A hold that may be gone.
     pub(super) fn get(&self, number: HoldNumber) -> Option<&Hold> {
-        self.table.get(&number).map(|hold| &**hold)
+        self.table.get(number)
     }
 
     /// A hold that may be gone, to be changed.
     pub(super) fn get_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
-        self.table.get_mut(&number).map(|hold| &mut **hold)
+        self.table.get_mut(number)
     }
 
     /// A hold that must be there. It is a bug of the session where it is not.
@@ -356,21 +354,21 @@ impl Holds {
     /// A hold that must be there, to be changed. It is a bug of the session where it is not.
     #[track_caller]
     pub(super) fn known_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
-        let hold = self.table.get_mut(&number);
+        let hold = self.table.get_mut(number);
         if hold.is_none() {
             self.missing.note();
         }
-        hold.map(|hold| &mut **hold)
+        hold
     }
 
     /// All holds, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (HoldNumber, &Hold)> {
-        self.table.iter().map(|(number, hold)| (*number, &**hold))
+        self.table.iter()
     }
 
     /// All holds, to be changed, in no order.
     pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Hold> {
-        self.table.values_mut().map(|hold| &mut **hold)
+        self.table.values_mut()
     }
 }
 
@@ -704,7 +702,7 @@ impl Deadline {
 // A change of a hold's count in flight.
 
 /// A change of a hold's count that awaits its outcome.
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     id: CallId,
     /// The request that sent it; `None` for the background.
@@ -781,10 +779,12 @@ impl Change {
 
 impl Hold {
     /// Notes a change that is sent now.
-    pub(super) fn begin_change(&mut self, change: Change) {
+    pub(super) fn begin_change(&mut self, change: impl Into<Box<Change>>) {
+        let mut change = change.into();
         let before = self.count.begin_change(change.aim.target());
         let lease = change.lease.min(self.deadline.latest.since(change.sent_at));
-        self.change = Some(Box::new(Change { before, lease, ..change }));
+        *change = Change { before, lease, ..*change };
+        self.change = Some(change);
     }
 
     /// The change that is on its way.
@@ -829,8 +829,8 @@ impl Hold {
     }
 
     /// Removes and returns the change.
-    pub(super) fn end_change(&mut self) -> Option<Change> {
-        self.change.take().map(|change| *change)
+    pub(super) fn end_change(&mut self) -> Option<Box<Change>> {
+        self.change.take()
     }
 
     /// Restores the count after a re-entry that the server did not apply.

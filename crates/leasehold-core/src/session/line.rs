@@ -636,7 +636,7 @@ impl Session {
 
 impl Session {
     pub(super) fn line_is_empty(&mut self, lock: LockId) {
-        self.locks[lock].end_line();
+        self.locks.end_line(lock);
         self.set_lock_timer(lock);
         self.drop_notices(lock);
     }

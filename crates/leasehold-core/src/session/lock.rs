@@ -6,7 +6,7 @@ use crate::owner::{ClientId, HoldNumber};
 use crate::session::fair::HeartbeatState;
 use crate::session::line::{Invitations, Line, Phase};
 use crate::session::request::Failures;
-use crate::session::{Session, Timer, Timers};
+use crate::session::{Session, Ticket, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
@@ -241,13 +241,13 @@ impl Lock {
         self.waiters.0.as_mut().is_some_and(|waiters| waiters.line.note_confirmed())
     }
 
-    /// No request waits any more.
-    pub(super) fn end_line(&mut self) {
-        let Some(waiters) = &mut self.waiters.0 else { return };
+    /// No request waits any more. Returns the room for waiters, unless something is left of them.
+    fn end_line(&mut self) -> Option<Box<Waiters>> {
+        let waiters = self.waiters.0.as_mut()?;
         waiters.line.end();
         waiters.failures = Failures::default();
         waiters.heartbeat.end();
-        self.drop_waiters();
+        self.drop_waiters()
     }
 
     fn waiters(&self) -> &Waiters {
@@ -255,12 +255,23 @@ impl Lock {
     }
 
     fn waiters_mut(&mut self) -> &mut Waiters {
-        self.waiters.0.get_or_insert_with(|| Box::new(Waiters::none()))
+        self.room(|| None)
+    }
+
+    /// The room for waiters, made of a spare one where there is none.
+    fn room(&mut self, spare: impl FnOnce() -> Option<Box<Waiters>>) -> &mut Waiters {
+        self.waiters.0.get_or_insert_with(|| match spare() {
+            Some(mut room) => {
+                *room = Waiters::none();
+                room
+            }
+            None => Box::new(Waiters::none()),
+        })
     }
 
     /// Gives the room for waiters back, unless something is left of them.
-    fn drop_waiters(&mut self) {
-        self.waiters.0.take_if(|waiters| waiters.is_none());
+    fn drop_waiters(&mut self) -> Option<Box<Waiters>> {
+        self.waiters.0.take_if(|waiters| waiters.is_none())
     }
 }
 
@@ -355,6 +366,10 @@ impl Lock {
 pub(super) struct Locks {
     /// Boxed, so that the room that the table has in reserve is that of pointers.
     table: Table<LockId, Box<Lock>>,
+    /// The box of the lock that was removed last, for the next one.
+    spare: Option<Box<Lock>>,
+    /// The room for waiters that was given back last, for the next line.
+    spare_room: Option<Box<Waiters>>,
     /// The first of each name, by prefix and name.
     by_key: HashMap<Arc<str>, LockId>,
 }
@@ -362,7 +377,7 @@ pub(super) struct Locks {
 impl Locks {
     /// No lock.
     pub(super) fn new() -> Self {
-        Self { table: Table::new(), by_key: HashMap::new() }
+        Self { table: Table::new(), spare: None, spare_room: None, by_key: HashMap::new() }
     }
 
     /// How many there are.
@@ -401,9 +416,28 @@ impl Locks {
         if let Some(first) = first {
             self.table[first].is_first = false;
         }
-        let lock = self.table.insert(Box::new(new));
+        let boxed = match self.spare.take() {
+            Some(mut spare) => {
+                *spare = new;
+                spare
+            }
+            None => Box::new(new),
+        };
+        let lock = self.table.insert(boxed);
         self.by_key.insert(name.shared().clone(), lock);
         lock
+    }
+
+    /// Begins the line of a lock with this request.
+    pub(super) fn begin_line(&mut self, lock: LockId, ticket: Ticket, until: Instant) {
+        let spare = &mut self.spare_room;
+        self.table[lock].room(|| spare.take()).line.begin(ticket, until);
+    }
+
+    /// No request waits for a lock any more.
+    pub(super) fn end_line(&mut self, lock: LockId) {
+        let room = self.table[lock].end_line();
+        self.spare_room = room.or(self.spare_room.take());
     }
 
     /// All locks of a name.
@@ -452,6 +486,7 @@ impl Locks {
                 }
             }
         }
+        self.spare = Some(state);
     }
 
     fn chain(&self, first: Option<LockId>) -> impl Iterator<Item = LockId> {

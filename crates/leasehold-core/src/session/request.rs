@@ -1,7 +1,7 @@
 //! The requests of callers: acquires, releases and pauses.
 
 use crate::error::{AcquireError, ReleaseError};
-use crate::number_map::NumberMap;
+use crate::number_map::{BoxMap, NumberMap};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::session::lock::LockId;
 use crate::session::{AcquireRequest, Granted, Missing, Patience, Ticket, pause_before};
@@ -101,8 +101,7 @@ impl Request {
 /// The requests of a client that are not done, by their tickets.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
-    /// Boxed, so that the room that the table has in reserve is that of pointers.
-    table: NumberMap<Ticket, Box<Request>>,
+    table: BoxMap<Ticket, Request>,
     pub(super) missing: Missing,
 }
 
@@ -114,27 +113,27 @@ impl Requests {
 
     /// Adds a request.
     pub(super) fn insert(&mut self, ticket: Ticket, request: Request) {
-        self.table.insert(ticket, Box::new(request));
+        self.table.insert(ticket, request);
     }
 
     /// Takes a request out.
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Request> {
-        self.table.remove(&ticket).map(|request| *request)
+        self.table.remove(ticket)
     }
 
     /// The request of a ticket; `None` where it is done.
     pub(super) fn get(&self, ticket: &Ticket) -> Option<&Request> {
-        self.table.get(ticket).map(|request| &**request)
+        self.table.get(*ticket)
     }
 
     /// The request of a ticket, to be changed.
     pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Request> {
-        self.table.get_mut(ticket).map(|request| &mut **request)
+        self.table.get_mut(*ticket)
     }
 
     /// All requests, in no order.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Request)> {
-        self.table.iter().map(|(ticket, request)| (*ticket, &**request))
+        self.table.iter()
     }
 
     /// The requests to acquire, in no order.
@@ -174,7 +173,7 @@ impl Requests {
     /// The same, to be changed.
     #[track_caller]
     pub(super) fn known_acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.table.get_mut(&ticket).map(|request| &mut **request) {
+        match self.table.get_mut(ticket) {
             Some(Request::Acquire(acquire)) => Some(acquire),
             _ => {
                 self.missing.note();
