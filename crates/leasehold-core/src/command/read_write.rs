@@ -88,17 +88,18 @@ impl KindProtocol for Read {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
+        let field = ask.hold.field();
         let args = vec![
-            ask.hold.field(),
+            field.clone(),
             decimal(ask.count.into()),
             millis(ask.lease),
             limit(ask.not_after),
-            writing(ask.beside.unwrap_or(&ask.hold.field())),
+            writing(ask.beside.unwrap_or(&field)),
             decimal(ask.prefer_writers.is_some().into()),
             ask.settings.publish.clone(),
             channel(ask.name),
         ];
-        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &ask.hold.field()), args)
+        Call::new(&script::READ_ACQUIRE, keys_with_hold(ask.keys, ask.name, &field), args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {

@@ -436,8 +436,9 @@ impl Locks {
 
     /// No request waits for a lock any more.
     pub(super) fn end_line(&mut self, lock: LockId) {
-        let room = self.table[lock].end_line();
-        self.spare_room = room.or(self.spare_room.take());
+        if let Some(room) = self.table[lock].end_line() {
+            self.spare_room = Some(room);
+        }
     }
 
     /// All locks of a name.
