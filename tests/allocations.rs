@@ -23,7 +23,7 @@ const MOST: usize = 7;
 const PAIRS: usize = 200;
 
 /// Number of rounds. The background allocates in some of them.
-const ROUNDS: usize = 5;
+const ROUNDS: usize = 20;
 
 /// Number of held locks with which debug builds skip the allocating checks of a session.
 const UNCHECKED: usize = 300;

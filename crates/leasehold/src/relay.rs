@@ -76,13 +76,21 @@ const WOKEN: u8 = 2;
 
 impl Wake for Task {
     fn wake(self: Arc<Self>) {
-        self.wake_by_ref();
+        let waker = self.note_woken();
+        // The woken future keeps the task only if this reference is gone.
+        drop(self);
+        waker.into_iter().for_each(Waker::wake);
     }
 
     fn wake_by_ref(self: &Arc<Self>) {
+        self.note_woken().into_iter().for_each(Waker::wake);
+    }
+}
+
+impl Task {
+    /// Notes a wake-up. Returns the waker of the task, unless the poll that is under way is repeated.
+    fn note_woken(&self) -> Option<Waker> {
         let stage = self.stage.compare_exchange(POLLED, WOKEN, Ordering::AcqRel, Ordering::Acquire);
-        if stage == Err(IDLE) {
-            self.waker.wake();
-        }
+        if stage == Err(IDLE) { self.waker.take() } else { None }
     }
 }
