@@ -79,7 +79,7 @@ impl KindProtocol for Fair {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
+        Call::new(&script::FAIR_ACQUIRE, &*ask.keys.keys, acquire_args(ask))
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -94,7 +94,7 @@ impl KindProtocol for Fair {
             give.settings.publish.clone(),
             give.name.channel(),
         ];
-        Call::new(&script::FAIR_RELEASE, four(give.keys), args)
+        Call::new(&script::FAIR_RELEASE, &give.keys.keys[..4], args)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -128,7 +128,7 @@ impl KindProtocol for FencedFair {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        Call::new(&script::FENCED_FAIR_ACQUIRE, ask.keys.keys.to_vec(), acquire_args(ask))
+        Call::new(&script::FENCED_FAIR_ACQUIRE, &*ask.keys.keys, acquire_args(ask))
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -173,7 +173,7 @@ pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<
         settings.publish.clone(),
         name.channel(),
     ];
-    Call::new(&script::FAIR_BEAT, four(keys), args)
+    Call::new(&script::FAIR_BEAT, &keys.keys[..4], args)
 }
 
 /// Decodes the reply to [`heartbeat`].
@@ -232,11 +232,6 @@ fn keys(name: &LockName) -> Vec<Bytes> {
         name.prefixed("redisson_lock_timeout"),
         name.prefixed("leasehold:1:fair"),
     ]
-}
-
-/// The keys that both kinds have, which are all but the token's.
-fn four(keys: &Keys) -> Vec<Bytes> {
-    keys.keys[..4].to_vec()
 }
 
 fn channel(name: &LockName, listener: &str) -> Bytes {

@@ -2,9 +2,7 @@
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -44,8 +42,8 @@ impl KindProtocol for Fenced {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![ask.hold.field(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
-        Call::new(&script::FENCED_ACQUIRE, ask.keys.keys.to_vec(), args)
+        let keys = ask.keys.keys.iter().fold(Call::of(&script::FENCED_ACQUIRE), Call::key);
+        keys.hold(ask.hold).number(ask.count.into()).millis(ask.lease).limit(ask.not_after)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {

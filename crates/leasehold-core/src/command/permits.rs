@@ -111,7 +111,7 @@ impl KindProtocol for Permits {
             ask.settings.publish.clone(),
             channel(ask.name),
         ];
-        Call::new(&script::PERMITS_ACQUIRE, ask.keys.keys.to_vec(), args)
+        Call::new(&script::PERMITS_ACQUIRE, &*ask.keys.keys, args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -130,7 +130,7 @@ impl KindProtocol for Permits {
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         let ids = PermitId::blob(PermitId::of_hold(&give.hold.field(), give.hold.permits));
         let args = vec![ids, decimal(give.count.into()), give.settings.publish.clone(), channel(give.name)];
-        Call::new(&script::PERMITS_RELEASE, give.keys.keys.to_vec(), args)
+        Call::new(&script::PERMITS_RELEASE, &*give.keys.keys, args)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {

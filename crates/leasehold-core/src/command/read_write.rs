@@ -152,7 +152,7 @@ impl KindProtocol for Write {
             ask.settings.publish.clone(),
             channel(ask.name),
         ];
-        Call::new(&script::WRITE_ACQUIRE, ask.keys.keys.to_vec(), args)
+        Call::new(&script::WRITE_ACQUIRE, &*ask.keys.keys, args)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -239,7 +239,7 @@ fn release_read(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish
 
 fn release_write(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publish: &Bytes) -> Call {
     let args = vec![writing(field), decimal(count.into()), publish.clone(), channel(name)];
-    Call::new(&script::WRITE_RELEASE, keys.keys.to_vec(), args)
+    Call::new(&script::WRITE_RELEASE, &*keys.keys, args)
 }
 
 /// Lock, readers and writers, and the channel: what both halves share.

@@ -2,9 +2,7 @@
 
 use super::lock::{self, Inspected};
 use super::outcome::{Acquired, Released};
-use super::protocol::{
-    AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, decimal, limit, millis,
-};
+use super::protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy, millis};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::owner::ClientId;
@@ -32,8 +30,8 @@ impl KindProtocol for Simple {
     }
 
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call {
-        let args = vec![ask.hold.field(), decimal(ask.count.into()), millis(ask.lease), limit(ask.not_after)];
-        Call::new(&script::SIMPLE_ACQUIRE, vec![ask.name.to_key()], args)
+        let call = Call::of(&script::SIMPLE_ACQUIRE).key(ask.name.key()).hold(ask.hold);
+        call.number(ask.count.into()).millis(ask.lease).limit(ask.not_after)
     }
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
@@ -45,7 +43,7 @@ impl KindProtocol for Simple {
     }
 
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
-        release(give.name, &give.hold.field(), give.count)
+        release(give.name, give.hold, give.count)
     }
 
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
@@ -73,7 +71,8 @@ impl KindProtocol for Simple {
 /// Ends the hold of `holder` on behalf of any client. [`forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     let id = unescaped(holder).filter(|bytes| std::str::from_utf8(bytes).is_err());
-    release(lock, &id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from), 0)
+    let field = id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from);
+    release(lock, &HoldKey::new(field, 1), 0)
 }
 
 /// Asks who holds the lock. [`inspected`] decodes the reply.
@@ -120,8 +119,8 @@ fn unescaped(id: &str) -> Option<Vec<u8>> {
     Some(bytes)
 }
 
-fn release(lock: &LockName, field: &Bytes, count: u32) -> Call {
-    Call::new(&script::SIMPLE_RELEASE, vec![lock.to_key()], vec![field.clone(), decimal(count.into())])
+fn release(lock: &LockName, hold: &HoldKey, count: u32) -> Call {
+    Call::of(&script::SIMPLE_RELEASE).key(lock.key()).hold(hold).number(count.into())
 }
 
 #[cfg(test)]
