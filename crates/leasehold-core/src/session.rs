@@ -2,41 +2,46 @@
 //!
 //! A [`Session`] does no I/O and reads no clock. Its methods fall into four families:
 //!
-//! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a
-//!   future calls when it is polled and dropped;
+//! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a future calls when it
+//!   is polled and dropped;
 //! - **`handle_*`** for input: replies, settlements, subscriptions, notices, resets, the passing of time;
-//! - **`poll_*`** for output: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`],
-//!   [`Session::poll_timeout`], [`Session::take_woken`]. Drain them after every call of another family;
+//! - **`poll_*`** for output: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`], [`Session::poll_timeout`],
+//!   [`Session::take_woken`]. Drain them after every call of another family;
 //! - **getters**.
 //!
-//! `now` never goes back from one call to the next.
+//! `now` never decreases from one call to the next.
 //!
-//! Each file of `session/` is one story, and adds its methods to [`Session`]: an acquire begins in `acquire.rs` and ends in `grant.rs`, the
-//! waiters of a lock queue in `line.rs`, `release.rs` gives back, `transfer.rs` hands on, `renew.rs` renews and finds losses, and `offline.rs`
-//! goes on without the server. `calls.rs` has the calls in flight. `request.rs`, `lock.rs` and `hold.rs` have the records.
+//! Each file of `session/` is one story and adds its methods to [`Session`]:
+//!
+//! | file | story |
+//! |---|---|
+//! | `acquire.rs`, `grant.rs` | an acquire, from the request to its grant |
+//! | `line.rs`, `fair.rs` | the waiters of a lock, in the client and in a queue on the server |
+//! | `release.rs`, `transfer.rs` | releases and clean-up; transfers within the client |
+//! | `renew.rs` | renewals and losses |
+//! | `offline.rs` | outages, grants without the server, events of the link |
+//! | `calls.rs`, `subscriptions.rs` | calls in flight, timeouts and settlements; channels |
+//! | `client.rs` | the client's record and its shutdown |
+//! | `request.rs`, `lock.rs`, `hold.rs` | the records |
 //!
 //! # Invariants
 //!
-//! 1. A hold exists in the session from the moment at which a command that could create it may leave the process until it
-//!    is certain that the server has nothing of it. So whatever may be on the server is known here, and cleaned up from here. A hold that is
-//!    handed on within the client is never absent in between.
-//! 2. `on_server` of a hold's count is never lower than what the server has. `wanted` is what the server should have: the hold's guards, and
-//!    those that were detached. If `on_server` is greater, and no request is about to change that, the background lowers it. Clean-up of every
-//!    sort is this one rule.
-//! 3. A hold has at most one change of its count on the way, and none is sent while an earlier one is unsettled.
-//! 4. A deadline is reckoned from the instant before its call was sent; a hold whose deadline has passed is lost, whatever
-//!    a later reply says. One that has not passed is put earlier only by the reply to a later command that disproves it, or
-//!    where a hold that was granted without the server is restored.
-//! 5. A lock has at most one waiter, the contender, that may send a first acquire. Four others may: a waiter that takes a place in a queue on the
-//!    server; a waiter of a shared lock that a grant has invited, or whose wait ends; a try of a shared lock; and a try if no request has
-//!    asked yet, or the server is out of reach. A contender to which a hold is handed on has nothing on its way, and sends nothing.
-//! 6. A hold number stands for one holder, and is never used again. A hold that is handed on keeps its name on the server and takes a new
-//!    number, so that whatever knows the old one finds nothing: a late re-entry, release or reply does not touch the new holder.
-//! 7. A hold that lingers has no guard, nothing of it is on the way, and it is watched. Its lock listens for others that want it. The first
+//! 1. A hold exists in the session from before its first command can leave the process until the server certainly has nothing of it. So the
+//!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between.
+//! 2. `on_server` of a hold's count is never lower than the server's count. `wanted` is the target: the hold's guards, including detached ones.
+//!    If `on_server` is greater, and no request is about to change that, the background lowers it. All clean-up is this one rule.
+//! 3. A hold has at most one change of its count in flight, and sends none while an earlier change is unsettled.
+//! 4. A deadline starts at the instant before its call was sent. A hold whose deadline has passed is lost, whatever a later reply reports. A
+//!    future deadline moves to an earlier instant only by the reply to a later command that disproves it, or when a degraded hold is restored.
+//! 5. A lock has at most one waiter, the contender, that may send a first acquire. Four others may: a waiter that takes a place in a queue on
+//!    the server; a waiter of a shared lock that a grant has invited, or whose wait ends; a try of a shared lock; and a try if no request has
+//!    asked yet, or the server is out of reach. A contender that receives a hold by transfer has no call in flight, and sends none.
+//! 6. A hold number belongs to one holder and is never reused. A transferred hold keeps its name on the server and takes a new number. So a
+//!    late re-entry, release or reply under the old number does not touch the new holder.
+//! 7. A lingering hold has no guard and no call in flight, and a timer watches it. Its lock listens for requests of other clients. The first
 //!    request that would ask the server has the hold, or ends its lingering.
 //!
-//! From 1 and 2 follows that nothing leaks: what a dropped future, a dropped guard or a lost reply leaves behind is a
-//! hold whose count is too high.
+//! From 1 and 2 follows that nothing leaks: a dropped future, a dropped guard or a lost reply leaves a hold whose count is too high.
 
 mod acquire;
 mod api;
@@ -66,7 +71,7 @@ pub use api::{
 use crate::name::LockName;
 use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
-use crate::session::calls::{Out, Pending, Settlements, Unanswered};
+use crate::session::calls::{Out, Pending, Settlements};
 use crate::session::client::ClientRecord;
 use crate::session::hold::Holds;
 use crate::session::lock::{ChannelId, LockId, Locks};
@@ -75,18 +80,18 @@ use crate::session::release::ToLower;
 use crate::session::renew::Renewals;
 use crate::session::request::{Owners, Requests};
 use crate::session::subscriptions::Subscriptions;
-use crate::session::transfer::{Contended, Listening};
+use crate::session::transfer::Contended;
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
 use std::cell::Cell;
-use std::collections::{BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
 use std::panic::Location;
 use std::task::Waker;
 use std::time::Duration;
 
-/// See the [module](self).
+/// The protocol state of one client; see the [module](self).
 #[derive(Debug)]
 pub struct Session {
     client: ClientId,
@@ -94,7 +99,7 @@ pub struct Session {
     rng: fastrand::Rng,
     next_hold: HoldNumber,
     last_id: u64,
-    /// The client is closed: it grants nothing.
+    /// The client grants nothing any more.
     closed: bool,
     /// The guards that outlived the shutdown are lost.
     lost_all: bool,
@@ -106,33 +111,25 @@ pub struct Session {
     timers: Timers,
     renewals: Renewals,
     settlements: Settlements,
-    /// The purposes of the calls in flight.
     pending: Pending,
-    /// The deadlines of the calls in flight.
-    unanswered: Unanswered,
     /// Number of [`CallsReset`](crate::link::LinkEvent::CallsReset) events.
     resets: u64,
-    /// The servers that are out of reach.
     outages: Outages,
-    /// Holds whose lowering waits for room.
+    /// Holds whose lowering waits for calls in flight.
     to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
     record: ClientRecord,
-    /// How often a hold was handed on among the tasks of this client.
     hand_overs: u64,
-    /// How often a contender that asked ahead of its notice was granted the lock.
     granted_ahead: u64,
-    /// How often a request had a hold that lingered.
     resumed: u64,
-    /// The locks that other clients have wanted lately.
     contended: Contended,
-    /// The locks whose channel stays subscribed between holds that may linger.
-    listening: Listening,
+    /// The timers of locks that stay subscribed between holds that may linger.
+    listening: BTreeMap<LockId, Option<Instant>>,
     out: Out,
 }
 
 impl Session {
-    /// The state of a client that has done nothing yet. The same seed makes the same choices.
+    /// A new session. The same seed makes the same random choices.
     pub fn new(client: ClientId, settings: Settings, seed: u64) -> Self {
         let renewals = Renewals::new(settings.renewals_in_flight);
         Self {
@@ -152,7 +149,6 @@ impl Session {
             renewals,
             settlements: Settlements::default(),
             pending: Pending::default(),
-            unanswered: Unanswered::default(),
             resets: 0,
             outages: Outages::default(),
             to_lower: ToLower::default(),
@@ -162,12 +158,12 @@ impl Session {
             granted_ahead: 0,
             resumed: 0,
             contended: Contended::default(),
-            listening: Listening::default(),
+            listening: BTreeMap::new(),
             out: Out::default(),
         }
     }
 
-    /// How long the server of the lock with this name has been unreachable, as known to the link.
+    /// How long the link has reported the server of this lock as out of reach.
     pub fn out_of_reach_for(&self, now: Instant, name: &LockName) -> Option<Duration> {
         self.outages.of(name.key()).map(|outage| now.since(outage.since))
     }
@@ -180,42 +176,46 @@ impl Session {
 
     /// Whether any call awaits its outcome.
     pub fn awaits_any(&self) -> bool {
-        !self.pending.is_empty()
+        !self.pending.calls.is_empty()
     }
 
     /// Whether a call still awaits its outcome.
     pub fn awaits(&self, id: CallId) -> bool {
-        self.pending.contains(id)
+        self.pending.calls.contains_key(&id)
     }
 
     /// The next action.
     pub fn poll_action(&mut self) -> Option<Action> {
-        self.out.poll_action()
+        self.out.actions.pop_front()
     }
 
-    /// The next thing that happened.
+    /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
         let missing = self.holds.missing.take().or_else(|| self.requests.missing.take());
-        missing.map(|place| Event::Bug { place }).or_else(|| self.out.poll_event())
+        missing.map(|place| Event::Bug { place }).or_else(|| self.out.events.pop_front())
     }
 
-    /// Whether there are actions or events to be taken.
+    /// Whether [`Session::poll_action`] or [`Session::poll_event`] has output.
     pub fn has_output(&self) -> bool {
-        !self.out.is_empty() || self.holds.missing.is_noted() || self.requests.missing.is_noted()
+        !self.out.actions.is_empty()
+            || !self.out.events.is_empty()
+            || self.holds.missing.is_noted()
+            || self.requests.missing.is_noted()
     }
 
-    /// The wakers of futures that have something to do. Wake them when the session is no longer locked.
+    /// The wakers of futures to poll. Wake them after the session is unlocked.
     pub fn take_woken(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.assert_invariants();
         self.out.take_woken()
     }
 
-    /// When [`Session::handle_timeout`] is next to be called; `None` where nothing waits for time to pass.
+    /// When to call [`Session::handle_timeout`] next; `None` if nothing waits for time to pass.
     ///
-    /// A renewal that is due has no instant of its own: it goes out as soon as there is room.
+    /// A due renewal has no timeout: the session sends it as soon as fewer renewals are in flight.
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.assert_invariants();
-        let due = [self.timers.next(), self.settlements.next_timeout(), self.unanswered.next_timeout()];
+        let due =
+            [self.timers.0.first().map(|(at, _)| *at), self.settlements.next_timeout(), self.pending.next_timeout()];
         due.into_iter().chain([self.record.next(self.is_idle())]).flatten().min()
     }
 
@@ -224,23 +224,23 @@ impl Session {
         self.client
     }
 
-    /// The settings that the session obeys.
+    /// The session's settings.
     pub const fn settings(&self) -> &Settings {
         &self.settings
     }
 
-    /// An owner that was never given out before.
+    /// A new owner.
     pub fn new_owner(&mut self) -> OwnerId {
         OwnerId::new(self.next_id())
     }
 
-    /// The id of an operation, such as the setting of a counter, that was never given out before. It is none of a hold's either.
+    /// A new id of an operation, such as the setting of a counter. It differs from the names of all holds.
     pub fn new_operation(&mut self) -> Bytes {
         let number = self.new_hold();
         self.client.field(number)
     }
 
-    /// A number that is greater than all before it.
+    /// A number greater than all earlier ones.
     pub fn new_number(&mut self) -> u64 {
         self.next_id()
     }
@@ -250,54 +250,47 @@ impl Session {
         self.rng.f64()
     }
 
-    /// From here on the same choices are made as by a session that begins with this seed. An explorer of every state that a client can be
-    /// in has one source of differences less.
+    /// Resets the random choices to those of a new session with this seed. An explorer of states needs it to find equal states.
     pub fn reseed(&mut self, seed: u64) {
         self.rng = fastrand::Rng::with_seed(seed);
     }
 
-    /// How often a hold was handed on among the tasks of this client, without a word to the server.
+    /// Number of hand-overs between tasks of this client, without a command to the server.
     pub const fn hand_overs(&self) -> u64 {
         self.hand_overs
     }
 
-    /// How often a waiter of a fair lock asked behind the release of its own client, before it was told that the lock is free, and was granted it.
+    /// Number of grants to waiters of fair locks that asked directly behind their own client's release, before its notice.
     pub const fn granted_ahead(&self) -> u64 {
         self.granted_ahead
     }
 
-    /// How often a request had a hold that lingered, without a word to the server.
+    /// Number of acquires that resumed a lingering hold, without a command to the server.
     pub const fn resumed(&self) -> u64 {
         self.resumed
     }
 
-    /// Whether a hold lingers: its last guard is gone, and it is kept for the next request.
+    /// Whether a hold lingers: it has no guard, and stays on the server for the next request.
     pub fn lingers(&self, number: HoldNumber) -> bool {
         self.holds.get(number).is_some_and(|hold| hold.lingers())
     }
 
-    /// Whether this client delays its acquires of the lock with this key, because other clients have a head start.
+    /// Whether this client delays acquires of this key, to give other clients a head start.
     pub fn gives_head_start(&self, now: Instant, key: &[u8]) -> bool {
         self.contended.held_back_until(now, key).is_some()
     }
 
-    /// Whether another client has recently requested the lock with this key.
-    #[cfg(test)]
-    fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
-        self.contended.is_contended(now, key)
-    }
-
-    /// Whether nothing is granted any more.
+    /// Whether the client grants nothing any more.
     pub const fn is_closed(&self) -> bool {
         self.closed
     }
 
-    /// Whether every guard is lost because of a shutdown.
+    /// Whether a shutdown has ended all guards.
     pub const fn has_lost_all(&self) -> bool {
         self.lost_all
     }
 
-    /// The open things. A hold that lingers is among those that are being cleaned up.
+    /// Counts of open items. A lingering hold counts as `cleaning_up`.
     pub fn stats(&self) -> ClientStats {
         let held = self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.count.wanted > 0).count();
         ClientStats {
@@ -310,17 +303,12 @@ impl Session {
             timers: self.timers.len(),
         }
     }
-}
 
-/// Ids, chance and wakers.
-impl Session {
-    /// A number that was never given out before.
     const fn next_id(&mut self) -> u64 {
         self.last_id += 1;
         self.last_id
     }
 
-    /// The number of a hold, or of an operation, that was never given out before.
     const fn new_hold(&mut self) -> HoldNumber {
         let number = self.next_hold;
         self.next_hold = number.next();
@@ -332,7 +320,6 @@ impl Session {
         most.mul_f64(self.rng.f64())
     }
 
-    /// Has the future of a request polled.
     fn wake(&mut self, ticket: Ticket) {
         if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
             self.out.wake(waker);
@@ -340,27 +327,26 @@ impl Session {
     }
 }
 
-/// A timer that is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Timer {
-    /// A lock's line: a turn lapses, a sleep ends, or a failed attempt is to be repeated.
+    /// A turn lapses, or a sleep or a pause of the contender ends.
     Lock(LockId),
-    /// A hold: its deadline passes, its renewal is due, or its count is to be lowered.
+    /// A deadline passes, or a renewal, a clean-up or the end of lingering is due.
     Hold(HoldNumber),
-    /// A channel: a subscription, or its end, is tried again.
+    /// A failed subscription command is retried.
     Channel(ChannelId),
-    /// End of the subscription of a lock whose channel stays subscribed between holds.
+    /// A subscription ends that outlived its lock's holds.
     Listening(LockId),
-    /// A request: the caller's patience ends.
+    /// A caller's wait, a pause, or the time to read a grant ends.
     Request(Ticket),
 }
 
-/// Timers, each set at most once: the setter remembers for when, and takes it back with that.
+/// Timers, each set at most once: the setter's slot stores the instant, and removes the timer with it.
 #[derive(Debug, Default)]
 struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Timers {
-    /// Moves `timer` from where `slot` says that it stands to `to`.
+    /// Moves `timer` from the instant in `slot` to `to`.
     fn set(&mut self, timer: Timer, slot: &mut Option<Instant>, to: Option<Instant>) {
         if *slot == to {
             return;
@@ -374,7 +360,7 @@ impl Timers {
         }
     }
 
-    /// Takes out one timer that is due at `now`. Its slot still names it; setting it again is harmless.
+    /// Removes one due timer. Its slot is stale until the next `set`, which is harmless.
     fn pop(&mut self, now: Instant) -> Option<Timer> {
         if self.0.first()?.0 > now {
             return None;
@@ -382,39 +368,32 @@ impl Timers {
         self.0.pop_first().map(|(_, timer)| timer)
     }
 
-    fn next(&self) -> Option<Instant> {
-        self.0.first().map(|(at, _)| *at)
-    }
-
     fn len(&self) -> usize {
         self.0.len()
     }
 }
 
-/// The number of calls that may be in flight while others wait.
+/// The maximum number of calls in flight while more calls wait, as in TCP Vegas.
 ///
 /// It grows while replies take about as long as the quickest one, which is the round trip. Slower replies mean a queue at the server, and
-/// more calls in flight would only lengthen it. TCP Vegas uses the same sign.
+/// more calls in flight would only lengthen the queue.
 #[derive(Debug)]
 struct Window {
     bounds: RangeInclusive<usize>,
     size: usize,
-    /// How long the quickest reply took.
     quickest: Duration,
 }
 
 impl Window {
-    /// A window that may be as large as this, and that begins with the least size.
     const fn new(bounds: RangeInclusive<usize>) -> Self {
         Self { size: *bounds.start(), bounds, quickest: Duration::MAX }
     }
 
-    /// Whether one more call may be sent beside these in flight.
     const fn has_room(&self, in_flight: usize) -> bool {
         in_flight < self.size
     }
 
-    /// A reply came after `took`, and more calls wait.
+    /// A reply came after `took` while more calls wait.
     fn answered(&mut self, took: Duration) {
         self.quickest = self.quickest.min(took);
         let is_quick = took <= self.quickest.saturating_mul(2);
@@ -427,29 +406,26 @@ impl Window {
         self.size = *self.bounds.start();
     }
 
-    /// No call waits. The next calls are measured by their own round trip.
+    /// No call waits. The next burst measures its own round trip.
     const fn begin_anew(&mut self) {
         self.size = *self.bounds.start();
         self.quickest = Duration::MAX;
     }
 }
 
-/// The pause before the attempt of this number, 1 being the first one after a failure: 10 ms, doubled with each, at most half a second.
+/// The pause before an attempt; attempt 1 follows the first failure. It starts at 10 ms and doubles up to 500 ms.
 fn pause_before(attempt: u32) -> Duration {
     Duration::from_millis(10 << attempt.saturating_sub(1).min(6)).min(Duration::from_millis(500))
 }
 
-// Entries that a flow has named, and that are not there although they must be: a bug of the session.
-//
-// Builds with debug assertions stop there: tests, random worlds, the fuzzer. Elsewhere the flow ends without effect, because a wrong answer
-// to one caller is better than the end of a client that holds locks, and the client's user is told by an event.
-
-/// The last place that has named an entry that is missing.
+/// The last code that named a missing entry, which is a bug of the session.
+///
+/// Builds with debug assertions stop there. Other builds skip the step and report an event: a wrong answer to one caller is better than the
+/// end of a client that holds locks.
 #[derive(Debug, Default)]
 struct Missing(Cell<Option<&'static Location<'static>>>);
 
 impl Missing {
-    /// Notes that an entry is missing which the caller has named.
     #[track_caller]
     fn note(&self) {
         let place = Location::caller();
@@ -457,41 +433,42 @@ impl Missing {
         self.0.set(Some(place));
     }
 
-    /// Whether a place was noted since the last [`Missing::take`].
     const fn is_noted(&self) -> bool {
         self.0.get().is_some()
     }
 
-    /// The place that was noted since the last call of this method.
     fn take(&self) -> Option<&'static Location<'static>> {
         self.0.take()
     }
 }
 
-// The invariants of a session, as far as it can see them itself.
-//
-// Most relations between requests, locks, holds and channels are kept from both ends, because both ends must be found quickly. This is
-// what says that the two ends agree. It runs after every public call in builds with debug assertions: in tests, in random worlds and
-// under the fuzzer.
-
-/// A session with more than this in its tables is not checked: that would take longer than what the session does.
+/// Larger sessions are not checked: the checks would take longer than the session's own work.
 const AT_MOST: usize = 256;
 
 /// The references to a lock, its holds, and their permits.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
-    refs: usize,
-    held: usize,
+    refs: u32,
+    held: u32,
     permits: u64,
 }
 
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
-}
-
+/// Checks that both ends of each relation between requests, locks, holds and channels agree.
 impl Session {
-    /// The counts of a hold (invariant 2), that its deadline is watched (invariant 4), that no two holds which may be handed on have one
-    /// name on the server (invariant 6), and that one lingers at rest and is asked for (invariant 7).
+    /// Panics on a broken invariant after every public call, in debug builds of the tests. The checks are too expensive for users.
+    fn assert_invariants(&self) {
+        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
+        if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= AT_MOST {
+            let found = self
+                .check_requests()
+                .and_then(|()| self.check_locks())
+                .and_then(|()| self.check_holds())
+                .and_then(|()| self.check_tables());
+            assert_eq!(found, Ok(()), "an invariant of the session is broken");
+        }
+    }
+
+    /// Invariants 2, 4, 6 and 7.
     fn check_holds(&self) -> Result<(), String> {
         let mut names = HashSet::new();
         for (number, hold) in self.holds.iter() {
@@ -506,7 +483,7 @@ impl Session {
         Ok(())
     }
 
-    /// A lock knows how many refer to it and hold it (invariant 5 speaks of its one contender), and its channels know of it.
+    /// Each lock's counts match its references, its waiters ask for it, and its channels know it.
     fn check_locks(&self) -> Result<(), String> {
         let mut found: NumberMap<LockId, Found> = NumberMap::default();
         for (_, acquire) in self.requests.acquires() {
@@ -520,13 +497,13 @@ impl Session {
                 of_lock.permits += hold.permits();
             }
         }
-        for lock in self.listening.locks() {
+        for lock in self.listening.keys().copied() {
             found.entry(lock).or_default().refs += 1;
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += usize::from(lock.heartbeat().is_under_way());
-            let kept = Found { refs: lock.refs(), held: lock.held(), permits: lock.permits };
+            of_lock.refs += u32::from(lock.heartbeat().is_under_way());
+            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
             ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
             let members = lock.line().members();
             for ticket in members {
@@ -541,7 +518,7 @@ impl Session {
         Ok(())
     }
 
-    /// The hold that a request has begun, or was handed, is known (invariant 1), and a request stands in the line of its lock exactly while it waits there.
+    /// The hold of each request exists (invariant 1), and a request is in the line of its lock exactly while it waits there (invariant 5).
     fn check_requests(&self) -> Result<(), String> {
         for (ticket, acquire) in self.requests.acquires() {
             let begun = acquire.hold.map(|number| (number, self.holds.get(number)));
@@ -566,14 +543,13 @@ impl Session {
         Ok(())
     }
 
-    /// Every timer has its slot, and owners own what is there.
+    /// Each timer has a slot, and the holds and requests of each owner exist.
     fn check_tables(&self) -> Result<(), String> {
         let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
         let of_holds = self.holds.iter().map(|(_, hold)| hold).filter_map(|hold| hold.timer);
-        let slots = of_requests.chain(of_locks).chain(of_holds).count()
-            + self.subscriptions.timers()
-            + self.listening.locks().count();
+        let slots =
+            of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers() + self.listening.len();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for (lock, owner, owned) in self.owners.iter() {
             let (holds, wishes) = (&owned.holds, &owned.wishes);
@@ -585,17 +561,8 @@ impl Session {
         }
         Ok(())
     }
-    /// Panics on a broken invariant, in debug builds of the tests. It checks everything after each call, which is too
-    /// expensive for users.
-    fn assert_invariants(&self) {
-        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
-        if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= AT_MOST {
-            let found = self
-                .check_requests()
-                .and_then(|()| self.check_locks())
-                .and_then(|()| self.check_holds())
-                .and_then(|()| self.check_tables());
-            assert_eq!(found, Ok(()), "an invariant of the session is broken");
-        }
-    }
+}
+
+fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
+    if holds { Ok(()) } else { Err(what()) }
 }

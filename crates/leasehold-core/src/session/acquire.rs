@@ -29,7 +29,7 @@ impl Session {
         }
         let ticket = Ticket::new(self.next_id());
         let lock = self.locks.get_or_insert(&wish.name, wish.kind, &self.client);
-        self.locks[lock].add_ref();
+        self.locks[lock].refs += 1;
         if wish.fallback == Fallback::Local {
             self.locks[lock].is_local = true;
         }
@@ -54,7 +54,10 @@ impl Session {
             }
         }
         if let Some(other_half) = acquire.wish.beside {
-            acquire.require_replicas(both_conditions(acquire.wish.replicas, self.replicas_of(other_half)));
+            acquire.require_replicas(both_conditions(
+                acquire.wish.replicas,
+                self.holds.get(other_half).and_then(|hold| hold.replicas()),
+            ));
         }
         // An owner that holds the other half bypasses the line: a request that stands there waits for it.
         let mut contends = false;
@@ -216,7 +219,7 @@ impl Session {
         } else {
             Some(self.not_after(now).max(1))
         };
-        let call = self.ask(number, ticket, 1, lease, limit)?;
+        let call = self.acquire_call(number, ticket, 1, lease, limit)?;
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
         Some(Poll::Pending)
     }
@@ -559,7 +562,7 @@ impl Session {
             acquire.failures.set_outcome_unknown(false);
         }
         let lease = hold.limit_lease(now, lease);
-        let Some(call) = self.ask(number, ticket, target, lease, None) else { return false };
+        let Some(call) = self.acquire_call(number, ticket, target, lease, None) else { return false };
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
         true
     }
@@ -860,11 +863,11 @@ impl Session {
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }
-        if !self.locks.same_name(lock).any(|at| self.locks[at].is_held()) {
+        if !self.locks.same_name(lock).any(|at| self.locks[at].held > 0) {
             return;
         }
         let name = self.locks[lock].name.clone();
-        if alarm == Alarm::Silent && self.locks[lock].note_own_wait(now) {
+        if alarm == Alarm::Silent && self.locks[lock].own_wait_log.note(now) {
             self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
         }
         let raised = long && self.locks[lock].may_alarm(now, PAUSE) && self.is_held_since(lock, started);

@@ -1,4 +1,4 @@
-//! What goes into a session and comes out: requests, grants, calls, actions and events.
+//! The input and output of a session: requests, grants, calls, actions and events.
 
 use crate::backoff::Backoff;
 use crate::call::{Call, CallId, Replicas};
@@ -26,25 +26,25 @@ pub struct Outgoing {
     pub of_request: bool,
 }
 
-/// An action that a driver must take. Every action is answered by the `handle_*` method that it names.
+/// An action for the driver, which reports the result to the `handle_*` method that the action names.
 #[derive(Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a driver must handle every action")]
 pub enum Action {
-    /// Settle, and answer with [`Session::handle_settled`](super::Session::handle_settled).
+    /// Settle calls without a reply, and report to [`Session::handle_settled`](super::Session::handle_settled).
     Settle {
-        /// The name that the answer is to carry.
+        /// The id for the result.
         id: CallId,
         /// A key of the slot.
         key: Bytes,
         /// Whether the calls wait for replicas.
         durable: bool,
     },
-    /// Subscribe, and answer with [`Session::handle_subscribed`](super::Session::handle_subscribed).
+    /// Subscribe, and report to [`Session::handle_subscribed`](super::Session::handle_subscribed).
     Subscribe {
         /// The channel.
         channel: Bytes,
     },
-    /// End a subscription, and answer with [`Session::handle_unsubscribed`](super::Session::handle_unsubscribed).
+    /// Unsubscribe, and report to [`Session::handle_unsubscribed`](super::Session::handle_unsubscribed).
     Unsubscribe {
         /// The channel.
         channel: Bytes,
@@ -59,31 +59,31 @@ pub enum Event {
     Lost {
         /// The lock.
         name: LockName,
-        /// The class that the caller gave to the lock.
+        /// The lock's class.
         class: Arc<str>,
         /// Why.
         reason: LossReason,
         /// The name of the hold on the server.
         holder: Bytes,
-        /// Its fencing token, where the kind has one.
+        /// Its fencing token, if the kind has one.
         token: Option<u64>,
-        /// How long it was held.
+        /// How long the caller held it.
         held: Duration,
     },
-    /// A renewal was answered.
+    /// The server answered a renewal.
     Renewed {
-        /// How many holds it renewed.
+        /// Number of renewed holds.
         holds: usize,
-        /// How long before its deadline that one of them was renewed that had the least time left.
+        /// The least time that any of them had left before its deadline.
         left: Duration,
-        /// How long the oldest of them has been held.
+        /// How long the caller has held the oldest of them.
         oldest: Duration,
     },
-    /// A renewal failed and will be repeated while the leases last.
+    /// A renewal failed. The background retries while the leases last.
     RenewalFailed {
-        /// How many holds it was to renew.
+        /// Number of holds in the renewal.
         holds: usize,
-        /// The words of the link.
+        /// The error message of the link.
         why: String,
         /// Whether an operator has to act, and the last event about one of these holds did not report it.
         lasting: bool,
@@ -92,110 +92,109 @@ pub enum Event {
     Connected {
         /// The server's address.
         server: String,
-        /// Whether there was one before.
+        /// Whether the client had a connection to this server before.
         again: bool,
-        /// For how long the server was out of reach, if it was.
+        /// The length of the outage that ended, if there was one.
         out_for: Option<Duration>,
     },
-    /// A server is out of reach. This is told once for each outage.
+    /// A server is out of reach. Reported once per outage.
     OutOfReach {
         /// The server's address.
         server: String,
-        /// The words of the link.
+        /// The error message of the link.
         why: String,
-        /// How many holds are on that server.
+        /// Number of holds on that server.
         holds: usize,
-        /// How soon the first of them is lost, unless the server comes back.
+        /// The time until the first of them is lost, unless the server returns.
         first_lost_in: Option<Duration>,
     },
-    /// No connection to the server is kept any more: others have what it had.
+    /// The client dropped its connection to a server, because other servers own its slots.
     Retired {
         /// The server's address.
         server: String,
-        /// For how long the server was out of reach, if it was.
+        /// The length of the outage that ended, if there was one.
         out_for: Option<Duration>,
     },
-    /// A future was not polled in time, and lost its turn or its grant.
+    /// A future missed its turn or its grant, because it was not polled in time.
     UnpolledTurn {
         /// The lock.
         name: LockName,
     },
-    /// A task waits for a lock that the same client holds under another owner, as in any contention within a process. It is told of a lock
-    /// once a second.
+    /// A task waits for a lock that the same client holds under another owner. Reported at most once a second per lock.
     QueuesBehindOwnClient {
         /// The lock.
         name: LockName,
     },
-    /// A task has waited for longer than a lease, and all the while the same client had the lock by one hold: the task may wait for itself.
+    /// A task has waited longer than a lease for one hold of the same client: it may wait for itself.
     WaitsForOwnClient {
         /// The lock.
         name: LockName,
     },
-    /// A request waits for a lock that the server has without a time to live, so that no lease ends it.
+    /// A request waits for a lock without a time to live, which no lease ends.
     Endless {
         /// The lock.
         name: LockName,
     },
-    /// A request waits for permits of a semaphore that is not there: its number was never set, or it was deleted.
+    /// A request waits for a semaphore that does not exist: its permits were never set, or it was deleted.
     Unset {
         /// The semaphore.
         name: LockName,
     },
-    /// A lock was granted without the server, which is out of reach.
+    /// The client granted a lock without the server, which is out of reach.
     Degraded {
         /// The lock.
         name: LockName,
     },
-    /// The server granted what had been granted without it.
+    /// The server has granted a degraded hold.
     Restored {
         /// The lock.
         name: LockName,
     },
-    /// A waiter lost its place in a queue on the server, and stands at the tail.
+    /// A waiter lost its place in a queue on the server, and joined the queue again at its end.
     QueuePositionLost {
         /// The lock.
         name: LockName,
     },
-    /// The server could not be told that the waiters of a lock live.
+    /// The heartbeat for the waiters of a lock failed.
     HeartbeatFailed {
         /// The lock.
         name: LockName,
-        /// The words of the link.
+        /// The error message of the link.
         why: String,
         /// Whether an operator has to act, and the last event about these waiters did not report it.
         lasting: bool,
     },
-    /// The background ended, or lowered, a hold that no caller released.
+    /// The background released, or lowered, a hold that no caller released.
     CleanedUp {
         /// The lock.
         name: LockName,
     },
-    /// The background could not yet clean up after an outcome that is not known.
+    /// A clean-up after an unknown outcome failed. The background retries.
     CleanUpFailed {
         /// The lock.
         name: LockName,
-        /// The words of the link.
+        /// The error message of the link.
         why: String,
         /// Whether an operator has to act, and the last event about this hold did not report it.
         lasting: bool,
     },
-    /// A subscription could not be made and will be tried again.
+    /// A subscription failed. The background retries.
     SubscribeFailed {
         /// The lock.
         name: LockName,
-        /// The words of the link.
+        /// The error message of the link.
         why: String,
-        /// Whether it does not pass by itself, as an outage does.
+        /// Whether an operator has to act. An outage passes without an operator.
         lasting: bool,
     },
-    /// The session has found a bug of its own: an entry that must be there is not. What it was about to do for one request is left out.
+    /// The session found a bug of its own: a missing entry. It skipped one step of one request.
     Bug {
         /// The place in the source.
         place: &'static Location<'static>,
     },
 }
 
-/// The open things of a client, for tests, metrics and shutdown.
+/// Counts of a client's open items, for tests, metrics and shutdown.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -204,84 +203,80 @@ pub struct ClientStats {
     pub held: usize,
     /// Holds without a guard that may still be on the server.
     pub cleaning_up: usize,
-    /// Callers that wait, or whose command is under way.
+    /// Callers that wait, or have a call in flight.
     pub requests: usize,
-    /// Channels that are subscribed to, or about to be.
+    /// Channels with a subscription, or with a command about one in flight.
     pub subscriptions: usize,
-    /// Locks that the client keeps anything about.
+    /// Locks with any state in the client.
     pub locks: usize,
-    /// Named owners that hold a lock or wait for it, once for each lock.
+    /// Named owners that hold a lock or wait for it, counted per lock.
     pub owners: usize,
     /// Timers that are set.
     pub timers: usize,
 }
 
-// ===== What a caller asks for =====
-//
-// The wishes of callers, and the grants that answer them.
-
-/// Names a request. The future that made it holds it, and either sees it done or abandons it.
+/// The id of a request. Its future polls the request until it is ready, or abandons it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Ticket(NonZeroU64);
 
 impl Ticket {
-    /// The ticket of this number, which is not 0.
     pub(super) fn new(number: u64) -> Self {
         debug_assert!(number > 0, "numbers begin at 1");
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
 }
 
-/// How long a caller waits for a lock that others hold.
+/// How long a caller waits for a busy lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no other way to wait")]
 pub enum Patience {
-    /// Not at all: busy is an answer.
+    /// It does not wait.
     Try,
-    /// Until an instant, at which one last attempt is made.
+    /// Until an instant, with one last attempt then.
     Until(Instant),
-    /// As long as it takes.
+    /// Without a limit.
     Forever,
 }
 
-/// The behaviour of an acquire once the server has been out of reach for too long. Only an acquire that certainly was not applied falls
-/// back.
+/// What an acquire does after the server has been out of reach for too long. An acquire that may have been applied fails instead.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there is no other way to go on")]
 pub enum Fallback {
     /// It fails.
     #[default]
     Fail,
-    /// It takes the lock within this client: other tasks of the client are excluded, other processes are not. When the server is back, the
-    /// guard becomes one that the server knows, or is lost. With this, every acquire takes the lock within the client first, whether the
-    /// server is in reach or not: where another task of the client has it, a try ends without the lock, and a wait goes on.
+    /// It takes the lock within this client. That excludes the other tasks of the client, and no other process. When the server is back, it
+    /// grants the hold too, or the hold is lost.
+    ///
+    /// Every acquire then takes the lock within the client first, even if the server is in reach: while another task of the client has the
+    /// lock, a try fails and a wait goes on.
     Local,
-    /// It gets a guard that excludes no other.
+    /// It gets a guard that excludes nobody.
     PassThrough,
 }
 
-/// For how long a hold may linger, in whole milliseconds. A request is part of each future, and this takes little of it.
+/// The time for which a hold may linger, in whole milliseconds. It is compact, because each future contains a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LingerTime(NonZeroU32);
 
 impl LingerTime {
-    /// This long; `None` for less than a millisecond. More than a third of the lease counts as that.
+    /// Returns `None` for less than a millisecond. A third of the lease is the limit.
     pub fn new(longest: Duration) -> Option<Self> {
         NonZeroU32::new(u32::try_from(longest.as_millis()).unwrap_or(u32::MAX)).map(Self)
     }
 
-    /// As a duration.
+    /// The time as a duration.
     pub const fn get(self) -> Duration {
         Duration::from_millis(self.0.get() as u64)
     }
 }
 
-/// The owners of the scopes around a request: what they do goes on when the request is over. In a box, because most requests have none.
+/// The owners of the scopes around a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct OuterOwners(pub Vec<OwnerId>);
 
-/// A wish to hold a lock.
+/// A request for a lock.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct AcquireRequest {
@@ -289,50 +284,44 @@ pub struct AcquireRequest {
     pub name: LockName,
     /// Its kind.
     pub kind: Kind,
-    /// How many permits to take; 1 for locks.
+    /// Number of permits; 1 for locks.
     pub permits: u32,
-    /// The class under which losses of this lock are counted.
+    /// The class for metrics about losses.
     pub class: Arc<str>,
     /// The owner that may re-enter; `None` for an owner of its own.
     pub owner: Option<OwnerId>,
-    /// The owners in whose scopes the request is made, but for its own owner.
+    /// The owners of the scopes around the request, without its own owner.
     pub outer: Option<Box<OuterOwners>>,
-    /// The hold to be re-entered, by whatever owner.
+    /// The hold to re-enter, whoever owns it.
     pub reenter: Option<HoldNumber>,
     /// The lease, in whole milliseconds.
     pub lease: Duration,
     /// Whether the lease is renewed.
     pub renewed: bool,
-    /// The longest time for which the lock is to be held.
+    /// The maximum time to hold the lock.
     pub max_hold: Option<Duration>,
     /// How long to wait.
     pub patience: Patience,
     /// Whether the caller set the wait itself: then it also waits for the server in a known outage.
     pub waits_out_outage: bool,
-    /// How to poll, where the kind has no notices; as [`Backoff::default`] says where it is `None`.
+    /// The back-off between polls of a kind without notices; `None` for [`Backoff::default`].
     pub backoff: Option<Arc<Backoff>>,
-    /// The hold of the other half of a read-write lock beside which this one may be taken, by whatever owner.
+    /// The hold of the other half of a read-write lock beside which this one may be taken, whoever owns it.
     pub beside: Option<HoldNumber>,
-    /// The name of the hold on the server, where the kind lets the caller choose it.
+    /// The name of the hold on the server, if the kind lets the caller choose it.
     pub field: Option<Bytes>,
-    /// The fallback without the server.
+    /// What the acquire does without the server.
     pub fallback: Fallback,
-    /// Whether waiting writers keep new readers out, and for how long a mark of such a writer counts.
+    /// How long the mark of a waiting writer keeps new readers out; `None` if writers have no preference.
     pub prefer_writers: Option<Duration>,
-    /// The replicas that must acknowledge the hold, and its renewals. A re-entry of a hold that has such a condition is under it as well.
+    /// The replicas that must acknowledge the hold and its renewals. The condition extends to re-entries.
     pub replicas: Option<Replicas>,
-    /// For how long the hold may stay on the server without a guard, for the next request of the client; a third of the lease at the most.
+    /// How long the hold may stay on the server without a guard, for the next request of the client. A third of the lease is the limit.
     pub linger: Option<LingerTime>,
 }
 
 impl AcquireRequest {
-    /// Whether the request allows the hold to linger: it is a plain request without a time limit for the hold.
-    pub(super) fn may_linger(&self) -> bool {
-        let is_plain = self.renewed && self.replicas.is_none() && self.field.is_none();
-        self.linger.is_some() && is_plain && self.max_hold.is_none()
-    }
-
-    /// A wish without an owner, for a lease that is renewed, as long as it takes.
+    /// A request without an owner, for a renewed lease, that waits without a limit.
     pub fn new(name: LockName, kind: Kind, lease: Duration) -> Self {
         Self {
             name,
@@ -356,6 +345,12 @@ impl AcquireRequest {
             linger: None,
         }
     }
+
+    /// Whether the hold may linger: the request is plain and sets no `max_hold`.
+    pub(super) fn may_linger(&self) -> bool {
+        let is_plain = self.renewed && self.replicas.is_none() && self.field.is_none();
+        self.linger.is_some() && is_plain && self.max_hold.is_none()
+    }
 }
 
 /// A lock was acquired: one guard's worth of a hold.
@@ -364,12 +359,12 @@ impl AcquireRequest {
 pub struct Granted {
     /// The hold.
     pub hold: HoldNumber,
-    /// The part of it that its guards know.
+    /// The part of the hold that its guards read.
     pub cell: Arc<HoldCell>,
-    /// The hold count that this guard raised it to.
+    /// The hold count including this guard.
     pub count: u32,
-    /// Whether the guard wants the hold to be renewed.
+    /// Whether the guard requests renewals.
     pub renewed: bool,
-    /// Whether the server was not asked: another task of this client handed the hold on, or it lingered.
+    /// Whether the hold was transferred within the client, without a command.
     pub handed_on: bool,
 }

@@ -1,4 +1,11 @@
-//! Calls: queued output, calls in flight, timeouts, replies and settlements.
+//! Calls: queued output, calls in flight, deadlines, replies and settlements.
+//!
+//! The session queues each call with its purpose and waits for the reply until the command timeout. A call without a reply has an unknown
+//! outcome: the server may still apply a copy of it. The session **settles** such a call before it sends anything else for the hold: the link
+//! makes sure that no copy can be applied any more.
+//!
+//! One settlement serves all holds of a hash slot whose calls wait for replicas, or all whose calls do not. Without a cluster there is
+//! one slot. A hold that comes during a settlement waits for the next one: its call may have been sent too late for the first.
 
 use crate::call::{Call, Replicas};
 use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy};
@@ -12,7 +19,7 @@ use crate::session::line::Phase;
 use crate::session::lock::{Lock, LockId};
 use crate::session::release::AfterSettling;
 use crate::session::request::{Due, LocalPlace, Request};
-use crate::session::{Action, CallId, Event, Outgoing, Session, Ticket, Timer, pause_before};
+use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
@@ -20,45 +27,36 @@ use std::collections::{BTreeMap, VecDeque};
 use std::task::Waker;
 use std::time::Duration;
 
-/// See the [module](self). It is drained after every public call.
+/// Extra time for a call beyond the command timeout. By then the link reports its own error, which may prove that it sent nothing.
+const LATE: Duration = Duration::from_millis(20);
+
+/// The output of a session. It is drained after every public call.
 #[derive(Debug, Default)]
 pub(super) struct Out {
     /// The flag marks a request's call.
     calls: VecDeque<(CallId, Call, bool)>,
-    actions: VecDeque<Action>,
-    events: VecDeque<Event>,
+    pub(super) actions: VecDeque<Action>,
+    pub(super) events: VecDeque<Event>,
     /// The first of the woken: most calls wake one future and need no list.
     first_woken: Option<Waker>,
     pub(super) woken: Vec<Waker>,
 }
 
 impl Out {
-    /// Queues a call of a request or of the background.
-    pub(super) fn call(&mut self, id: CallId, call: Call, of_request: bool) {
-        self.calls.push_back((id, call, of_request));
-    }
-
-    /// Queues another action for the driver.
     pub(super) fn act(&mut self, action: Action) {
         self.actions.push_back(action);
     }
 
-    /// Tells that something happened.
     pub(super) fn tell(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
-    /// Has a future polled.
     pub(super) fn wake(&mut self, waker: Waker) {
         if self.woken.is_empty() && self.first_woken.is_none() {
             self.first_woken = Some(waker);
         } else {
             self.woken.push(waker);
         }
-    }
-
-    pub(super) fn poll_call(&mut self) -> Option<(CallId, Call, bool)> {
-        self.calls.pop_front()
     }
 
     /// The next call of a request, or of the background.
@@ -68,214 +66,13 @@ impl Out {
         self.calls.remove(at).map(|(id, call, _)| (id, call))
     }
 
-    pub(super) fn poll_action(&mut self) -> Option<Action> {
-        self.actions.pop_front()
-    }
-
-    pub(super) fn poll_event(&mut self) -> Option<Event> {
-        self.events.pop_front()
-    }
-
     pub(super) fn take_woken(&mut self) -> impl Iterator<Item = Waker> + use<> {
         self.first_woken.take().into_iter().chain(std::mem::take(&mut self.woken))
     }
-
-    /// Whether there are actions or events to be taken.
-    pub(super) fn is_empty(&self) -> bool {
-        self.actions.is_empty() && self.events.is_empty()
-    }
 }
-
-// ===== The purposes of calls in flight =====
-//
-// The calls in flight, and their purposes.
-
-/// The purpose of a call.
-#[derive(Debug)]
-pub(super) enum Purpose {
-    /// A request changes the count of this hold.
-    Request(HoldNumber),
-    /// It renews holds.
-    Renewal(Batch),
-    /// The background lowers the count of a hold.
-    Lowering(HoldNumber),
-    /// It asks the server for a hold that was granted without it.
-    Restoration(HoldNumber),
-    /// It tells the server that the waiters of a fair lock live.
-    Heartbeat(LockId),
-    /// It writes the client's record.
-    Record,
-    /// The reply is ignored.
-    Nothing,
-}
-
-/// One renewal on the way.
-#[derive(Debug)]
-pub(super) struct Batch {
-    pub(super) sent_at: Instant,
-    pub(super) holds: Vec<HoldNumber>,
-    replicas: Option<Replicas>,
-}
-
-impl Batch {
-    /// A renewal of these holds that is sent now, and that so many replicas must acknowledge.
-    pub(super) const fn new(sent_at: Instant, holds: Vec<HoldNumber>, replicas: Option<Replicas>) -> Self {
-        Self { sent_at, holds, replicas }
-    }
-
-    /// Whether it waits for replicas.
-    pub(super) const fn is_durable(&self) -> bool {
-        self.replicas.is_some()
-    }
-
-    /// The server's answer for each hold, and the number of replicas that acknowledged it, if they were asked.
-    pub(super) fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
-        let (reply, acknowledged) = match self.replicas {
-            None => (reply, None),
-            Some(_) => split_acknowledged(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
-        };
-        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
-    }
-
-    /// The error text if too few replicas acknowledged the renewal.
-    pub(super) fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
-        let wanted = self.replicas?.at_least;
-        let count = acknowledged.unwrap_or_default();
-        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
-    }
-}
-
-/// The calls in flight, by id.
-#[derive(Debug, Default)]
-pub(super) struct Pending {
-    calls: BTreeMap<CallId, Purpose>,
-    pub(super) lowerings: usize,
-    renewals: usize,
-    durable_renewals: usize,
-    /// The box of the change that was answered last, for the next one.
-    spare: Option<Box<Change>>,
-}
-
-impl Pending {
-    /// Notes what a call is for that is about to be sent.
-    pub(super) fn insert(&mut self, id: CallId, purpose: Purpose) {
-        if let Some(count) = self.count(&purpose) {
-            *count += 1;
-        }
-        self.calls.insert(id, purpose);
-    }
-
-    /// Removes a call and returns its purpose; `None` if the session has answered it or given it up.
-    pub(super) fn take(&mut self, id: CallId) -> Option<Purpose> {
-        let purpose = self.calls.remove(&id)?;
-        if let Some(count) = self.count(&purpose) {
-            *count -= 1;
-        }
-        Some(purpose)
-    }
-
-    /// Boxes a change whose call is about to be sent.
-    pub(super) fn boxed(&mut self, change: Change) -> Box<Change> {
-        let mut boxed = self.spare.take().unwrap_or_else(|| Box::new(change));
-        *boxed = change;
-        boxed
-    }
-
-    /// Takes a change out of its box.
-    pub(super) fn unboxed(&mut self, boxed: Box<Change>) -> Change {
-        let change = *boxed;
-        self.spare = Some(boxed);
-        change
-    }
-
-    /// Whether no call is in flight.
-    pub(super) fn is_empty(&self) -> bool {
-        self.calls.is_empty()
-    }
-
-    /// Whether the call is in flight.
-    pub(super) fn contains(&self, id: CallId) -> bool {
-        self.calls.contains_key(&id)
-    }
-
-    /// How many renewals are under way: of those that wait for replicas, or of the others.
-    pub(super) const fn renewals(&self, durable: bool) -> usize {
-        if durable { self.durable_renewals } else { self.renewals }
-    }
-
-    /// The count in which a call is one, if it is counted.
-    const fn count(&mut self, purpose: &Purpose) -> Option<&mut usize> {
-        match purpose {
-            Purpose::Renewal(batch) if batch.is_durable() => Some(&mut self.durable_renewals),
-            Purpose::Renewal(_) => Some(&mut self.renewals),
-            Purpose::Lowering(_) => Some(&mut self.lowerings),
-            Purpose::Request(_)
-            | Purpose::Restoration(_)
-            | Purpose::Heartbeat(_)
-            | Purpose::Record
-            | Purpose::Nothing => None,
-        }
-    }
-}
-
-// ===== The deadlines of calls in flight =====
-//
-// The deadlines of the calls in flight.
-//
-// An answered call leaves the queue at the front, because removal from the middle costs more than the memory.
-
-/// Minimum number of entries before [`Unanswered::push`] drops answered calls.
-const COMPACT: usize = 1_024;
-
-/// See the [module](self).
-#[derive(Debug, Default)]
-pub(super) struct Unanswered {
-    by_deadline: VecDeque<(Instant, CallId)>,
-    compact_at: usize,
-}
-
-impl Unanswered {
-    /// Adds a call with the deadline `until`. `is_open` returns whether a call is in flight.
-    pub(super) fn push(&mut self, until: Instant, id: CallId, is_open: impl Fn(CallId) -> bool) {
-        if self.by_deadline.len() >= self.compact_at {
-            self.by_deadline.retain(|(_, id)| is_open(*id));
-            self.compact_at = (2 * self.by_deadline.len()).max(COMPACT);
-        }
-        let at = match self.by_deadline.back() {
-            Some((last, _)) if *last > until => self.by_deadline.partition_point(|(other, _)| *other <= until),
-            _ => self.by_deadline.len(),
-        };
-        self.by_deadline.insert(at, (until, id));
-    }
-
-    /// Drops answered calls at the front of the queue.
-    pub(super) fn answered(&mut self, is_open: impl Fn(CallId) -> bool) {
-        while self.by_deadline.front().is_some_and(|(_, id)| !is_open(*id)) {
-            self.by_deadline.pop_front();
-        }
-    }
-
-    /// Removes the next call that is due, even if answered.
-    pub(super) fn pop(&mut self, now: Instant) -> Option<CallId> {
-        let is_due = self.by_deadline.front().is_some_and(|(until, _)| *until <= now);
-        if is_due { self.by_deadline.pop_front().map(|(_, id)| id) } else { None }
-    }
-
-    /// The next deadline.
-    pub(super) fn next_timeout(&self) -> Option<Instant> {
-        self.by_deadline.front().map(|(until, _)| *until)
-    }
-}
-
-// ===== Sending =====
-//
-// Builds and queues calls about holds, and tracks each call until its reply.
-
-/// Extra time for a call beyond the command timeout. By then the link reports its own error, which may prove that it sent nothing.
-const LATE: Duration = Duration::from_millis(20);
 
 /// The call that lowers a hold's count to the number of its guards.
-pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
+pub(super) fn release_call(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.protocol().release(&ReleaseArgs {
         name: &lock.name,
         keys: lock.keys(),
@@ -287,15 +84,23 @@ pub(super) fn give(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) 
     })
 }
 
+/// Sends calls.
 impl Session {
-    /// The protocol of the kind of a hold's lock.
+    /// The next call to send. A reply that misses the command timeout counts as an unknown outcome.
+    pub fn poll_call(&mut self) -> Option<Outgoing> {
+        // A suspended thread may send late: skip calls that the session has given up.
+        let mut queued = std::iter::from_fn(|| self.out.calls.pop_front());
+        let (id, call, of_request) = queued.find(|(id, ..)| self.pending.calls.contains_key(id))?;
+        Some(Outgoing { id, call, of_request })
+    }
+
     pub(super) fn protocol_of(&self, number: HoldNumber) -> &'static dyn KindProtocol {
         let kind = self.holds.get(number).map(|hold| self.locks[hold.lock].kind);
         kind.unwrap_or_default().protocol()
     }
 
     /// The call that raises a hold's count to `count` for a request.
-    pub(super) fn ask(
+    pub(super) fn acquire_call(
         &self,
         number: HoldNumber,
         ticket: Ticket,
@@ -314,7 +119,7 @@ impl Session {
             count,
             lease,
             not_after,
-            waits: acquire.wish.patience != crate::session::Patience::Try,
+            waits: acquire.wish.patience != Patience::Try,
             placed: acquire.had_place,
             prefer_writers: acquire.wish.prefer_writers,
             settings: &self.settings,
@@ -348,14 +153,6 @@ impl Session {
         self.send(now, id, call, purpose, by.is_some());
     }
 
-    /// The next call to send. A reply that misses the command timeout counts as an unknown outcome.
-    pub fn poll_call(&mut self) -> Option<Outgoing> {
-        // A suspended thread may send late: skip calls that the session has given up.
-        let (id, call, of_request) =
-            std::iter::from_fn(|| self.out.poll_call()).find(|(id, ..)| self.pending.contains(*id))?;
-        Some(Outgoing { id, call, of_request })
-    }
-
     /// Queues a background call that changes no hold count.
     pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
         let id = CallId(self.next_id());
@@ -364,9 +161,8 @@ impl Session {
 
     fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
         let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
-        self.pending.insert(id, purpose);
-        self.out.call(id, call, of_request);
-        self.unanswered.push(now + self.settings.command_timeout + within + LATE, id, |id| self.pending.contains(id));
+        self.pending.insert(now + self.settings.command_timeout + within + LATE, id, purpose);
+        self.out.calls.push_back((id, call, of_request));
     }
 
     /// Ends and returns the hold's change in flight.
@@ -376,7 +172,7 @@ impl Session {
     }
 
     /// Extends the clean-up by the queue's idle time. A place in a queue has no lease, and the client may have missed the reply about it.
-    pub(super) fn outlast_place(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn keep_until_queue_expires(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.protocol_of(number).wait_policy() == WaitPolicy::ServerQueue;
         if let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.is_queued() || in_places) {
@@ -384,8 +180,17 @@ impl Session {
         }
     }
 
-    /// Decodes the reply to an acquire, and notes how many replicas acknowledged it.
-    pub(super) fn raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
+    /// Decodes the reply to an acquire, and stores how many replicas acknowledged it.
+    pub(super) fn raised(
+        &mut self,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) -> Result<Acquired, LinkError> {
+        let reply = result?;
+        self.decode_raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string()))
+    }
+
+    fn decode_raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
         let protocol = self.protocol_of(number);
         let durable = |hold: &&mut Hold| hold.change().is_some_and(|change| change.replicas.is_some());
         let Some(hold) = self.holds.get_mut(number).filter(durable) else { return protocol.acquired(reply) };
@@ -409,19 +214,13 @@ impl Session {
         }
     }
 
-    /// The replicas that must acknowledge a hold.
-    pub(super) fn replicas_of(&self, number: HoldNumber) -> Option<Replicas> {
-        self.holds.get(number)?.replicas()
-    }
-
     /// Creates the hold for an acquire, before its first call.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
-        self.requests.acquire(ticket)?;
         let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
         let (wish, lock) = (&acquire.wish, &self.locks[acquire.lock]);
-        // Whether the client receives requests of other clients before the server can show the mark.
-        let hears = self.listening.contains(acquire.lock) && self.subscriptions.hears(acquire.lock);
+        // The client must receive the requests of other clients before the server can show the mark.
+        let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
         let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local && hears;
         let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
         let marked = linger.map(|_| self.client.marked_field(number));
@@ -429,7 +228,7 @@ impl Session {
         let mut hold = Hold::new(now, acquire.lock, ticket, name, wish);
         linger.into_iter().for_each(|longest| hold.mark(longest.get()));
         acquire.hold = Some(number);
-        self.locks[hold.lock].add_ref();
+        self.locks[hold.lock].refs += 1;
         self.holds.insert(number, hold);
         Some(number)
     }
@@ -443,15 +242,11 @@ impl Session {
     }
 }
 
-// ===== Replies =====
-//
-// Dispatches each reply to its flow.
-
+/// Handles replies.
 impl Session {
     /// Handles the outcome of a call. Ignores calls that the session has given up.
     pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
         let Some(purpose) = self.pending.take(id) else { return };
-        self.unanswered.answered(|id| self.pending.contains(id));
         match purpose {
             Purpose::Request(number) => self.handle_reply(now, number, id, result),
             Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),
@@ -486,6 +281,36 @@ impl Session {
         self.wake(ticket);
     }
 
+    /// Processes the outcome of an acquire. Returns `None` for an unknown outcome, and settles the call. The request fails now if this was its
+    /// last attempt.
+    pub(super) fn end_raise(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        number: HoldNumber,
+        result: Result<Reply, LinkError>,
+    ) -> Option<(Change, Result<Acquired, LinkError>)> {
+        let outcome = self.raised(number, result);
+        if let Err(LinkError::Unknown(why)) = &outcome {
+            self.record_failure(now, ticket, why, true);
+            self.begin_settling(number);
+            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt) {
+                let error = self.failure_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            }
+            return None;
+        }
+        if outcome.is_ok() {
+            self.outages.seen_since = None;
+            // The clean-up must cover the change's lease too, so extend it before the change ends.
+            self.extend_clean_up(now, number);
+            return Some((self.end_change(number)?, outcome));
+        }
+        let change = self.end_change(number)?;
+        self.extend_clean_up(now, number);
+        Some((change, outcome))
+    }
+
     /// Handles the reply to a call whose request ended or no longer needs it. The background reverts the call's effect.
     fn handle_abandoned_reply(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         match result {
@@ -502,13 +327,32 @@ impl Session {
     }
 }
 
-// ===== Timeouts =====
-//
-// Handles due timers.
-
+/// Handles timeouts.
 impl Session {
+    /// Lets time pass up to `now`: everything that is due happens.
+    pub fn handle_timeout(&mut self, now: Instant) {
+        while let Some(due) = self.timers.pop(now) {
+            match due {
+                Timer::Lock(lock) => self.lock_is_due(now, lock),
+                Timer::Hold(number) => self.hold_is_due(now, number),
+                Timer::Listening(lock) => self.listening_is_due(now, lock),
+                Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
+                Timer::Request(ticket) => self.request_is_due(now, ticket),
+            }
+        }
+        while let Some(id) = self.pending.pop_due(now) {
+            let why = "no reply came within the command timeout".to_owned();
+            self.handle_called(now, id, Err(LinkError::Unknown(why)));
+        }
+        for scope in self.settlements.due(now) {
+            self.send_settle(scope);
+        }
+        self.record_is_due(now);
+        self.send_renewals(now);
+    }
+
     /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
-    pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
+    fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
         *request.timer() = None;
         let acquire = match request {
@@ -549,38 +393,27 @@ impl Session {
     }
 
     fn end_wait(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        let (lock, place, begun) = (
-            acquire.lock,
-            acquire.place,
-            acquire
-                .hold
-                .and_then(|number| self.holds.get(number))
-                .is_some_and(|hold| !hold.is_queued() || hold.has_change()),
-        );
-        let (wish_ended, more) =
-            (acquire.end_of_wish(self.settings.command_timeout) <= now, self.settings.command_timeout);
-        if !wish_ended && self.is_under_way(ticket) {
+        let flying = self.is_under_way(ticket);
+        let timeout = self.settings.command_timeout;
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        if flying && acquire.end_of_wish(timeout) > now {
             // Wait for the call in flight: the server may still reply.
-            if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.failures.postpone(more);
-            }
+            acquire.failures.postpone(timeout);
             self.set_request_timer(now, ticket);
             return;
         }
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.is_final_attempt = true;
-        }
+        acquire.is_final_attempt = true;
+        let (lock, place, own) = (acquire.lock, acquire.place, acquire.failures.since());
+        let begun = acquire.hold.and_then(|number| self.holds.get(number));
+        let begun = begun.is_some_and(|hold| !hold.is_queued() || hold.has_change());
         let contends = place == LocalPlace::Line && self.locks[lock].line().is_contender(ticket);
         let Some(failures) = self.failures_of(ticket) else { return };
-        let own = self.requests.acquire(ticket).and_then(|acquire| acquire.failures.since());
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
             || self.is_ended_by_outage(now, ticket);
         // One failure in the line is no outage: the contender's last attempt decides.
         let out_of_reach =
             too_long || if place == LocalPlace::Line { failures.tries() > 1 && !contends } else { own.is_some() };
-        let flying = self.is_under_way(ticket);
         if flying {
             // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
@@ -595,24 +428,26 @@ impl Session {
     }
 
     /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
-    pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
+    fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.timer = None;
         self.lose_if_passed(now, number);
-        if self.end_stay(now, number) {
-            return;
-        }
-        let restores = self.holds.get(number).is_some_and(|hold| hold.is_restorable());
-        if !restores {
-            self.queue_renewal(now, number);
-        } else if self.holds.get(number).and_then(|hold| hold.renew_at).is_some_and(|at| at <= now) {
-            self.restore(now, number);
+        if let Some(hold) = self.holds.get(number) {
+            if hold.lingers_until().is_some_and(|until| until <= now) {
+                self.stop_lingering(now, number);
+                return;
+            }
+            if !hold.is_restorable() {
+                self.queue_renewal(now, number);
+            } else if hold.renew_at.is_some_and(|at| at <= now) {
+                self.restore(now, number);
+            }
         }
         self.reconcile(now, number);
     }
 
     /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
-    pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
+    fn lock_is_due(&mut self, now: Instant, lock: LockId) {
         if !self.locks.contains(lock) {
             return;
         }
@@ -625,7 +460,7 @@ impl Session {
             Phase::Due(until) if until <= now => {
                 let contender = self.locks[lock].line().contender;
                 if contender.is_some_and(|contender| self.is_under_way(contender)) {
-                    // Its future was polled, and waits for the reply to an earlier call.
+                    // Its future was polled and waits for the reply to an earlier call.
                     let turn = self.locks[lock].wait_policy().turn(&self.settings);
                     self.locks[lock].line_mut().set_due(now + turn);
                 } else if let Some(contender) = contender {
@@ -641,48 +476,77 @@ impl Session {
         }
         self.set_lock_timer(lock);
     }
+}
 
-    /// Lets time pass up to `now`: whatever is due by then happens.
-    pub fn handle_timeout(&mut self, now: Instant) {
-        while let Some(due) = self.timers.pop(now) {
-            match due {
-                Timer::Lock(lock) => self.lock_is_due(now, lock),
-                Timer::Hold(number) => self.hold_is_due(now, number),
-                Timer::Listening(lock) => self.listening_is_due(now, lock),
-                Timer::Channel(id) => self.subscriptions.is_due(id, &mut self.out),
-                Timer::Request(ticket) => self.request_is_due(now, ticket),
-            }
-        }
-        while let Some(id) = self.unanswered.pop(now) {
-            self.give_up_call(now, id);
-        }
-        self.retry_settlements(now);
-        self.record_is_due(now);
-        self.send_renewals(now);
+/// Settles calls without a reply.
+impl Session {
+    /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
+    pub(super) fn begin_settling(&mut self, number: HoldNumber) {
+        let Some(hold) = self.holds.known_mut(number) else { return };
+        let Some(durable) = hold.begin_settling() else { return };
+        let key = self.locks[hold.lock].name.to_key();
+        self.settle(key, durable, number);
     }
 
-    /// Gives up a call that has no reply after the command timeout. Answered calls are ignored.
-    fn give_up_call(&mut self, now: Instant, id: CallId) {
-        let why = "no reply came within the command timeout".to_owned();
-        self.handle_called(now, id, Err(LinkError::Unknown(why)));
+    fn settle(&mut self, key: Bytes, durable: bool, number: HoldNumber) {
+        let slot = if self.settings.cluster { name::slot(&key) } else { 0 };
+        if self.settlements.add((slot, durable), key, number) {
+            self.send_settle((slot, durable));
+        }
+    }
+
+    fn send_settle(&mut self, scope: Scope) {
+        let id = CallId(self.next_id());
+        if let Some(key) = self.settlements.begin(scope, id) {
+            self.out.act(Action::Settle { id, key, durable: scope.1 });
+        }
+    }
+
+    /// Handles the result of [`Action::Settle`].
+    pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
+        let spread = || self.rng.f64();
+        match self.settlements.answered(now, id, result.is_ok(), spread) {
+            SettleAnswer::Unknown => {}
+            SettleAnswer::Done { scope: (_, durable), key, settled, late } => {
+                for number in settled {
+                    self.change_settled(now, number, result == Ok(Settled::Proven));
+                }
+                for number in late {
+                    self.settle(key.clone(), durable, number);
+                }
+            }
+            SettleAnswer::Failed(first) => {
+                let lock = first.and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
+                if let (Some(lock), Err(error)) = (lock, result) {
+                    let name = self.locks[lock].name.clone();
+                    let lasting = error.is_lasting();
+                    self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+                }
+            }
+        }
+    }
+
+    /// Continues a hold after its change was settled. Only with `proven` is it certain that no copy can still be applied.
+    fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
+        // The server may have applied the change until now.
+        self.extend_clean_up(now, number);
+        let Some(hold) = self.holds.known_mut(number) else { return };
+        match hold.note_settled(now, proven) {
+            AfterSettling::TryAgain(ticket) => self.retry_after_settlement(now, ticket),
+            AfterSettling::TakeBack => {}
+        }
+        self.reconcile(now, number);
     }
 }
 
-// ===== Settlements =====
-//
-// Settling: making sure that no copy of a call whose reply is missing can be applied any more.
-//
-// One settlement serves all holds of a hash slot whose calls wait for replicas, or all whose calls do not. Without a cluster there is one
-// slot. A hold that comes while a settlement is under way waits for the next one, because its call may have been sent too late for the first.
-
-/// The calls that are settled together: the hash slot, which is 0 without a cluster, and whether they wait for replicas.
+/// The calls that are settled together: the hash slot, and whether they wait for replicas.
 pub(super) type Scope = (u16, bool);
 
-/// The settlements that are under way, or to be tried again.
+/// The settlements in flight, or waiting for a retry.
 #[derive(Debug, Default)]
 pub(super) struct Settlements {
     open: BTreeMap<Scope, Settlement>,
-    /// When a settlement was answered last.
+    /// The time of the last answer.
     answered_at: Option<Instant>,
 }
 
@@ -690,7 +554,7 @@ pub(super) struct Settlements {
 struct Settlement {
     key: Bytes,
     holds: Vec<HoldNumber>,
-    /// Those that came when the settlement was already under way, which may not cover them.
+    /// Holds that came during the settlement, which may not cover them.
     late: Vec<HoldNumber>,
     state: State,
     failures: u32,
@@ -698,28 +562,25 @@ struct Settlement {
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
-    /// It has been asked for under this name.
     UnderWay(CallId),
-    /// It failed, and is asked for again at this instant.
     RetryAt(Instant),
-    /// It is about to be asked for.
     New,
 }
 
 /// What the answer to a settlement means.
 #[derive(Debug, PartialEq, Eq)]
 #[must_use = "holds wait for it"]
-pub(super) enum Answered {
-    /// It was not under way.
-    Nothing,
-    /// The calls of `settled` are settled; those of `late` want a settlement of their own.
+pub(super) enum SettleAnswer {
+    /// No such settlement is in flight.
+    Unknown,
+    /// The calls of `settled` are settled. The calls of `late` need another settlement.
     Done { scope: Scope, key: Bytes, settled: Vec<HoldNumber>, late: Vec<HoldNumber> },
-    /// It is tried again for all of its holds, of which this is one.
+    /// It is retried for all of its holds. This is one of them.
     Failed(Option<HoldNumber>),
 }
 
 impl Settlements {
-    /// Whether anything was being settled at `since` or later. A link sends nothing again that was under way meanwhile.
+    /// Whether a settlement was in flight at `since` or later. The link resends no call that was in flight during it.
     pub(super) fn at_work_since(&self, since: Instant) -> bool {
         let is_under_way = |settlement: &Settlement| matches!(settlement.state, State::UnderWay(_));
         self.answered_at.is_some_and(|at| at >= since) || self.open.values().any(is_under_way)
@@ -733,7 +594,7 @@ impl Settlements {
         retries.min()
     }
 
-    /// Adds a hold whose call is to be settled. Says whether a settlement is to be asked for now.
+    /// Adds a hold. Returns whether to send a settlement now.
     #[must_use]
     pub(super) fn add(&mut self, scope: Scope, key: Bytes, number: HoldNumber) -> bool {
         let new = || Settlement { key, holds: Vec::new(), late: Vec::new(), state: State::New, failures: 0 };
@@ -745,157 +606,173 @@ impl Settlements {
         settlement.state == State::New
     }
 
-    /// The settlements that are to be tried again.
     pub(super) fn due(&self, now: Instant) -> Vec<Scope> {
         let is_due = |settlement: &Settlement| matches!(settlement.state, State::RetryAt(at) if at <= now);
         self.open.iter().filter(|(_, settlement)| is_due(settlement)).map(|(scope, _)| *scope).collect()
     }
 
-    /// A settlement is asked for under this name. Gives a key of its slot.
+    /// Starts a settlement with this id. Returns a key of its slot.
     pub(super) fn begin(&mut self, scope: Scope, id: CallId) -> Option<Bytes> {
         let settlement = self.open.get_mut(&scope)?;
         settlement.state = State::UnderWay(id);
         Some(settlement.key.clone())
     }
 
-    /// Takes an answer. `spread` is between 0 and 1.
+    /// Handles an answer. `spread` is between 0 and 1.
     pub(super) fn answered(
         &mut self,
         now: Instant,
         id: CallId,
         is_settled: bool,
         spread: impl FnOnce() -> f64,
-    ) -> Answered {
+    ) -> SettleAnswer {
         self.answered_at = Some(now);
         let found = self.open.iter().find(|(_, settlement)| settlement.state == State::UnderWay(id));
-        let Some(scope) = found.map(|(scope, _)| *scope) else { return Answered::Nothing };
+        let Some(scope) = found.map(|(scope, _)| *scope) else { return SettleAnswer::Unknown };
         if is_settled {
-            let Some(Settlement { key, holds, late, .. }) = self.open.remove(&scope) else { return Answered::Nothing };
-            return Answered::Done { scope, key, settled: holds, late };
+            let Some(Settlement { key, holds, late, .. }) = self.open.remove(&scope) else {
+                return SettleAnswer::Unknown;
+            };
+            return SettleAnswer::Done { scope, key, settled: holds, late };
         }
-        let Some(settlement) = self.open.get_mut(&scope) else { return Answered::Nothing };
+        let Some(settlement) = self.open.get_mut(&scope) else { return SettleAnswer::Unknown };
         settlement.holds.append(&mut settlement.late);
         settlement.failures = settlement.failures.saturating_add(1);
-        // Clean-up is in no hurry.
+        // Clean-up is not urgent.
         let pause = pause_before(settlement.failures.saturating_add(1));
         settlement.state = State::RetryAt(now + pause.mul_f64(0.5 + spread() / 2.0));
-        Answered::Failed(settlement.holds.first().copied())
+        SettleAnswer::Failed(settlement.holds.first().copied())
     }
 }
 
-// ===== Settling =====
-//
-// Settling: making sure that the server can no longer apply any copy of a call.
-
-impl Session {
-    /// The hash slot of a key on a cluster; 0 without a cluster.
-    pub(super) fn slot_of(&self, key: &[u8]) -> u16 {
-        if self.settings.cluster { name::slot(key) } else { 0 }
-    }
-
-    fn send_settle(&mut self, scope: Scope) {
-        let id = CallId(self.next_id());
-        if let Some(key) = self.settlements.begin(scope, id) {
-            self.out.act(Action::Settle { id, key, durable: scope.1 });
-        }
-    }
-
-    /// Settles the call that a hold sent.
-    pub(super) fn settle(&mut self, key: Bytes, durable: bool, number: HoldNumber) {
-        let scope = (self.slot_of(&key), durable);
-        if self.settlements.add(scope, key, number) {
-            self.send_settle(scope);
-        }
-    }
-
-    /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
-    pub(super) fn begin_settling(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
-        let Some(durable) = hold.begin_settling() else { return };
-        let key = self.locks[hold.lock].name.to_key();
-        self.settle(key, durable, number);
-    }
-
-    /// Retries failed settlements.
-    pub(super) fn retry_settlements(&mut self, now: Instant) {
-        for scope in self.settlements.due(now) {
-            self.send_settle(scope);
-        }
-    }
+/// The purpose of a call.
+#[derive(Debug)]
+pub(super) enum Purpose {
+    /// A request changes the count of this hold.
+    Request(HoldNumber),
+    Renewal(Batch),
+    /// The background lowers the count of a hold.
+    Lowering(HoldNumber),
+    /// The background requests a degraded hold from the server.
+    Restoration(HoldNumber),
+    /// A heartbeat for the waiters of a fair lock.
+    Heartbeat(LockId),
+    /// The client's record.
+    Record,
+    /// The reply is ignored.
+    Nothing,
 }
 
-// ===== After a settlement =====
-//
-// The end of a settlement, and the replies to acquires.
+/// A renewal in flight.
+#[derive(Debug)]
+pub(super) struct Batch {
+    pub(super) sent_at: Instant,
+    pub(super) holds: Vec<HoldNumber>,
+    /// The replicas that must acknowledge the renewal.
+    pub(super) replicas: Option<Replicas>,
+}
 
-impl Session {
-    /// Continues a hold after its change was settled. Only with `proven` is it certain that no copy can still be applied.
-    pub(super) fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
-        // The server may have applied the change until now.
-        self.extend_clean_up(now, number);
-        let Some(hold) = self.holds.known_mut(number) else { return };
-        match hold.note_settled(now, proven) {
-            AfterSettling::TryAgain(ticket) => self.retry_after_settlement(now, ticket),
-            AfterSettling::TakeBack => {}
-        }
-        self.reconcile(now, number);
-    }
-
-    /// Takes the answer to [`Action::Settle`].
-    pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
-        let spread = || self.rng.f64();
-        match self.settlements.answered(now, id, result.is_ok(), spread) {
-            Answered::Nothing => {}
-            Answered::Done { scope: (_, durable), key, settled, late } => {
-                for number in settled {
-                    self.change_settled(now, number, result == Ok(Settled::Proven));
-                }
-                for number in late {
-                    self.settle(key.clone(), durable, number);
-                }
-            }
-            Answered::Failed(first) => {
-                let lock = first.and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
-                if let (Some(lock), Err(error)) = (lock, result) {
-                    let name = self.locks[lock].name.clone();
-                    let lasting = error.is_lasting();
-                    self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
-                }
-            }
-        }
-    }
-
-    /// Processes the outcome of an acquire. Returns `None` for an unknown outcome, and settles the call. The request fails now if this was its last
-    /// attempt.
-    pub(super) fn end_raise(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        number: HoldNumber,
-        result: Result<Reply, LinkError>,
-    ) -> Option<(Change, Result<Acquired, LinkError>)> {
-        let outcome = match result {
-            Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
-            Err(error) => Err(error),
+impl Batch {
+    /// The outcome for each hold, and the number of replicas that acknowledged a durable renewal.
+    pub(super) fn decode(&self, reply: &Reply) -> Result<(Vec<Renewed>, Option<u32>), DecodeError> {
+        let (reply, acknowledged) = match self.replicas {
+            None => (reply, None),
+            Some(_) => split_acknowledged(reply).map(|(reply, acknowledged)| (reply, Some(acknowledged)))?,
         };
-        if let Err(LinkError::Unknown(why)) = &outcome {
-            self.record_failure(now, ticket, why, true);
-            self.begin_settling(number);
-            if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt) {
-                let error = self.failure_error(ticket);
-                self.fail_acquire(now, ticket, error);
-            }
-            return None;
+        Ok((Renewed::decode(reply, self.holds.len())?, acknowledged))
+    }
+
+    /// The error text if too few replicas acknowledged the renewal.
+    pub(super) fn shortfall(&self, acknowledged: Option<u32>) -> Option<String> {
+        let wanted = self.replicas?.at_least;
+        let count = acknowledged.unwrap_or_default();
+        (count < wanted).then(|| format!("{count} replicas acknowledged it, and {wanted} were wanted"))
+    }
+}
+
+/// Minimum number of entries before [`Pending::insert`] drops answered calls.
+const COMPACT: usize = 1_024;
+
+/// The calls in flight.
+#[derive(Debug, Default)]
+pub(super) struct Pending {
+    pub(super) calls: BTreeMap<CallId, Purpose>,
+    /// An answered call leaves at the front, because removal from the middle costs more than the memory.
+    by_deadline: VecDeque<(Instant, CallId)>,
+    compact_at: usize,
+    pub(super) lowerings: usize,
+    renewals: usize,
+    durable_renewals: usize,
+    /// The box of the last answered change, for the next one.
+    spare: Option<Box<Change>>,
+}
+
+impl Pending {
+    fn boxed(&mut self, change: Change) -> Box<Change> {
+        let mut boxed = self.spare.take().unwrap_or_else(|| Box::new(change));
+        *boxed = change;
+        boxed
+    }
+
+    fn unboxed(&mut self, boxed: Box<Change>) -> Change {
+        let change = *boxed;
+        self.spare = Some(boxed);
+        change
+    }
+
+    fn insert(&mut self, until: Instant, id: CallId, purpose: Purpose) {
+        if let Some(count) = self.count(&purpose) {
+            *count += 1;
         }
-        if outcome.is_ok() {
-            self.outages.seen_since = None;
-            // The clean-up must cover the change's lease too, so extend it before the change ends.
-            self.extend_clean_up(now, number);
-            return Some((self.end_change(number)?, outcome));
+        self.calls.insert(id, purpose);
+        if self.by_deadline.len() >= self.compact_at {
+            self.by_deadline.retain(|(_, id)| self.calls.contains_key(id));
+            self.compact_at = (2 * self.by_deadline.len()).max(COMPACT);
         }
-        let change = self.end_change(number)?;
-        self.extend_clean_up(now, number);
-        Some((change, outcome))
+        let at = match self.by_deadline.back() {
+            Some((last, _)) if *last > until => self.by_deadline.partition_point(|(other, _)| *other <= until),
+            _ => self.by_deadline.len(),
+        };
+        self.by_deadline.insert(at, (until, id));
+    }
+
+    /// Removes a call; `None` if the session has answered it or given it up.
+    fn take(&mut self, id: CallId) -> Option<Purpose> {
+        let purpose = self.calls.remove(&id)?;
+        if let Some(count) = self.count(&purpose) {
+            *count -= 1;
+        }
+        while self.by_deadline.front().is_some_and(|(_, id)| !self.calls.contains_key(id)) {
+            self.by_deadline.pop_front();
+        }
+        Some(purpose)
+    }
+
+    /// Removes the next deadline that has passed, even of an answered call.
+    fn pop_due(&mut self, now: Instant) -> Option<CallId> {
+        let is_due = self.by_deadline.front().is_some_and(|(until, _)| *until <= now);
+        if is_due { self.by_deadline.pop_front().map(|(_, id)| id) } else { None }
+    }
+
+    pub(super) fn next_timeout(&self) -> Option<Instant> {
+        self.by_deadline.front().map(|(until, _)| *until)
+    }
+
+    pub(super) const fn renewals(&self, durable: bool) -> usize {
+        if durable { self.durable_renewals } else { self.renewals }
+    }
+
+    const fn count(&mut self, purpose: &Purpose) -> Option<&mut usize> {
+        match purpose {
+            Purpose::Renewal(batch) if batch.replicas.is_some() => Some(&mut self.durable_renewals),
+            Purpose::Renewal(_) => Some(&mut self.renewals),
+            Purpose::Lowering(_) => Some(&mut self.lowerings),
+            Purpose::Request(_)
+            | Purpose::Restoration(_)
+            | Purpose::Heartbeat(_)
+            | Purpose::Record
+            | Purpose::Nothing => None,
+        }
     }
 }
 

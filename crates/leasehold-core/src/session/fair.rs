@@ -139,7 +139,7 @@ impl Session {
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
         let state = &self.locks[lock];
         let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
-        self.locks[lock].add_ref();
+        self.locks[lock].refs += 1;
         self.send_by_background(now, call, Purpose::Heartbeat(lock));
     }
 

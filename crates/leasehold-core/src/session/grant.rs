@@ -405,7 +405,7 @@ impl Session {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
-                (kind, _) if other.is_held() || other.line().contender.is_some() => {
+                (kind, _) if other.held > 0 || other.line().contender.is_some() => {
                     return Err(AcquireError::KeyConflict(kind.protocol().word().to_owned()));
                 }
                 _ => {}
@@ -480,7 +480,7 @@ impl Session {
 impl Session {
     /// Withdraws the count that the request was raising. If a call is in flight, the background reverts its effect after the reply.
     pub(super) fn abandon_hold(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        self.outlast_place(now, number);
+        self.keep_until_queue_expires(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
         if hold.stop_raising(ticket) {
@@ -553,7 +553,7 @@ impl Session {
 
     /// Releases the hold after the script of an acquire failed. The script may have written before its error.
     pub(super) fn take_back_refused(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
-        self.outlast_place(now, number);
+        self.keep_until_queue_expires(now, number);
         self.take_back(now, ticket, number, error);
     }
 

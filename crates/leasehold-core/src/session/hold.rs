@@ -205,7 +205,7 @@ impl Hold {
 
     /// The grant that a caller is given of it.
     pub(super) fn granted(&self, number: HoldNumber, renewed: bool) -> Granted {
-        let handed_on = self.was_handed_on() && self.count.wanted == 1;
+        let handed_on = self.tenure.handed_on > 0 && self.count.wanted == 1;
         Granted { hold: number, cell: self.cell.clone(), count: self.count.wanted, renewed, handed_on }
     }
 
@@ -887,7 +887,7 @@ impl Hold {
         self.cell.set_acknowledged(change.acknowledged);
         self.extend(change.sent_at, left);
         self.deadline.told_at = now;
-        self.begin_tenure(change.sent_at, now);
+        self.tenure = Tenure { asked_at: change.sent_at, since: now, handed_on: 0 };
     }
 
     /// It has its first guard, whom the server counts.

@@ -644,7 +644,7 @@ impl Session {
     /// No request waits for the lock now. A lock with lingering holds stays subscribed to requests of other clients.
     pub(super) fn drop_notices(&mut self, lock: LockId) {
         let last = self.locks[lock].last_granted.and_then(|number| self.holds.get(number));
-        if !last.is_some_and(|hold| hold.is_asked_for()) && !self.listening.contains(lock) {
+        if !last.is_some_and(|hold| hold.is_asked_for()) && !self.listening.contains_key(&lock) {
             self.subscriptions.retain(lock, |_| false, &mut self.out);
         }
     }

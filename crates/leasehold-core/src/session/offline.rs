@@ -1,7 +1,15 @@
 //! Servers out of reach: outages, grants without the server, and their restoration.
+//!
+//! A caller chooses what its acquire does while the server is out of reach: fail, take the lock within this client, or proceed with a guard
+//! that excludes nobody. A hold that is granted without the server is **degraded**: its count on the server is 0. If it excludes the other
+//! tasks of this client, the background asks the server again until the server grants the hold too, or refuses it: then the hold is lost.
+//!
+//! Two tasks of this client must never hold at once. So once a request has chosen [`Fallback::Local`], all requests for the lock pass a
+//! **gate** within the client, whether the server is in reach or not. The gate is shut while a task has the lock. A request checks it before
+//! it asks the server, before it goes on without the server, and when the server grants a call that left before the gate was shut.
 
 use crate::call::Replicas;
-use crate::command::{AcquireArgs, Acquired};
+use crate::command::{AcquireArgs, Acquired, Kind};
 use crate::error::{AcquireError, LossReason};
 use crate::link::{LinkError, LinkEvent, not_connected};
 use crate::name;
@@ -17,6 +25,12 @@ use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
 
+/// Maximum pause before a degraded hold is requested from the server again. The minimum is half of it.
+pub(super) const RESTORE: Duration = Duration::from_millis(250);
+
+/// Minimum sleep of a contender whose subscription failed; the maximum is twice as long.
+const POLLING: Duration = Duration::from_millis(250);
+
 /// A server that cannot be reached.
 #[derive(Debug)]
 pub(super) struct Outage {
@@ -24,22 +38,16 @@ pub(super) struct Outage {
     /// When its connection was lost.
     pub(super) since: Instant,
     why: String,
-    /// The slots that it owns, in order; `None` where it has them all.
+    /// The slots that it owns, sorted; `None` if it owns all.
     slots: Option<Vec<u16>>,
 }
 
 impl Outage {
-    /// A server that cannot be reached since then, and why.
-    pub(super) const fn new(server: String, since: Instant, why: String, slots: Option<Vec<u16>>) -> Self {
-        Self { server, since, why, slots }
-    }
-
-    /// Whether the key is one that this server would have.
-    pub(super) fn concerns(&self, key: &[u8]) -> bool {
+    fn concerns(&self, key: &[u8]) -> bool {
         self.slots.as_ref().is_none_or(|slots| slots.binary_search(&name::slot(key)).is_ok())
     }
 
-    /// Adds the outage to what else is known of the failures of a server.
+    /// Adds the outage to the text about the other failures of the server.
     pub(super) fn added_to(&self, since: Option<Instant>, in_words: String) -> String {
         let told = not_connected(&self.server, &self.why).to_string();
         match since {
@@ -50,51 +58,43 @@ impl Outage {
     }
 }
 
-/// The servers that are out of reach.
 #[derive(Debug, Default)]
 pub(super) struct Outages {
-    /// Since when no server has been in reach, as far as first acquires have seen.
+    /// Since when all first acquires have failed.
     pub(super) seen_since: Option<Instant>,
-    /// As the link says.
+    /// The outages that the link has reported.
     told: Vec<Outage>,
 }
 
 impl Outages {
-    /// Notes a failed attempt: since when all have failed.
-    pub(super) fn note_failure(&mut self, now: Instant) -> Instant {
-        *self.seen_since.get_or_insert(now)
-    }
-
-    /// A server is out of reach, as the link says.
-    pub(super) fn begin(&mut self, outage: Outage) {
-        self.told.push(outage);
-    }
-
-    /// A server is out of reach no longer, or others have what it had. Gives the outage that ends, if there was one.
-    pub(super) fn end(&mut self, server: &str) -> Option<Outage> {
-        let at = self.told.iter().position(|outage| outage.server == server)?;
-        Some(self.told.swap_remove(at))
-    }
-
-    /// The outage that keeps the server of a key out of reach.
+    /// The outage of the server of a key.
     pub(super) fn of(&self, key: &[u8]) -> Option<&Outage> {
         self.told.iter().find(|outage| outage.concerns(key))
     }
+
+    fn end(&mut self, server: &str) -> Option<Outage> {
+        let at = self.told.iter().position(|outage| outage.server == server)?;
+        Some(self.told.swap_remove(at))
+    }
 }
 
-// ===== Fallback =====
-//
-// The results for callers while the server is out of reach: an error, the lock within this client, or a guard that excludes no other.
-//
-// A hold that is granted without the server is **degraded**. It has nothing on the server, so its count there is 0. If it excludes the
-// other tasks of this client, the background asks the server again and again, until it is granted there too, or refused: then it is lost. To
-// be sure that two tasks of this client never hold at once, every request for such a lock waits for the task that has it here, whether the
-// server can be reached or not.
-
 impl Session {
-    /// Whether a request, whose call was certainly not applied, is to do without the server from now on.
+    /// Ends an acquire that cannot reach the server: by its fallback if no call can have been applied, otherwise by an error. The fallback
+    /// waits for another task of this client that has the lock.
+    pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
+        let error = self.failure_error(ticket);
+        if !matches!(error, AcquireError::Unreachable(_)) || !self.falls_back(now, ticket) {
+            self.fail_acquire(now, ticket, error);
+        } else if self.requests.known_acquire(ticket).is_some_and(|acquire| self.is_gated(acquire.lock)) {
+            self.stand_at_gate(now, ticket);
+        } else {
+            self.degrade(now, ticket);
+        }
+    }
+
+    /// Whether a request proceeds without the server now. Its failed call certainly was not applied.
     pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
-        let seen = self.outages.note_failure(now);
+        let seen = *self.outages.seen_since.get_or_insert(now);
         let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let since = self.outage_of(acquire.lock).map_or(seen, |outage| seen.min(outage.since));
         let first = acquire.entering().is_none() && acquire.beside().is_none();
@@ -111,8 +111,8 @@ impl Session {
 
     /// Grants without the server.
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
-        let known = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
-        let Some(number) = known.or_else(|| self.begin_hold(now, ticket)) else { return };
+        let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
+        let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let Some(hold) = self.holds.known_mut(number) else { return };
         let renewed = acquire.wish.renewed;
@@ -140,21 +140,6 @@ impl Session {
         self.wake(ticket);
     }
 
-    /// Ends an acquire that cannot reach the server: by what it falls back to, where that is so and nothing was sent that may have been
-    /// applied, and otherwise by an error. Where it would fall back to what another task of this client has, it waits for that one.
-    pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {
-        let error = self.failure_error(ticket);
-        if matches!(error, AcquireError::Unreachable(_)) && self.falls_back(now, ticket) {
-            if self.requests.known_acquire(ticket).is_some_and(|acquire| self.is_gated(acquire.lock)) {
-                self.stand_at_gate(now, ticket);
-            } else {
-                self.degrade(now, ticket);
-            }
-        } else {
-            self.fail_acquire(now, ticket, error);
-        }
-    }
-
     /// Re-enters a hold that was granted without the server; the server does not count its guards. An acquire without a
     /// fallback fails while the hold is degraded, because its caller relies on the server's grant.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
@@ -168,7 +153,7 @@ impl Session {
                 self.fail_acquire(now, ticket, AcquireError::Unreachable(why));
             }
             None => self.grant_entry(now, ticket, number),
-            // Nothing is written that a replica could acknowledge.
+            // A replica has no write to acknowledge.
             Some(Replicas { at_least: wanted, .. }) => {
                 self.fail_acquire(now, ticket, AcquireError::NotReplicated { acknowledged: 0, wanted });
             }
@@ -176,15 +161,29 @@ impl Session {
     }
 }
 
-// ===== Waiting at the gate =====
-//
-// Requests that find the gate of a lock shut: they wait for another task of their client, and leave the server out of it.
-//
-// A request looks at the gate before it asks the server, before it goes on without it, and when a call that went out before the gate was shut
-// is granted.
-
+/// The gate of a lock within this client.
 impl Session {
-    /// Another task of this client has the lock: it is waited for here, and the server is left out of it.
+    /// Whether a task of this client has the lock, and all requests take the lock within the client first.
+    pub(super) fn is_gated(&self, lock: LockId) -> bool {
+        self.is_local(lock) && self.excluders(lock).any(|at| self.locks[at].held > 0)
+    }
+
+    /// Whether any request for the lock or its other half takes the lock within this client first.
+    pub(super) fn is_local(&self, lock: LockId) -> bool {
+        self.locks.same_name(lock).any(|at| self.locks[at].is_local)
+    }
+
+    /// The locks whose holders exclude a hold of this one: the lock itself, and the other half. Readers do not exclude readers.
+    fn excluders(&self, lock: LockId) -> impl Iterator<Item = LockId> {
+        let (itself, other_half) = match self.locks[lock].kind {
+            Kind::Read => (None, self.locks.sibling(lock, Kind::Write)),
+            Kind::Write => (Some(lock), self.locks.sibling(lock, Kind::Read)),
+            _ => (Some(lock), None),
+        };
+        itself.into_iter().chain(other_half)
+    }
+
+    /// A request waits here for the task of this client that has the lock, and does not ask the server.
     pub(super) fn stand_at_gate(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.failures.forget_failures();
@@ -216,8 +215,7 @@ impl Session {
         }
     }
 
-    /// The requests of the line wait for a task of this client, and not for the server. A contender whose command is under way learns of it
-    /// from the reply.
+    /// Makes the line wait for a task of this client instead of the server. A contender with a call in flight stops at its reply.
     fn close_gate(&mut self, lock: LockId) {
         self.locks[lock].forget_failures();
         let line = self.locks[lock].line();
@@ -228,8 +226,8 @@ impl Session {
         self.set_lock_timer(lock);
     }
 
-    /// The server has been out of reach for too long for those who wait for a lock. Where a task of this client has the lock, they wait for
-    /// that one. Says whether they do.
+    /// The server has been out of reach for too long. If a task of this client has the lock, the line waits for that task. Returns whether
+    /// it does.
     pub(super) fn waits_at_gate(&mut self, now: Instant, lock: LockId) -> bool {
         if !self.is_gated(lock) {
             return false;
@@ -243,20 +241,20 @@ impl Session {
         true
     }
 
-    /// Whether a hold that the server grants is one that a task of this client has without the server, and keeps for itself.
+    /// Whether the server grants a hold that a task of this client has without the server.
     pub(super) fn is_held_without_server(&self, number: HoldNumber) -> bool {
         let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return false };
         self.is_gated(lock) && self.keepers(lock).next().is_some()
     }
 
-    /// The server has granted what a task of this client has without it: the grant is given back, and the request waits for that task.
+    /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
     pub(super) fn give_grant_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if let Some(hold) = self.holds.known_mut(number) {
             hold.raising = None;
             hold.clean_up.by_background = true;
         }
         let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return };
-        // The server is asked for their holds when it no longer has this one.
+        // Restoration can succeed only after the server has released this hold.
         let keepers: Vec<HoldNumber> = self.keepers(lock).collect();
         for keeper in keepers {
             if let Some(hold) = self.holds.known_mut(keeper)
@@ -273,20 +271,14 @@ impl Session {
         self.stand_at_gate(now, ticket);
     }
 
-    /// The holds that shut the gate of a lock, and are not on the server yet.
+    /// The degraded holds that shut the gate.
     fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
         let keeps = move |hold: &Hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock);
         self.holds.iter().filter(move |(_, hold)| keeps(hold)).map(|(number, _)| number)
     }
 }
 
-// ===== Restoring =====
-//
-// Restores holds that were granted without the server.
-
-/// Maximum pause before a degraded hold is requested from the server again. The minimum is half of it.
-pub(super) const RESTORE: Duration = Duration::from_millis(250);
-
+/// Restores degraded holds.
 impl Session {
     /// Requests a degraded hold from the server.
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
@@ -334,7 +326,7 @@ impl Session {
             hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.is_queued() && !is_asked_for(hold)
         };
         // Most holds are the only use of their lock, and a client may have thousands of holds.
-        if same.iter().map(|lock| self.locks[*lock].refs()).sum::<usize>() <= 1 {
+        if same.iter().map(|lock| self.locks[*lock].refs).sum::<u32>() <= 1 {
             return Vec::new();
         }
         let left = self.holds.iter().filter(|(_, hold)| same.contains(&hold.lock) && is_left(hold));
@@ -356,10 +348,7 @@ impl Session {
 
     /// Handles the reply to a restoration.
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
-        let outcome = match result {
-            Ok(reply) => self.raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string())),
-            Err(error) => Err(error),
-        };
+        let outcome = self.raised(number, result);
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         if let Some(hold) = self.holds.known_mut(number) {
             hold.restore_at(again);
@@ -407,15 +396,9 @@ impl Session {
     }
 }
 
-// ===== Events of the link =====
-//
-// Events of the link, and what notices and subscriptions do to waiters.
-
-/// How long a contender sleeps, at least, when its subscription could not be made; at most twice as long.
-const POLLING: Duration = Duration::from_millis(250);
-
+/// Events of the link.
 impl Session {
-    /// Takes an event of the link.
+    /// Handles an event of the link.
     pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
         if !matches!(
             event,
@@ -424,7 +407,7 @@ impl Session {
                 | LinkEvent::Wanted { .. }
                 | LinkEvent::Connected { .. }
         ) {
-            // This client may have missed that another wants a lock, or the server may have lost what it had.
+            // The client may have missed a request of another client, or the server may have lost holds.
             self.stop_all_lingering(now);
         }
         match event {
@@ -453,15 +436,21 @@ impl Session {
                 self.renew_all(now);
                 self.all_try_again(now);
             }
-            LinkEvent::Connected { server, again } => self.server_connected(now, server, again),
+            LinkEvent::Connected { server, again } => {
+                let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
+                self.out.tell(Event::Connected { server, again, out_for });
+            }
             LinkEvent::OutOfReach { server, why, lost_for, slots } => {
                 self.server_out_of_reach(now, server, why, lost_for, slots);
             }
-            LinkEvent::Retired { server } => self.server_retired(now, server),
+            LinkEvent::Retired { server } => {
+                let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
+                self.out.tell(Event::Retired { server, out_for });
+            }
         }
     }
 
-    /// Takes the answer to [`Action::Subscribe`].
+    /// Handles the result of [`Action::Subscribe`](super::Action::Subscribe).
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         let spread = || self.rng.f64();
         let (out, timers) = (&mut self.out, &mut self.timers);
@@ -478,14 +467,14 @@ impl Session {
                 for lock in &locks {
                     self.fail_line(now, *lock, &AcquireError::Refused(why.clone()));
                 }
-                self.stop_unheard(now, &locks);
+                self.stop_lingering_of(now, |lock| locks.contains(&lock));
             }
             Answered::Failed(locks) => {
                 let Err(error) = result else { return };
                 let (why, lasting) = (error.to_string(), error.is_lasting());
                 for lock in locks.iter().copied() {
                     if self.locks[lock].line().phase == Phase::Subscribing {
-                        // Without notices, asking now and then must do.
+                        // Without notices the contender polls.
                         let until = now + POLLING + self.jitter(POLLING);
                         self.locks[lock].line_mut().sleep(until);
                         self.set_lock_timer(lock);
@@ -493,38 +482,18 @@ impl Session {
                     let name = self.locks[lock].name.clone();
                     self.out.tell(Event::SubscribeFailed { name, why: why.clone(), lasting });
                 }
-                self.stop_unheard(now, &locks);
+                self.stop_lingering_of(now, |lock| locks.contains(&lock));
             }
         }
     }
 
-    /// These locks hear nothing: what this client has of them does not linger.
-    fn stop_unheard(&mut self, now: Instant, locks: &[LockId]) {
-        self.stop_lingering_of(now, |lock| locks.contains(&lock));
-    }
-
-    /// Takes the answer to [`Action::Unsubscribe`].
+    /// Handles the result of [`Action::Unsubscribe`](super::Action::Unsubscribe).
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         let spread = || self.rng.f64();
         self.subscriptions.unsubscribed(now, channel, &result, spread, &mut self.out, &mut self.timers);
     }
 
-    /// A connection to a server stands, where there was none or `again` where there was one before.
-    pub(super) fn server_connected(&mut self, now: Instant, server: String, again: bool) {
-        let ended = self.outages.end(&server);
-        let out_for = ended.map(|outage| now.since(outage.since));
-        self.out.tell(Event::Connected { server, again, out_for });
-    }
-
-    /// Others have what the server had.
-    pub(super) fn server_retired(&mut self, now: Instant, server: String) {
-        let ended = self.outages.end(&server);
-        let out_for = ended.map(|outage| now.since(outage.since));
-        self.out.tell(Event::Retired { server, out_for });
-    }
-
-    /// A server cannot be reached, and could not for `lost_for`.
-    pub(super) fn server_out_of_reach(
+    fn server_out_of_reach(
         &mut self,
         now: Instant,
         server: String,
@@ -533,7 +502,7 @@ impl Session {
         slots: Option<Vec<u16>>,
     ) {
         self.outages.end(&server);
-        let outage = Outage::new(server.clone(), now - lost_for, why.clone(), slots);
+        let outage = Outage { server: server.clone(), since: now - lost_for, why: why.clone(), slots };
         let concerned = self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.is_live() && !hold.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
         for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock].name.key())) {
@@ -541,7 +510,7 @@ impl Session {
             first = first.min(hold.cell.deadline());
         }
         let first_lost_in = (first != Instant::FAR_FUTURE).then(|| first.since(now));
-        self.outages.begin(outage);
+        self.outages.told.push(outage);
         self.out.tell(Event::OutOfReach { server, why, holds, first_lost_in });
         let waited_for: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         waited_for.into_iter().for_each(|lock| self.set_lock_timer(lock));
@@ -550,7 +519,7 @@ impl Session {
         open.into_iter().for_each(|ticket| self.set_request_timer(now, ticket));
     }
 
-    /// Notices may have been missed: every contender that sleeps tries again, not all at the same instant.
+    /// Makes every sleeping contender try again, because notices may be missing. A jitter spreads the attempts.
     fn all_try_again(&mut self, now: Instant) {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
@@ -560,7 +529,7 @@ impl Session {
         }
     }
 
-    /// The server is known now, of a client that was made before: releases are announced by this command.
+    /// Stores the server's command for release notices, for a client that was created before it connected.
     pub fn handle_met(&mut self, publish: Bytes) {
         self.settings.publish = publish;
     }

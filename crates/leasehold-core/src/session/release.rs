@@ -6,7 +6,7 @@ use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
-use crate::session::calls::give;
+use crate::session::calls::release_call;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::lock::LockId;
 use crate::session::request::{Release, Request};
@@ -36,20 +36,6 @@ impl Session {
         let release = Release::new(number, outcome);
         self.requests.insert(ticket, Request::Release(release));
         ticket
-    }
-
-    /// A guard goes: the hold goes to another task of this client, or is kept for the next. Says whether it is, so that the server is not told.
-    fn keep(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> bool {
-        if self.hand_over(now, number, renewed) {
-            return true;
-        }
-        let Some(stay) = self.plan_stay(now, number, renewed) else {
-            self.let_others_in(now, number);
-            return false;
-        };
-        self.begin_stay(number, stay);
-        self.take_guard(now, number, renewed);
-        true
     }
 
     /// Takes a guard that is released. Gives the outcome that its caller is told at once, if there is one.
@@ -84,7 +70,7 @@ impl Session {
         }
         if hold.is_for_caller() {
             let (lock, target) = (hold.lock, hold.count.wanted);
-            let call = give(now, &self.locks[lock], hold, &self.settings);
+            let call = release_call(now, &self.locks[lock], hold, &self.settings);
             release.note_polled(waker);
             self.send_change(now, number, Some(ticket), CountChange::LowerTo(target), call);
             if target == 0 {
@@ -133,7 +119,7 @@ impl Session {
     }
 
     /// Takes a guard away from a hold, and tells how the hold has ended, if it has.
-    fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
+    pub(super) fn take_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<HoldEnd> {
         self.lose_if_passed(now, number);
         let hold = self.holds.get_mut(number)?;
         if !hold.remove_guard(renewed) {
@@ -321,7 +307,7 @@ impl Session {
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
         let requests = lock.line().len();
-        if lock.refs() <= requests {
+        if lock.refs as usize <= requests {
             // Writers that only wait, as is usual, are no reason to look through all holds of the client.
             return;
         }
@@ -406,7 +392,7 @@ impl Session {
         }
         hold.note_repeat(now);
         let target = hold.count.wanted;
-        let call = give(now, &self.locks[hold.lock], hold, &self.settings);
+        let call = release_call(now, &self.locks[hold.lock], hold, &self.settings);
         self.send_change(now, number, None, CountChange::LowerTo(target), call);
     }
 

@@ -116,7 +116,7 @@ impl Session {
         }
         let Some(script) = script else { return };
         let call = Call::new(script, renewal.keys, renewal.args).with_replicas(replicas);
-        self.send_by_background(now, call, Purpose::Renewal(Batch::new(now, batch, replicas)));
+        self.send_by_background(now, call, Purpose::Renewal(Batch { sent_at: now, holds: batch, replicas }));
     }
 
     /// Has every hold renewed at once, spread over a moment: what the server had may be gone.
@@ -226,7 +226,7 @@ impl Session {
 
     /// Takes the outcome of a renewal.
     pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
-        if !batch.is_durable() {
+        if batch.replicas.is_none() {
             let is_answered = matches!(&result, Ok(_) | Err(LinkError::Refused(_)));
             self.renewals.ended(is_answered.then(|| now.since(batch.sent_at)));
         }
@@ -608,7 +608,7 @@ impl Session {
         if !is_reader && !matches!(self.locks[lock].wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue) {
             return;
         }
-        if self.locks.same_name(lock).map(|at| self.locks[at].held()).sum::<usize>() < 2 {
+        if self.locks.same_name(lock).map(|at| self.locks[at].held).sum::<u32>() < 2 {
             return;
         }
         let same: Vec<LockId> = self.locks.same_name(lock).collect();

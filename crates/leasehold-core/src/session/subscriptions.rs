@@ -1,7 +1,7 @@
-//! Subscriptions: which locks listen to which channels, and what the server has confirmed.
+//! Subscriptions: the channels that locks listen to, and their state on the server.
 //!
-//! A subscription is shared by all locks that listen to its channel, such as the halves of a read-write lock. One command for a channel is
-//! under way at a time, so that none can overtake another.
+//! All locks that listen to a channel, such as the halves of a read-write lock, share its subscription. A channel has one command in flight
+//! at a time, so that no command overtakes another.
 
 use crate::link::{LinkError, ServerError};
 use crate::session::calls::Out;
@@ -12,16 +12,14 @@ use bytes::Bytes;
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
-/// See the [module](self).
 #[derive(Debug)]
 pub(super) struct Subscriptions {
     channels: Table<ChannelId, Channel>,
     by_name: HashMap<Bytes, ChannelId>,
-    /// The channels to which a lock listens, in the order in which it began to.
+    /// The channels of each lock, in the order in which it began to listen.
     by_lock: BTreeMap<LockId, Vec<ChannelId>>,
 }
 
-/// A channel that waiters listen to, or did until just now.
 #[derive(Debug)]
 struct Channel {
     name: Bytes,
@@ -30,32 +28,28 @@ struct Channel {
     timer: Option<Instant>,
 }
 
-/// The state of a subscription.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Subscription {
-    /// The server has not confirmed it yet.
+    /// The server has not confirmed it. If it is `stale`, the connection was lost since, and the answer may be about the old connection.
     Asked {
-        /// The connection was lost meanwhile: the answer may be about the old one.
         stale: bool,
     },
     Confirmed,
-    /// It is being ended.
     Ending,
-    /// It, or its end, failed, and is tried again.
+    /// The last command failed, and a timer retries.
     Retry,
 }
 
-/// What the answer to a subscription means for the locks that listen.
+/// What an answer to a subscription means for its listeners.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[must_use = "waiters may be due"]
 pub(super) enum Answered {
-    /// It changes nothing for them.
     Nothing,
-    /// From now on these locks hear of releases. What they missed before is seen by trying now.
+    /// These locks hear of releases from now on. An attempt finds what they missed before.
     Confirmed(Vec<LockId>),
-    /// The server will refuse it again: these locks listen no more.
+    /// The server will refuse it again: these locks stop listening.
     Refused(Vec<LockId>, ServerError),
-    /// It is tried again soon. Until then these locks hear nothing.
+    /// A retry follows. Until then these locks hear nothing.
     Failed(Vec<LockId>),
 }
 
@@ -64,13 +58,12 @@ impl Subscriptions {
         Self { channels: Table::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
     }
 
-    /// Has a lock listen to a channel.
     pub(super) fn listen(&mut self, lock: LockId, name: &Bytes, out: &mut Out) {
-        let id = self.by_name.get(name).copied().unwrap_or_else(|| {
-            let state = Subscription::Asked { stale: false };
+        let known = self.by_name.get(name).copied();
+        let id = known.unwrap_or_else(|| {
+            let state = Subscription::Retry;
             let id = self.channels.insert(Channel { name: name.clone(), state, listeners: Vec::new(), timer: None });
             self.by_name.insert(name.clone(), id);
-            self.subscribe(id, out);
             id
         });
         let of_lock = self.by_lock.entry(lock).or_default();
@@ -78,14 +71,16 @@ impl Subscriptions {
             of_lock.push(id);
             self.channels[id].listeners.push(lock);
         }
+        if known.is_none() {
+            self.update(id, out);
+        }
     }
 
-    /// Whether a lock listens to such a channel.
     pub(super) fn listens(&self, lock: LockId, is_it: impl Fn(&Bytes) -> bool) -> bool {
         self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().any(|id| is_it(&self.channels[*id].name)))
     }
 
-    /// Has a lock listen no more to those of its channels that `is_wanted` does not name.
+    /// Unsubscribes the lock from channels not in `is_wanted`.
     pub(super) fn retain(&mut self, lock: LockId, is_wanted: impl Fn(&Bytes) -> bool, out: &mut Out) {
         let Some(of_lock) = self.by_lock.get_mut(&lock) else { return };
         let channels = &self.channels;
@@ -97,29 +92,27 @@ impl Subscriptions {
             let channel = &mut self.channels[id];
             channel.listeners.retain(|listener| *listener != lock);
             if channel.listeners.is_empty() && matches!(channel.state, Subscription::Confirmed | Subscription::Retry) {
-                self.unsubscribe(id, out);
+                self.update(id, out);
             }
         }
     }
 
-    /// Whether the server has confirmed all channels to which a lock listens.
+    /// Whether the server has confirmed all channels of the lock, if it has any.
     pub(super) fn is_confirmed(&self, lock: LockId) -> bool {
         let mut of_lock = self.by_lock.get(&lock).into_iter().flatten();
         of_lock.all(|id| self.channels[*id].state == Subscription::Confirmed)
     }
 
-    /// Whether the server has confirmed the subscription of a lock: the client receives everything published from now
-    /// on.
+    /// Whether the lock listens, and receives everything published from now on.
     pub(super) fn hears(&self, lock: LockId) -> bool {
         self.by_lock.contains_key(&lock) && self.is_confirmed(lock)
     }
 
-    /// The locks that listen to a channel.
     pub(super) fn listeners(&self, name: &Bytes) -> Vec<LockId> {
         self.by_name.get(name).map(|id| self.channels[*id].listeners.clone()).unwrap_or_default()
     }
 
-    /// Takes the answer to [`Action::Subscribe`]. `spread` is between 0 and 1.
+    /// Handles the result of [`Action::Subscribe`]. `spread` is between 0 and 1.
     pub(super) fn subscribed(
         &mut self,
         now: Instant,
@@ -133,18 +126,17 @@ impl Subscriptions {
         let Subscription::Asked { stale } = self.channels[id].state else { return Answered::Nothing };
         let listeners = self.channels[id].listeners.clone();
         match result {
-            _ if stale && listeners.is_empty() => self.unsubscribe(id, out),
-            _ if stale => self.subscribe(id, out),
+            _ if stale => self.update(id, out),
             Ok(()) => {
                 self.channels[id].state = Subscription::Confirmed;
                 if listeners.is_empty() {
-                    self.unsubscribe(id, out);
+                    self.update(id, out);
                 }
                 return Answered::Confirmed(listeners);
             }
             Err(LinkError::Refused(error)) if !error.is_transient() => {
                 self.channels[id].listeners.clear();
-                self.unsubscribe(id, out);
+                self.update(id, out);
                 for lock in &listeners {
                     if let Some(of_lock) = self.by_lock.get_mut(lock) {
                         of_lock.retain(|heard| *heard != id);
@@ -161,7 +153,7 @@ impl Subscriptions {
         Answered::Nothing
     }
 
-    /// Takes the answer to [`Action::Unsubscribe`]. `spread` is between 0 and 1.
+    /// Handles the result of [`Action::Unsubscribe`]. `spread` is between 0 and 1.
     pub(super) fn unsubscribed(
         &mut self,
         now: Instant,
@@ -182,29 +174,29 @@ impl Subscriptions {
                 timers.set(Timer::Channel(id), &mut gone.timer, None);
                 self.by_name.remove(&gone.name);
             }
-            _ => self.subscribe(id, out),
+            _ => self.update(id, out),
         }
     }
 
-    /// The time has come to try a subscription again, or its end.
+    /// Retries a failed command.
     pub(super) fn is_due(&mut self, id: ChannelId, out: &mut Out) {
         let Some(channel) = self.channels.get_mut(id) else { return };
         channel.timer = None;
         if channel.state == Subscription::Retry {
-            self.go_on(id, out);
+            self.update(id, out);
         }
     }
 
-    /// The connection for notices is back, without any subscription.
+    /// Subscribes again after the connection for notices was lost.
     pub(super) fn reset(&mut self, out: &mut Out) {
         let all: Vec<ChannelId> = self.channels.iter().map(|(id, _)| id).collect();
         for id in all {
             let channel = &mut self.channels[id];
             match channel.state {
                 Subscription::Ending => {}
-                // The command under way may have gone by the old connection: it is repeated when it has been answered.
+                // The command may have used the old connection: its answer repeats it.
                 Subscription::Asked { .. } => channel.state = Subscription::Asked { stale: true },
-                Subscription::Confirmed | Subscription::Retry => self.go_on(id, out),
+                Subscription::Confirmed | Subscription::Retry => self.update(id, out),
             }
         }
     }
@@ -217,17 +209,15 @@ impl Subscriptions {
         self.channels.is_empty()
     }
 
-    /// How many timers are set.
     pub(super) fn timers(&self) -> usize {
         self.channels.iter().filter(|(_, channel)| channel.timer.is_some()).count()
     }
 
-    /// The locks that listen to anything.
     pub(super) fn locks(&self) -> impl Iterator<Item = LockId> {
         self.by_lock.keys().copied()
     }
 
-    /// Whether both tables agree on who listens to what.
+    /// Whether both tables agree.
     pub(super) fn is_sound(&self) -> bool {
         let forth = self.by_lock.iter().all(|(lock, channels)| {
             channels.iter().all(|id| self.channels.get(*id).is_some_and(|channel| channel.listeners.contains(lock)))
@@ -238,25 +228,17 @@ impl Subscriptions {
         forth && back
     }
 
-    /// Subscribes where a lock listens, and ends the subscription where none does.
-    fn go_on(&mut self, id: ChannelId, out: &mut Out) {
-        if self.channels[id].listeners.is_empty() {
-            self.unsubscribe(id, out);
+    /// Subscribes if a lock listens, and unsubscribes otherwise.
+    fn update(&mut self, id: ChannelId, out: &mut Out) {
+        let channel = &mut self.channels[id];
+        let name = channel.name.clone();
+        if channel.listeners.is_empty() {
+            channel.state = Subscription::Ending;
+            out.act(Action::Unsubscribe { channel: name });
         } else {
-            self.subscribe(id, out);
+            channel.state = Subscription::Asked { stale: false };
+            out.act(Action::Subscribe { channel: name });
         }
-    }
-
-    fn subscribe(&mut self, id: ChannelId, out: &mut Out) {
-        let channel = &mut self.channels[id];
-        channel.state = Subscription::Asked { stale: false };
-        out.act(Action::Subscribe { channel: channel.name.clone() });
-    }
-
-    fn unsubscribe(&mut self, id: ChannelId, out: &mut Out) {
-        let channel = &mut self.channels[id];
-        channel.state = Subscription::Ending;
-        out.act(Action::Unsubscribe { channel: channel.name.clone() });
     }
 
     fn retry(&mut self, now: Instant, id: ChannelId, spread: f64, timers: &mut Timers) {

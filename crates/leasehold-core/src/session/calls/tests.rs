@@ -1,6 +1,6 @@
 use super::*;
 
-mod unanswered {
+mod pending {
     use super::*;
     use std::time::Duration;
 
@@ -8,24 +8,27 @@ mod unanswered {
 
     #[test]
     fn calls_are_due_in_the_order_of_their_time() {
-        let mut unanswered = Unanswered::default();
+        let mut pending = Pending::default();
         let at = |millis| NOW + Duration::from_millis(millis);
         for (id, millis) in [(1, 10), (2, 30), (3, 20), (4, 30)] {
-            unanswered.push(at(millis), CallId(id), |_| true);
+            pending.insert(at(millis), CallId(id), Purpose::Nothing);
         }
-        assert_eq!((unanswered.next_timeout(), unanswered.pop(at(9))), (Some(at(10)), None));
-        let due: Vec<_> = std::iter::from_fn(|| unanswered.pop(at(30))).collect();
+        assert_eq!((pending.next_timeout(), pending.pop_due(at(9))), (Some(at(10)), None));
+        let due: Vec<_> = std::iter::from_fn(|| pending.pop_due(at(30))).collect();
         assert_eq!(due, [1, 3, 2, 4].map(CallId));
     }
 
     #[test]
     fn answered_calls_take_no_room_for_long() {
-        let mut unanswered = Unanswered::default();
+        let mut pending = Pending::default();
         for id in 0..100_000 {
-            unanswered.push(NOW, CallId(id), |id| id == CallId(7));
+            pending.insert(NOW, CallId(id), Purpose::Nothing);
+            if id > 0 {
+                pending.take(CallId(id)).expect("it was in flight");
+            }
         }
-        assert!(unanswered.by_deadline.len() <= COMPACT, "{}", unanswered.by_deadline.len());
-        assert_eq!(unanswered.by_deadline.front(), Some(&(NOW, CallId(7))));
+        assert!(pending.by_deadline.len() <= COMPACT, "{}", pending.by_deadline.len());
+        assert_eq!(pending.by_deadline.front(), Some(&(NOW, CallId(0))));
     }
 }
 
@@ -49,9 +52,9 @@ mod settlements {
         assert!(settlements.begin(SCOPE, CallId(1)).is_some());
         assert!(!settlements.add(SCOPE, Bytes::new(), late), "one settlement at a time");
         assert!(settlements.at_work_since(NOW + Duration::from_secs(1)));
-        assert_eq!(settlements.answered(NOW, CallId(2), true, || 0.0), Answered::Nothing);
+        assert_eq!(settlements.answered(NOW, CallId(2), true, || 0.0), SettleAnswer::Unknown);
         let done = settlements.answered(NOW, CallId(1), true, || 0.0);
-        let expected = Answered::Done { scope: SCOPE, key: Bytes::new(), settled: vec![one], late: vec![late] };
+        let expected = SettleAnswer::Done { scope: SCOPE, key: Bytes::new(), settled: vec![one], late: vec![late] };
         assert_eq!(done, expected);
         assert!(settlements.at_work_since(NOW) && !settlements.at_work_since(NOW + Duration::from_nanos(1)));
         assert!(settlements.add(SCOPE, Bytes::new(), other), "the next one asks anew");
@@ -68,7 +71,7 @@ mod settlements {
             if attempt == 1 {
                 assert!(!settlements.add(SCOPE, Bytes::new(), late));
             }
-            assert_eq!(settlements.answered(NOW, CallId(attempt), false, || 1.0), Answered::Failed(Some(one)));
+            assert_eq!(settlements.answered(NOW, CallId(attempt), false, || 1.0), SettleAnswer::Failed(Some(one)));
             let at = settlements.next_timeout().expect("it is tried again");
             assert_eq!(settlements.due(at), [SCOPE]);
             waits.push(at.since(NOW).as_millis());
@@ -77,7 +80,7 @@ mod settlements {
         assert!(!settlements.add(SCOPE, Bytes::new(), other), "it waits for the next attempt");
         assert!(settlements.begin(SCOPE, CallId(9)).is_some());
         let done = settlements.answered(NOW, CallId(9), true, || 0.0);
-        assert!(matches!(done, Answered::Done { settled, .. } if settled == [one, late, other]));
+        assert!(matches!(done, SettleAnswer::Done { settled, .. } if settled == [one, late, other]));
     }
 }
 

@@ -182,7 +182,7 @@ mod first_reply {
             session.handle_called(now, flight, Ok(reply));
             let step = session.step_acquire(now, ticket, Waker::noop());
             let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted") };
-            session.replicas_of(granted.hold)
+            session.holds.get(granted.hold).and_then(|hold| hold.replicas())
         };
         let plain = Reply::Array([1, 4_000, 0].map(Reply::Int).to_vec());
         assert_eq!(acquire(AcquireRequest { replicas: None, ..wish_of(owner) }, plain), None);

@@ -41,7 +41,7 @@ mod subscriptions {
         fn commands(&mut self) -> Vec<String> {
             assert!(self.subscriptions.is_sound());
             let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
-            let actions = std::iter::from_fn(|| self.out.poll_action());
+            let actions = std::iter::from_fn(|| self.out.actions.pop_front());
             let commands = actions.map(|action| match action {
                 Action::Subscribe { channel } => format!("+{}", text(&channel)),
                 Action::Unsubscribe { channel } => format!("-{}", text(&channel)),

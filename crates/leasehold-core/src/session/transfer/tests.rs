@@ -807,7 +807,7 @@ mod linger {
             let step = world.session.step_acquire(world.now, ticket, Waker::noop());
             assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
             let key = wish().name.key().to_vec();
-            assert!(!world.session.is_contended(world.now, &key), "no other client has wanted it");
+            assert!(!world.session.contended.is_contended(world.now, &key), "no other client has wanted it");
         }
     }
 
