@@ -502,7 +502,7 @@ impl Session {
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += u32::from(lock.heartbeat().is_under_way());
+            of_lock.refs += u32::from(lock.heartbeat().in_flight);
             let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
             ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
             let members = lock.line().members();

@@ -18,7 +18,7 @@ use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::Phase;
 use crate::session::lock::{Lock, LockId};
 use crate::session::release::AfterSettling;
-use crate::session::request::{Due, LocalPlace, Request};
+use crate::session::request::{Cleanup, Due, Request, Route};
 use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -125,7 +125,7 @@ impl Session {
             settings: &self.settings,
         });
         let replicas = both_conditions(hold.replicas(), acquire.wish.replicas);
-        Some(call.with_replicas(replicas).repeating(acquire.has_polled()))
+        Some(call.with_replicas(replicas).repeating(acquire.polls > 0))
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
@@ -376,16 +376,16 @@ impl Session {
                 return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
             }
             Due::AwaitedTooLong => {
-                acquire.stop_awaiting();
+                acquire.cleanup = Cleanup::Done;
                 return self.end_busy(now, ticket);
             }
             Due::Patience => {}
         }
-        if acquire.end_pause(now) {
+        if acquire.retry_at.take_if(|at| *at <= now).is_some() {
             self.wake(ticket);
         }
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if self.end_of_patience(ticket, acquire) > now {
+        if self.request_deadline(ticket, acquire) > now {
             self.set_request_timer(now, ticket);
             return;
         }
@@ -396,24 +396,24 @@ impl Session {
         let flying = self.is_under_way(ticket);
         let timeout = self.settings.command_timeout;
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        if flying && acquire.end_of_wish(timeout) > now {
+        if flying && acquire.wait_deadline(timeout) > now {
             // Wait for the call in flight: the server may still reply.
             acquire.failures.postpone(timeout);
             self.set_request_timer(now, ticket);
             return;
         }
         acquire.is_final_attempt = true;
-        let (lock, place, own) = (acquire.lock, acquire.place, acquire.failures.since());
+        let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
         let begun = begun.is_some_and(|hold| !hold.is_queued() || hold.has_change());
-        let contends = place == LocalPlace::Line && self.locks[lock].line().is_contender(ticket);
+        let contends = place == Route::Queued && self.locks[lock].line().is_contender(ticket);
         let Some(failures) = self.failures_of(ticket) else { return };
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
             || self.is_ended_by_outage(now, ticket);
         // One failure in the line is no outage: the contender's last attempt decides.
         let out_of_reach =
-            too_long || if place == LocalPlace::Line { failures.tries() > 1 && !contends } else { own.is_some() };
+            too_long || if place == Route::Queued { failures.tries() > 1 && !contends } else { own.is_some() };
         if flying {
             // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
@@ -457,19 +457,19 @@ impl Session {
             return;
         }
         match self.locks[lock].line().phase {
-            Phase::Due(until) if until <= now => {
+            Phase::Ready(until) if until <= now => {
                 let contender = self.locks[lock].line().contender;
                 if contender.is_some_and(|contender| self.is_under_way(contender)) {
                     // Its future was polled and waits for the reply to an earlier call.
                     let turn = self.locks[lock].wait_policy().turn(&self.settings);
-                    self.locks[lock].line_mut().set_due(now + turn);
+                    self.locks[lock].line_mut().phase = Phase::Ready(now + turn);
                 } else if let Some(contender) = contender {
                     let name = self.locks[lock].name.clone();
                     self.out.tell(Event::UnpolledTurn { name });
                     self.turn_missed(now, contender);
                 }
             }
-            Phase::Sleeping(until) | Phase::Ahead(until) | Phase::BackingOff(until) if until <= now => {
+            Phase::Sleeping(until) | Phase::Pipelining(until) | Phase::BackingOff(until) if until <= now => {
                 self.begin_turn(now, lock);
             }
             _ => {}

@@ -165,7 +165,10 @@ impl Session {
         let owning: HashSet<OwnerId> =
             self.owners.iter().filter(|(.., owned)| !owned.holds.is_empty()).map(|(_, owner, _)| owner).collect();
         let requests = self.requests.acquires().filter(|(_, acquire)| {
-            acquire.waits() && acquire.wish.patience != Patience::Try && has_lasted(acquire.started)
+            acquire.is_open()
+                && acquire.entering().is_none()
+                && acquire.wish.patience != Patience::Try
+                && has_lasted(acquire.started)
         });
         let requests = requests.map(|(ticket, acquire)| {
             let may_lock = blocked(&acquire.wish).any(|owner| owning.contains(&owner));
@@ -273,7 +276,7 @@ impl Session {
         self.close(now);
         self.lose_all(now);
         let open = self.requests.iter().filter_map(|(ticket, request)| match request {
-            Request::Release(release) if !release.has_ended() => Some((ticket, release.hold)),
+            Request::Release(release) if release.outcome.is_none() => Some((ticket, release.hold)),
             _ => None,
         });
         for (ticket, number) in open.collect::<Vec<_>>() {

@@ -1,8 +1,7 @@
 //! Fair locks: the places of waiters in the queue on the server, and their heartbeats.
 //!
-//! Every waiter takes its place at once, in the order in which it came. From then on only the first of this client, the contender of the
-//! line, asks again: no waiter behind it can be granted the lock before. One heartbeat for each lock and client proves that its waiters live,
-//! however many there are.
+//! Every waiter takes its place at once, in order of arrival. From then on only the contender of the line asks: the server grants no waiter
+//! behind it before. One heartbeat for each lock and client proves that all its waiters live.
 
 use crate::command::fair::{Heartbeat, Standing};
 use crate::command::{HoldKey, ReleaseArgs, WaitPolicy, fair};
@@ -13,39 +12,31 @@ use crate::reply::Reply;
 use crate::session::calls::Purpose;
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
-use crate::session::request::LocalPlace;
+use crate::session::request::Route;
 use crate::session::{Event, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
 
 impl Session {
-    /// The hold of a request has a place, or a mark, on the server: it is given up like a grant when it is not wanted any more.
+    /// The hold of a request has a place, or a mark, on the server. If the request ends without a grant, the place is withdrawn like a grant.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        let (lock, place, last) = (acquire.lock, acquire.place, acquire.is_final_attempt);
-        let asked_again = acquire.has_asked_before();
-        let lost_place = acquire.note_place(moved);
-        let mut fresh = moved;
-        if let Some(hold) = self.holds.known_mut(number) {
-            fresh |= hold.take_place();
-        }
+        let (lock, queued, asked_again) = (acquire.lock, acquire.route == Route::Queued, acquire.attempts > 1);
+        let mark = acquire.wish.prefer_writers;
+        let lost_place = moved && acquire.had_place;
+        acquire.had_place = true;
+        acquire.failures.set_outcome_unknown(false);
+        let fresh = moved | self.holds.known_mut(number).is_some_and(|hold| hold.take_place());
         self.locks[lock].forget_failures();
         if lost_place {
             let name = self.locks[lock].name.clone();
             self.out.tell(Event::QueuePositionLost { name });
         }
-        let ended = self
-            .requests
-            .acquire(ticket)
-            .is_some_and(|acquire| acquire.end_of_wish(self.settings.command_timeout) <= now);
-        // A request that does not stand in the line did not ask for a place, and does not wait for its turn.
-        if last || ended || place != LocalPlace::Line {
-            // Behind the contender of this client it is not next, whatever else is given up.
-            if place != LocalPlace::Line
-                || !self.locks[lock].line().is_contender(ticket)
-                || !self.await_given_up(now, ticket)
-            {
+        if !queued || self.is_last_attempt(now, ticket) {
+            // Behind the contender of this client the request is not next, whatever else is withdrawn.
+            let is_next = queued && self.locks[lock].line().is_contender(ticket);
+            if !is_next || !self.await_cleanup(now, ticket) {
                 self.end_busy(now, ticket);
             }
             return;
@@ -53,17 +44,24 @@ impl Session {
         self.begin_to_wait(now, ticket);
         let in_places = self.locks[lock].wait_policy() == WaitPolicy::ServerQueue;
         if in_places && fresh && asked_again {
-            self.stand_last(now, lock, ticket);
+            // The new place is behind all others: the line follows the order of the server's queue.
+            let line = self.locks[lock].line_mut();
+            if line.is_contender(ticket) {
+                line.step_back(ticket, End::Back);
+                self.begin_turn(now, lock);
+            } else {
+                line.push(ticket, End::Back);
+            }
         }
         if self.locks[lock].line().is_contender(ticket) {
-            self.hear_for_front(lock, number, standing.foreign);
+            self.listen_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
-                // The lock is free and another waiter is first, perhaps one of this client: the heartbeat tells.
+                // The lock is free and another waiter is first, perhaps of this client: the heartbeat finds out.
                 self.locks[lock].line_mut().notice_came = false;
                 self.locks[lock].heartbeat_mut().next = Some(now);
             }
-            let left = match self.requests.acquire(ticket).and_then(|acquire| acquire.wish.prefer_writers) {
-                // Every attempt renews the mark, which must not run out before there have been several.
+            let left = match mark {
+                // Every attempt renews the mark, which must outlast several attempts.
                 Some(mark) if !in_places => Some(standing.left.map_or(mark / 3, |left| left.min(mark / 3))),
                 _ => standing.left.filter(|_| standing.head),
             };
@@ -71,12 +69,34 @@ impl Session {
         } else if self.locks[lock].line().contender.is_none() {
             self.pick_contender(lock);
         }
-        if in_places && !self.locks[lock].heartbeat().goes_on() {
+        let heartbeat = self.locks[lock].heartbeat();
+        if in_places && heartbeat.next.is_none() && !heartbeat.in_flight {
             self.plan_heartbeat(now, lock);
         }
     }
 
-    /// Takes the answer to a heartbeat.
+    /// Plans the next heartbeat, at another instant than other clients.
+    fn plan_heartbeat(&mut self, now: Instant, lock: LockId) {
+        let heartbeat = self.settings.fair.heartbeat_interval;
+        let at = now + heartbeat - self.jitter(heartbeat / 8);
+        self.locks[lock].heartbeat_mut().next = Some(at);
+        self.set_lock_timer(lock);
+    }
+
+    /// Sends a heartbeat if it is due.
+    pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
+        let state = &mut self.locks[lock];
+        if !state.take_due_heartbeat(now) || state.line().is_empty() || !state.heartbeat_mut().begin() {
+            return;
+        }
+        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
+        let state = &self.locks[lock];
+        let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
+        self.locks[lock].refs += 1;
+        self.send_by_background(now, call, Purpose::Heartbeat(lock));
+    }
+
+    /// Handles the reply to a heartbeat.
     pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
         let heartbeat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
@@ -103,13 +123,23 @@ impl Session {
         }
         let again = self.locks[lock].note_heartbeat_answered();
         if waits && again {
-            // Something has come up since this one was sent.
             self.locks[lock].heartbeat_mut().next = Some(now);
             self.set_lock_timer(lock);
         } else if waits && self.locks[lock].heartbeat().next.is_none() {
             self.plan_heartbeat(now, lock);
         }
         self.locks.unref(lock, &mut self.timers);
+    }
+
+    /// The front has its place. If no waiter is ahead of it, it asks when the holder's lease ends.
+    fn front_stands(&mut self, now: Instant, lock: LockId, standing: Standing) {
+        let Some(number) = self.front(lock) else { return };
+        self.listen_for_front(lock, number, standing.foreign);
+        let Some(left) = standing.left.filter(|_| standing.head) else { return };
+        let at = now + self.sleep(Some(left));
+        if self.locks[lock].line_mut().wake_by(at) {
+            self.set_lock_timer(lock);
+        }
     }
 
     /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
@@ -126,24 +156,49 @@ impl Session {
         }
     }
 
-    /// Tells the server that the waiters of a lock live, if it is time to.
-    pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
-        let state = &mut self.locks[lock];
-        if !state.take_due_heartbeat(now) || state.line().is_empty() {
-            return;
+    /// A notice offers the free lock to an entry of this client. The entry's task asks: another task would ask in vain, and the server would
+    /// repeat the offer. The notice is old if the entry has the lock already, because it pipelined its acquire.
+    pub(super) fn handle_offer(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
+        let hold = self.client.number_in(entry).and_then(|number| self.holds.get(number));
+        let waits = hold.map(|hold| hold.raising.is_some());
+        if waits == Some(true) {
+            self.turn_of_entry(now, lock, entry);
         }
-        if !state.heartbeat_mut().begin() {
-            // Notices in quick succession do not make as many heartbeats: the answer to one more tells what has come up until then.
-            return;
+        if waits != Some(false) {
+            // A contender whose command is in flight remembers the notice.
+            self.handle_notice(now, lock);
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
-        let state = &self.locks[lock];
-        let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
-        self.locks[lock].refs += 1;
-        self.send_by_background(now, call, Purpose::Heartbeat(lock));
     }
 
-    /// Gives up the place of an entry that no hold stands for.
+    /// The server offers the free lock to an entry of this client.
+    fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
+        let known = self.client.number_in(entry).and_then(|number| self.holds.get(number));
+        let Some(hold) = known else { return self.release_orphaned_entry(now, lock, entry) };
+        let Some(ticket) = hold.raising else { return };
+        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.route != Route::Queued) {
+            return;
+        }
+        let line = self.locks[lock].line();
+        let contends = line.is_contender(ticket);
+        if !contends {
+            if line.phase == Phase::Asking {
+                // The next heartbeat repeats the offer, after the contender's reply.
+                return;
+            }
+            // A request without a place is not next: a future that does not poll would be in the way of all others.
+            let has_place = line.contender.is_some_and(|contender| self.queued_hold_of(contender).is_some());
+            let end = if has_place { End::Front } else { End::Back };
+            self.locks[lock].line_mut().replace_contender(ticket, end);
+        }
+        match self.locks[lock].line().phase {
+            Phase::Sleeping(_) | Phase::Pipelining(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
+            // The contender before was woken, and this one was not: its turn begins now.
+            Phase::Ready(_) if !contends => self.begin_turn(now, lock),
+            Phase::Ready(_) | Phase::Asking | Phase::BackingOff(_) | Phase::Gated => {}
+        }
+    }
+
+    /// Withdraws the place of a hold that this client has forgotten, so that it does not delay other waiters.
     fn release_orphaned_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let state = &self.locks[lock];
         let call = state.protocol().release(&ReleaseArgs {
@@ -155,31 +210,12 @@ impl Session {
             keep: Duration::ZERO,
             settings: &self.settings,
         });
-        // The answer is not waited for: the next heartbeat tells whether it has to be repeated.
+        // No purpose: if the withdrawal fails, the next heartbeat repeats the offer.
         self.send_by_background(now, call, Purpose::Nothing);
     }
 
-    /// The next heartbeat, a little sooner or later than those of other clients.
-    fn plan_heartbeat(&mut self, now: Instant, lock: LockId) {
-        let heartbeat = self.settings.fair.heartbeat_interval;
-        let at = now + heartbeat - self.jitter(heartbeat / 8);
-        self.locks[lock].heartbeat_mut().next = Some(at);
-        self.set_lock_timer(lock);
-    }
-
-    /// The front has its place: its process looks when the holder's lease has run out, if no waiter is ahead of it.
-    fn front_stands(&mut self, now: Instant, lock: LockId, standing: Standing) {
-        let Some(number) = self.front(lock) else { return };
-        self.hear_for_front(lock, number, standing.foreign);
-        let Some(left) = standing.left.filter(|_| standing.head) else { return };
-        let at = now + self.sleep(Some(left));
-        if self.locks[lock].line_mut().wake_by(at) {
-            self.set_lock_timer(lock);
-        }
-    }
-
-    /// Clients that are not of this library announce a release to one waiter alone, on a channel of its own.
-    fn hear_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
+    /// Clients of other libraries announce a release to one waiter alone, on a channel of its own.
+    fn listen_for_front(&mut self, lock: LockId, number: HoldNumber, foreign: bool) {
         if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue {
             return;
         }
@@ -193,152 +229,68 @@ impl Session {
         }
     }
 
-    /// A request has a new place, behind all that have one already: the line follows the order of the server's queue.
-    fn stand_last(&mut self, now: Instant, lock: LockId, ticket: Ticket) {
-        let line = self.locks[lock].line_mut();
-        if line.is_contender(ticket) {
-            line.step_back(ticket, End::Back);
-            self.begin_turn(now, lock);
-        } else {
-            line.push(ticket, End::Back);
-        }
-    }
-
-    /// The free lock is offered to an entry of this client.
-    fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
-        let known = self.client.number_in(entry).filter(|number| self.holds.contains(*number));
-        let Some(number) = known else {
-            // The entry is of a hold that this client has forgotten: it must not keep the others waiting.
-            self.release_orphaned_entry(now, lock, entry);
-            return;
-        };
-        let Some(ticket) = self.holds.get(number).and_then(|hold| hold.raising) else { return };
-        if self.requests.acquire(ticket).is_none_or(|acquire| acquire.place != LocalPlace::Line) {
-            return;
-        }
-        let line = self.locks[lock].line();
-        let contends = line.is_contender(ticket);
-        if !contends {
-            if line.phase == Phase::Trying {
-                // The contender is being answered; the next heartbeat comes back to this.
-                return;
-            }
-            // A request without a place is not next: a future that is not polled would be in the way of all others.
-            let has_place = line.contender.is_some_and(|contender| self.queued_hold_of(contender).is_some());
-            let end = if has_place { End::Front } else { End::Back };
-            self.locks[lock].line_mut().replace_contender(ticket, end);
-        }
-        match self.locks[lock].line().phase {
-            Phase::Sleeping(_) | Phase::Ahead(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
-            // It was the turn of another, which was woken: this one has not been woken, and its time begins now.
-            Phase::Due(_) if !contends => self.begin_turn(now, lock),
-            Phase::Due(_) | Phase::Trying | Phase::BackingOff(_) | Phase::Gated => {}
-        }
-    }
-
-    /// This client sends the release of the lock: where the next of the queue is mostly its own, the contender asks behind the release, and
-    /// does not wait for the notice. The server decides whose turn it is in any case.
+    /// This client sends a release. The next waiter of the queue is mostly its own, so the contender asks right behind the release. The
+    /// server decides whose turn it is.
     pub(super) fn ask_ahead(&mut self, lock: LockId) {
         if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue || !self.is_well(lock) {
             return;
         }
         let Some(contender) = self.locks[lock].line().contender else { return };
-        if self.queued_hold_of(contender).is_some() && self.locks[lock].line_mut().ask_ahead() {
+        if self.queued_hold_of(contender).is_some() && self.locks[lock].line_mut().pipeline() {
             self.wake(contender);
         }
     }
 
-    /// The free lock was offered to an entry of this client: its task asks, because another one would ask in vain, and have the lock offered
-    /// once more. The offer says nothing new where the entry has been granted the lock, because it asked ahead.
-    pub(super) fn handle_offer(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
-        let hold = self.client.number_in(entry).and_then(|number| self.holds.get(number));
-        let waits = hold.map(|hold| hold.raising.is_some());
-        if waits == Some(true) {
-            self.turn_of_entry(now, lock, entry);
-        }
-        if waits != Some(false) {
-            // A contender whose reply is still to come keeps the notice in mind.
-            self.handle_notice(now, lock);
-        }
-    }
-
-    /// The hold of the first of this client that has a place.
+    /// The first hold of the line that has a place on the server.
     fn front(&self, lock: LockId) -> Option<HoldNumber> {
         self.locks[lock].line().members().find_map(|ticket| self.queued_hold_of(ticket))
     }
 
-    /// The hold of a request that has a place in the queue on the server.
     fn queued_hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold?;
-        self.holds.get(number).filter(|hold| hold.is_queued()).map(|_| number)
+        self.holds.get(number)?.is_queued().then_some(number)
     }
 }
 
-// ===== The heartbeat of a lock =====
-//
-// The heartbeat of a lock's waiters, where the server wants to be told that they live.
-
-/// When the server is told next, and whether it is being told now.
-#[derive(Debug, Default)]
+/// The heartbeat of a lock's waiters.
+#[derive(Debug)]
 pub(super) struct HeartbeatState {
     pub(super) next: Option<Instant>,
-    call: Call,
-}
-
-/// The call that tells the server.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Call {
-    /// None is under way.
-    #[default]
-    None,
-    /// One is under way.
-    UnderWay,
-    /// One is under way, and another is wanted as soon as it is answered: something has come up since it was sent.
-    UnderWayAndAgain,
+    pub(super) in_flight: bool,
+    /// A notice came since the call in flight was sent. One more heartbeat follows the reply, however many notices came.
+    again: bool,
 }
 
 impl HeartbeatState {
-    /// None is planned, and none is under way.
     pub(super) const fn new() -> Self {
-        Self { next: None, call: Call::None }
+        Self { next: None, in_flight: false, again: false }
     }
 
-    /// Whether one is under way.
-    pub(super) fn is_under_way(&self) -> bool {
-        self.call != Call::None
-    }
-
-    /// Whether one is planned or under way.
-    pub(super) fn goes_on(&self) -> bool {
-        self.next.is_some() || self.is_under_way()
-    }
-
-    /// Takes the plan of one that is due now. Says whether there was one.
+    /// Removes the plan of a heartbeat that is due. Returns whether there was a plan.
     #[must_use]
     pub(super) fn take_due(&mut self, now: Instant) -> bool {
         self.next.take_if(|at| *at <= now).is_some()
     }
 
-    /// Begins a call. Where one is under way already, another is wanted after it, and this says `false`.
+    /// Begins a call, or plans another call after the call in flight. Returns whether to send the call now.
     #[must_use]
-    pub(super) fn begin(&mut self) -> bool {
-        let free = self.call == Call::None;
-        self.call = if free { Call::UnderWay } else { Call::UnderWayAndAgain };
-        free
+    const fn begin(&mut self) -> bool {
+        self.again = self.in_flight;
+        self.in_flight = true;
+        !self.again
     }
 
-    /// The call is answered. Says whether another is wanted at once.
+    /// Ends the call. Returns whether to send another call at once.
     #[must_use]
     pub(super) fn answered(&mut self) -> bool {
-        std::mem::take(&mut self.call) == Call::UnderWayAndAgain
+        self.in_flight = false;
+        std::mem::take(&mut self.again)
     }
 
-    /// No request waits any more: no other call is wanted.
+    /// The last waiter has left.
     pub(super) fn end(&mut self) {
         self.next = None;
-        if self.is_under_way() {
-            self.call = Call::UnderWay;
-        }
+        self.again = false;
     }
 }
 

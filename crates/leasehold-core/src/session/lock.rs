@@ -92,7 +92,8 @@ impl Waiters {
             && self.line.phase == Phase::Idle
             && self.invitations.is_new()
             && !self.failures.has_any()
-            && !self.heartbeat.goes_on()
+            && self.heartbeat.next.is_none()
+            && !self.heartbeat.in_flight
             && self.given_up.is_empty()
             && self.alarmed_at.is_none()
             && self.anomaly.is_none()

@@ -18,7 +18,7 @@ use crate::reply::Reply;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::Phase;
 use crate::session::lock::LockId;
-use crate::session::request::{LocalPlace, Request};
+use crate::session::request::{Request, Route};
 use crate::session::subscriptions::Answered;
 use crate::session::{Event, Fallback, Patience, Session, Ticket};
 use crate::time::Instant;
@@ -123,16 +123,16 @@ impl Session {
             Some(until) => acquire.grant(granted, until),
             None => drop(acquire.end(Ok(Some(granted)))),
         }
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.place, hold.permits());
+        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.route, hold.permits());
         self.locks[lock].add_held(permits);
-        self.leave_queue(ticket, lock);
+        self.locks[lock].line_mut().queue.remove(ticket);
         self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
         self.set_hold_timer(number);
         if let Some(owner) = owner {
             self.owners.add_hold(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
         }
-        if place == LocalPlace::Line {
+        if place == Route::Queued {
             self.locks[lock].forget_failures();
             self.contender_granted(now, ticket, lock, Duration::ZERO);
         }
@@ -187,7 +187,7 @@ impl Session {
     pub(super) fn stand_at_gate(&mut self, now: Instant, ticket: Ticket) {
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
         acquire.failures.forget_failures();
-        let (lock, owner, in_line) = (acquire.lock, acquire.wish.owner, acquire.place == LocalPlace::Line);
+        let (lock, owner, in_line) = (acquire.lock, acquire.wish.owner, acquire.route == Route::Queued);
         let ended = acquire.has_ended() || acquire.is_taking_back();
         if in_line {
             self.close_gate(lock);
@@ -207,7 +207,7 @@ impl Session {
         if !in_line
             || acquire.wish.patience == Patience::Try
             || acquire.is_final_attempt
-            || acquire.end_of_wish(self.settings.command_timeout) <= now
+            || acquire.wait_deadline(self.settings.command_timeout) <= now
         {
             self.end_busy(now, ticket);
         } else {
@@ -221,7 +221,7 @@ impl Session {
         let line = self.locks[lock].line();
         let asks = line.contender.is_some_and(|contender| self.is_under_way(contender));
         if !asks && !line.is_empty() {
-            self.locks[lock].line_mut().gate();
+            self.locks[lock].line_mut().phase = Phase::Gated;
         }
         self.set_lock_timer(lock);
     }
@@ -266,7 +266,7 @@ impl Session {
         }
         self.reconcile(now, number);
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.forget_hold();
+            acquire.hold = None;
         }
         self.stand_at_gate(now, ticket);
     }
@@ -341,7 +341,7 @@ impl Session {
             return;
         };
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.forget_hold();
+            acquire.hold = None;
         }
         self.abandon_hold(now, ticket, number);
     }
@@ -476,7 +476,7 @@ impl Session {
                     if self.locks[lock].line().phase == Phase::Subscribing {
                         // Without notices the contender polls.
                         let until = now + POLLING + self.jitter(POLLING);
-                        self.locks[lock].line_mut().sleep(until);
+                        self.locks[lock].line_mut().phase = Phase::Sleeping(until);
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();

@@ -8,6 +8,7 @@ use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::calls::release_call;
 use crate::session::hold::{CountChange, Hold};
+use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::request::{Release, Request};
 use crate::session::{Event, Session, Ticket, Timer, Window, pause_before};
@@ -57,9 +58,9 @@ impl Session {
     pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
         let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
         let number = release.hold;
-        let Some(hold) = self.holds.get_mut(number).filter(|_| !release.has_ended()) else {
+        let Some(hold) = self.holds.get_mut(number).filter(|_| release.outcome.is_none()) else {
             // A hold that is gone without a word to this request was released by another one of it.
-            let outcome = release.take_outcome().unwrap_or(Ok(()));
+            let outcome = release.outcome.take().unwrap_or(Ok(()));
             self.remove_request(ticket);
             return Poll::Ready(outcome);
         };
@@ -71,14 +72,14 @@ impl Session {
         if hold.is_for_caller() {
             let (lock, target) = (hold.lock, hold.count.wanted);
             let call = release_call(now, &self.locks[lock], hold, &self.settings);
-            release.note_polled(waker);
+            release.waker = Some(waker.clone());
             self.send_change(now, number, Some(ticket), CountChange::LowerTo(target), call);
             if target == 0 {
                 self.ask_ahead(lock);
             }
             return Poll::Pending;
         }
-        release.note_polled(waker);
+        release.waker = Some(waker.clone());
         if hold.is_flying_by(ticket) {
             return Poll::Pending;
         }
@@ -159,7 +160,7 @@ impl Session {
         }
         for ticket in waiting {
             if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
-                self.join_line(now, ticket);
+                self.join_line(now, ticket, End::Back);
             } else if let Some(hold) = self.holds.known_mut(number) {
                 hold.wait(ticket);
             }

@@ -39,9 +39,10 @@ use crate::error::HoldEnd;
 use crate::hold_cell::HoldCell;
 use crate::owner::HoldNumber;
 use crate::session::hold::{Count, CountedBy, Hold, HoldState};
+use crate::session::line::Phase;
 use crate::session::lock::LockId;
 use crate::session::release::CleanUp;
-use crate::session::request::LocalPlace;
+use crate::session::request::Route;
 use crate::session::{AcquireRequest, LingerTime, Session, Ticket, Timer};
 use crate::settings::HandOver;
 use crate::time::Instant;
@@ -95,7 +96,7 @@ impl Session {
         let line = self.locks[hold.lock].line();
         let ticket = line.contender.filter(|_| line.is_at_rest())?;
         let acquire = self.requests.waiter(ticket)?;
-        let rests = acquire.is_awake() && acquire.is_open() && !acquire.rests() && acquire.hold.is_none();
+        let rests = !acquire.unpolled && acquire.is_open() && !acquire.rests() && acquire.hold.is_none();
         (rests && !self.is_outcome_unknown(ticket) && hold.suits(&acquire.wish)).then_some(ticket)
     }
 
@@ -143,7 +144,7 @@ impl Session {
             let until = acquire.read_until(now, self.locks[lock].wait_policy().turn(&self.settings));
             acquire.grant(granted, until);
         }
-        let in_line = acquire.place == LocalPlace::Line;
+        let in_line = acquire.route == Route::Queued;
         self.locks[lock].last_granted = Some(next);
         self.schedule_renewal(now, next);
         if let (Some(at), Some(hold)) = (planned, self.holds.known_mut(next)) {
@@ -266,7 +267,7 @@ impl Session {
             && lock.line().is_at_rest()
         {
             let lock = hold.lock;
-            self.locks[lock].line_mut().back_off(now + pause);
+            self.locks[lock].line_mut().phase = Phase::BackingOff(now + pause);
             self.set_lock_timer(lock);
         }
     }

@@ -229,21 +229,21 @@ mod lock_heartbeat {
 
     #[test]
     fn heartbeat_wanted_during_a_call_follows_it() {
-        let mut heartbeat = HeartbeatState { next: Some(NOW), ..HeartbeatState::default() };
+        let mut heartbeat = HeartbeatState { next: Some(NOW), ..HeartbeatState::new() };
         assert!(heartbeat.take_due(NOW) && !heartbeat.take_due(NOW), "one plan is one call");
-        assert!(heartbeat.begin() && heartbeat.is_under_way());
+        assert!(heartbeat.begin() && heartbeat.in_flight);
         assert!(!heartbeat.begin(), "one call at a time");
-        assert!(heartbeat.answered() && !heartbeat.goes_on());
+        assert!(heartbeat.answered() && heartbeat.next.is_none() && !heartbeat.in_flight);
         assert!(heartbeat.begin() && !heartbeat.answered());
     }
 
     #[test]
     fn heartbeat_is_not_repeated_for_an_empty_line() {
-        let mut heartbeat = HeartbeatState::default();
+        let mut heartbeat = HeartbeatState::new();
         assert!(heartbeat.begin() && !heartbeat.begin());
         heartbeat.next = Some(NOW);
         heartbeat.end();
-        assert!(heartbeat.is_under_way() && heartbeat.next.is_none());
+        assert!(heartbeat.in_flight && heartbeat.next.is_none());
         assert!(!heartbeat.answered());
     }
 }

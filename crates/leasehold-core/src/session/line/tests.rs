@@ -19,11 +19,11 @@ mod lock_line {
     }
 
     const PHASES: [Phase; 7] = [
-        Phase::Due(SOON),
-        Phase::Trying,
+        Phase::Ready(SOON),
+        Phase::Asking,
         Phase::Subscribing,
         Phase::Sleeping(LATER),
-        Phase::Ahead(LATER),
+        Phase::Pipelining(LATER),
         Phase::BackingOff(LATER),
         Phase::Gated,
     ];
@@ -32,12 +32,9 @@ mod lock_line {
     fn contender_leaving_opens_the_turn_only_where_it_was_its_turn() {
         for phase in PHASES {
             let (mut line, contender, other) = line(phase);
-            let expected = match phase {
-                Phase::Due(_) | Phase::Trying => AfterLeaving::TurnIsOpen,
-                _ => AfterLeaving::NextWaits,
-            };
-            assert_eq!(line.leave(NOW, contender), expected, "{phase:?}");
-            assert!(line.contender.is_none() && line.phase != Phase::Trying, "{phase:?}");
+            let was_turn = matches!(phase, Phase::Ready(_) | Phase::Asking);
+            assert_eq!(line.leave(NOW, contender), was_turn, "{phase:?}");
+            assert!(line.contender.is_none() && line.phase != Phase::Asking, "{phase:?}");
             line.pick(|_| true);
             assert!(line.is_contender(other) && line.queue.is_empty(), "{phase:?}");
         }
@@ -47,19 +44,18 @@ mod lock_line {
     fn waiter_leaving_changes_nothing_for_the_contender() {
         for phase in PHASES {
             let (mut line, contender, other) = line(phase);
-            assert_eq!(line.leave(NOW, other), AfterLeaving::Unchanged);
-            assert!(line.is_contender(contender) && line.phase == phase);
+            assert!(!line.leave(NOW, other) && line.is_contender(contender) && line.phase == phase);
         }
     }
 
     #[test]
     fn last_waiter_leaving_empties_the_line() {
-        let (mut line, contender, other) = line(Phase::Due(SOON));
-        assert_eq!(line.leave(NOW, contender), AfterLeaving::TurnIsOpen);
+        let (mut line, contender, other) = line(Phase::Ready(SOON));
+        assert!(line.leave(NOW, contender));
         line.pick(|_| false);
         assert_eq!((line.contender, line.len()), (None, 1), "its future is not polled");
         assert_eq!(line.timeout(), None, "an open turn does not lapse");
-        assert_eq!(line.leave(NOW, other), AfterLeaving::Empty);
+        assert!(!line.leave(NOW, other) && line.is_empty());
         line.end();
         assert_eq!(line.phase, Phase::Idle);
     }
@@ -68,10 +64,10 @@ mod lock_line {
     fn notice_wakes_a_sleeper_and_is_kept_for_an_attempt_under_way() {
         for phase in PHASES {
             let (mut line, ..) = line(phase);
-            assert_eq!(line.note_notice(), matches!(phase, Phase::Sleeping(_) | Phase::Ahead(_)), "{phase:?}");
+            assert_eq!(line.note_notice(), matches!(phase, Phase::Sleeping(_) | Phase::Pipelining(_)), "{phase:?}");
             line.wait(true, SOON, LATER);
-            let asks_again = phase == Phase::Trying;
-            assert_eq!(line.phase, if asks_again { Phase::Due(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
+            let asks_again = phase == Phase::Asking;
+            assert_eq!(line.phase, if asks_again { Phase::Ready(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
         }
     }
 
@@ -79,17 +75,17 @@ mod lock_line {
     fn confirmed_subscription_ends_a_wait_and_is_kept_for_an_attempt_under_way() {
         for phase in PHASES {
             let (mut line, ..) = line(phase);
-            let waits = matches!(phase, Phase::Subscribing | Phase::Sleeping(_) | Phase::Ahead(_));
+            let waits = matches!(phase, Phase::Subscribing | Phase::Sleeping(_) | Phase::Pipelining(_));
             assert_eq!(line.note_confirmed(), waits, "{phase:?}");
             line.wait(true, SOON, LATER);
-            let asks_again = phase == Phase::Trying;
-            assert_eq!(line.phase, if asks_again { Phase::Due(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
+            let asks_again = phase == Phase::Asking;
+            assert_eq!(line.phase, if asks_again { Phase::Ready(SOON) } else { Phase::Sleeping(LATER) }, "{phase:?}");
         }
     }
 
     #[test]
     fn attempt_forgets_the_notices_before_it() {
-        let (mut line, ..) = line(Phase::Trying);
+        let (mut line, ..) = line(Phase::Asking);
         assert!(!line.note_notice());
         line.begin_attempt();
         line.wait(true, SOON, LATER);
@@ -103,7 +99,7 @@ mod lock_line {
             line.note_missed_notices(SOON);
             let expected = match phase {
                 Phase::Sleeping(_) => Phase::Sleeping(SOON),
-                Phase::Ahead(_) => Phase::Ahead(SOON),
+                Phase::Pipelining(_) => Phase::Pipelining(SOON),
                 Phase::BackingOff(_) => Phase::BackingOff(SOON),
                 other => other,
             };
@@ -115,7 +111,7 @@ mod lock_line {
 
     #[test]
     fn unconfirmed_subscription_is_waited_for_before_anything_else() {
-        let (mut line, ..) = line(Phase::Trying);
+        let (mut line, ..) = line(Phase::Asking);
         assert!(!line.note_notice());
         line.wait(false, SOON, LATER);
         assert_eq!(line.phase, Phase::Subscribing);
@@ -125,11 +121,11 @@ mod lock_line {
     fn sleeper_asks_ahead_and_keeps_the_end_of_its_sleep() {
         for phase in PHASES {
             let (mut line, contender, _) = line(phase);
-            let asks = line.ask_ahead();
+            let asks = line.pipeline();
             assert_eq!(asks, matches!(phase, Phase::Sleeping(_)), "{phase:?}");
             if asks {
                 assert!(
-                    line.is_turn_of(contender) && !line.is_due(),
+                    line.is_turn_of(contender) && !line.is_ready(),
                     "a turn that nothing was offered for does not lapse"
                 );
                 assert_eq!(line.timeout(), Some(LATER));
@@ -141,7 +137,7 @@ mod lock_line {
     fn contender_refused_ahead_waits_for_notices_longer() {
         let (mut line, ..) = line(Phase::Sleeping(LATER));
         for asks in [true, false, true, false, false, true] {
-            assert_eq!(line.ask_ahead(), asks);
+            assert_eq!(line.pipeline(), asks);
             if asks {
                 line.begin_attempt();
                 line.wait(true, SOON, LATER);
@@ -150,20 +146,20 @@ mod lock_line {
     }
 }
 
-mod lock_line_ahead {
+mod lock_line_pipelining {
     use super::*;
 
     /// What becomes of so many releases, if the answer to each attempt is this.
-    fn attempts(ahead: &mut Ahead, releases: u32, granted: bool) -> u32 {
+    fn attempts(pipelining: &mut Pipelining, releases: u32, granted: bool) -> u32 {
         let mut attempts = 0;
         for _ in 0..releases {
-            let asks = ahead.note_release();
-            ahead.begin(asks);
+            let asks = pipelining.note_release();
+            pipelining.is_attempt = asks;
             attempts += u32::from(asks);
             if granted {
-                assert_eq!(ahead.granted(), asks);
+                assert_eq!(pipelining.granted(), asks);
             } else {
-                ahead.refused();
+                pipelining.refused();
             }
         }
         attempts
@@ -171,31 +167,31 @@ mod lock_line_ahead {
 
     #[test]
     fn asking_in_vain_becomes_rare_and_one_grant_brings_it_back() {
-        let mut ahead = Ahead::new();
-        assert_eq!(attempts(&mut ahead, 100, true), 100);
-        assert_eq!(attempts(&mut ahead, 7, false), 3, "it leaves out one release, then two, then four");
-        attempts(&mut ahead, 1_000, false);
-        assert!(attempts(&mut ahead, 650, false) <= 10, "one release of 65");
+        let mut pipelining = Pipelining::new();
+        assert_eq!(attempts(&mut pipelining, 100, true), 100);
+        assert_eq!(attempts(&mut pipelining, 7, false), 3, "it leaves out one release, then two, then four");
+        attempts(&mut pipelining, 1_000, false);
+        assert!(attempts(&mut pipelining, 650, false) <= 10, "one release of 65");
         let (mut again, mut releases) = (0, 0);
         while again == 0 {
-            again = attempts(&mut ahead, 1, true);
+            again = attempts(&mut pipelining, 1, true);
             releases += 1;
         }
         assert!(releases <= 65, "it is tried again: {releases}");
-        assert_eq!(attempts(&mut ahead, 100, true), 100);
+        assert_eq!(attempts(&mut pipelining, 100, true), 100);
     }
 
     #[test]
     fn attempt_in_turn_tells_nothing_of_asking_ahead() {
-        let mut ahead = Ahead::new();
-        ahead.begin(false);
-        ahead.refused();
-        assert!(ahead.note_release());
-        ahead.begin(true);
-        ahead.refused();
-        ahead.begin(false);
-        assert!(!ahead.granted());
-        assert!(!ahead.note_release(), "the grant was in turn");
+        let mut pipelining = Pipelining::new();
+        pipelining.is_attempt = false;
+        pipelining.refused();
+        assert!(pipelining.note_release());
+        pipelining.is_attempt = true;
+        pipelining.refused();
+        pipelining.is_attempt = false;
+        assert!(!pipelining.granted());
+        assert!(!pipelining.note_release(), "the grant was in turn");
     }
 }
 

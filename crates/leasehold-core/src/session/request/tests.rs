@@ -46,13 +46,13 @@ mod request_acquire_ending {
     fn request_asks_once_more_when_awaited_holds_are_gone() {
         let mut acquire = acquire(Patience::Try);
         let [one, other] = holds();
-        acquire.note_crossing(true);
-        assert!(acquire.crossed() && acquire.may_cross());
-        acquire.await_given_up(vec![one, other], SOON);
+        acquire.cleanup = Cleanup::Overlapping;
+        assert!(acquire.may_await_cleanup());
+        acquire.await_cleanup(vec![one, other], SOON);
         assert!(acquire.rests() && acquire.is_final_attempt);
-        assert!(!acquire.note_given_up_gone(one) && acquire.note_given_up_gone(other));
-        acquire.stop_awaiting();
-        assert!(!acquire.rests() && !acquire.may_cross(), "it asks once more, and once only");
+        assert!(!acquire.note_cleaned_up(one) && acquire.note_cleaned_up(other));
+        acquire.cleanup = Cleanup::Done;
+        assert!(!acquire.rests() && !acquire.may_await_cleanup(), "it asks once more, and once only");
     }
 
     #[test]
@@ -62,7 +62,7 @@ mod request_acquire_ending {
             (|_| {}, LATER, Due::Patience, Due::Patience),
             (|acquire| acquire.retry_at = Some(SOON), SOON, Due::Patience, Due::Patience),
             (|acquire| acquire.take_back(Ok(None), vec![], SOON), SOON, Due::Later, Due::TakenBackTooLate),
-            (|acquire| acquire.await_given_up(vec![], SOON), SOON, Due::Later, Due::AwaitedTooLong),
+            (|acquire| acquire.await_cleanup(vec![], SOON), SOON, Due::Later, Due::AwaitedTooLong),
         ];
         for (prepare, timeout, before, at) in rows {
             let mut acquire = acquire(Patience::Until(LATER));
