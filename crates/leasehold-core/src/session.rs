@@ -492,7 +492,7 @@ impl Session {
         for hold in self.holds.iter().map(|(_, hold)| hold) {
             let of_lock = found.entry(hold.lock).or_default();
             of_lock.refs += 1;
-            if hold.is_granted() && hold.has_guards() {
+            if hold.state.is_granted() && hold.count.has_guards() {
                 of_lock.held += 1;
                 of_lock.permits += hold.permits();
             }

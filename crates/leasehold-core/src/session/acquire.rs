@@ -152,7 +152,7 @@ impl Session {
         let (lock, may_retry) = (acquire.lock, acquire.may_try(now));
         let gated = match acquire.route {
             Route::Reentering(number) => {
-                if !self.holds.get(number).is_some_and(Hold::is_counted_by_client) {
+                if !self.holds.get(number).is_some_and(|hold| hold.state.is_counted_by_client()) {
                     return self.send_entry(now, ticket, number);
                 }
                 self.enter_by_itself(now, ticket, number);
@@ -217,7 +217,7 @@ impl Session {
                 acquire.cleanup = if overlaps { Cleanup::Overlapping } else { Cleanup::Nothing };
             }
         }
-        let Some(hold) = self.holds.get(number).filter(|hold| !hold.has_change()) else { return false };
+        let Some(hold) = self.holds.get(number).filter(|hold| hold.change.is_none()) else { return false };
         let lease = hold.limit_lease(now, hold.lease);
         // A late copy of an acquire without a lease would hold the lock forever, so that acquire always has a limit. A client that does not
         // know the server's time learns it from the refusal.
@@ -268,7 +268,7 @@ impl Session {
             return;
         }
         self.lose_if_passed(now, number);
-        match self.holds.get(number).and_then(|hold| hold.end()) {
+        match self.holds.get(number).and_then(|hold| hold.state.end()) {
             Some(HoldEnd::Lost(reason)) => self.fail_acquire(now, ticket, AcquireError::Lost(reason)),
             Some(HoldEnd::Released | HoldEnd::Detached) => {
                 self.abandon_hold(now, ticket, number);
@@ -285,7 +285,7 @@ impl Session {
         };
         let Some(hold) = self.holds.get_mut(number) else { return false };
         if hold.is_in_the_way_of(ticket) {
-            hold.wait_once(ticket);
+            hold.wait(ticket);
             // The request does not wait for the server: if the server is out of reach, the hold is lost in the end.
             acquire.failures.forget_since();
             return false;
@@ -309,15 +309,15 @@ impl Session {
         let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let Some(hold) = self.holds.known_mut(number) else { return };
         match outcome {
-            Ok(Acquired::Held { left, .. }) if hold.end().is_none() => {
+            Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
                 // A reply after the deadline restores nothing: a guard's owner may have given up already.
                 if !hold.observe_reply(now, change.sent_at, left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {
                     self.take_back(now, ticket, number, error);
-                } else if hold.extend(change.sent_at, left) {
-                    hold.note_acknowledged(change.acknowledged);
-                    hold.require_replicas(change.replicas);
+                } else if hold.deadline.extend(&hold.cell, change.sent_at, left) {
+                    hold.cell.set_acknowledged(change.acknowledged);
+                    hold.set_replicas(change.replicas);
                     self.grant_entry(now, ticket, number);
                 } else {
                     self.lose_by_deadline(now, number);
@@ -609,7 +609,7 @@ impl Session {
         let lock = &self.locks[acquire.lock];
         let waits = acquire.route == Route::Queued && !lock.line().is_contender(ticket);
         let may_ask = match acquire.hold.and_then(|number| self.holds.get(number)) {
-            Some(begun) => acquire.is_final_attempt || !begun.has_change(),
+            Some(begun) => acquire.is_final_attempt || begun.change.is_none(),
             None => acquire.is_final_attempt || acquire.invited == Some(lock.invitations().round),
         };
         waits && lock.wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock)

@@ -17,7 +17,6 @@ use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::Phase;
 use crate::session::lock::{Lock, LockId};
-use crate::session::release::AfterSettling;
 use crate::session::request::{Cleanup, Due, Request, Route};
 use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
@@ -76,7 +75,7 @@ pub(super) fn release_call(now: Instant, lock: &Lock, hold: &Hold, settings: &Se
     lock.protocol().release(&ReleaseArgs {
         name: &lock.name,
         keys: lock.keys(),
-        hold: &hold.key(),
+        hold: &hold.cell.key(),
         count: hold.count.wanted,
         granted: hold.is_surely_granted(now),
         keep: hold.left_of_least_time(now),
@@ -114,7 +113,7 @@ impl Session {
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
             keys: lock.keys(),
-            hold: &hold.key(),
+            hold: &hold.cell.key(),
             beside: acquire.beside(),
             count,
             lease,
@@ -142,7 +141,7 @@ impl Session {
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
         if let Some(hold) = self.holds.known_mut(number) {
-            let change = Change::new(now, id, by, aim, self.resets).with_lease(lease).with_replicas(replicas);
+            let change = Change { lease, replicas, ..Change::new(now, id, by, aim, self.resets) };
             hold.begin_change(self.pending.boxed(change));
         }
         let purpose = match (by, aim) {
@@ -167,7 +166,7 @@ impl Session {
 
     /// Ends and returns the hold's change in flight.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
-        let change = self.holds.get_mut(number)?.end_change()?;
+        let change = self.holds.get_mut(number)?.change.take()?;
         Some(self.pending.unboxed(change))
     }
 
@@ -175,8 +174,8 @@ impl Session {
     pub(super) fn keep_until_queue_expires(&mut self, now: Instant, number: HoldNumber) {
         let idle = self.settings.fair.idle;
         let in_places = self.protocol_of(number).wait_policy() == WaitPolicy::ServerQueue;
-        if let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.is_queued() || in_places) {
-            hold.keep_until(now + idle);
+        if let Some(hold) = self.holds.get_mut(number).filter(|hold| hold.state.is_queued() || in_places) {
+            hold.clean_up.until = hold.clean_up.until.max(now + idle);
         }
     }
 
@@ -192,10 +191,12 @@ impl Session {
 
     fn decode_raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
         let protocol = self.protocol_of(number);
-        let durable = |hold: &&mut Hold| hold.change().is_some_and(|change| change.replicas.is_some());
+        let durable = |hold: &&mut Hold| hold.change.as_ref().is_some_and(|change| change.replicas.is_some());
         let Some(hold) = self.holds.get_mut(number).filter(durable) else { return protocol.acquired(reply) };
         let (reply, acknowledged) = split_acknowledged(reply)?;
-        hold.note_replicas(acknowledged);
+        if let Some(change) = &mut hold.change {
+            change.acknowledged = Some(acknowledged);
+        }
         protocol.acquired(reply)
     }
 
@@ -265,7 +266,7 @@ impl Session {
     /// Handles the outcome of a request's change.
     fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: Result<Reply, LinkError>) {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.is_flying(id)) else { return };
-        let Some(change) = hold.change() else { return };
+        let Some(change) = hold.change.as_ref() else { return };
         let Some(ticket) = change.by else { return };
         if let CountChange::LowerTo(_) = change.aim {
             return self.handle_lowered(now, number, result);
@@ -318,7 +319,7 @@ impl Session {
             Err(LinkError::NotSent(_)) => {
                 let Some(change) = self.end_change(number) else { return };
                 if let Some(hold) = self.holds.known_mut(number) {
-                    hold.undo_change(&change);
+                    hold.count.on_server = change.before;
                 }
                 self.reconcile(now, number);
             }
@@ -405,7 +406,7 @@ impl Session {
         acquire.is_final_attempt = true;
         let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
-        let begun = begun.is_some_and(|hold| !hold.is_queued() || hold.has_change());
+        let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
         let contends = place == Route::Queued && self.locks[lock].line().is_contender(ticket);
         let Some(failures) = self.failures_of(ticket) else { return };
         let begun_at = [failures.since(), own].into_iter().flatten().min();
@@ -531,9 +532,8 @@ impl Session {
         // The server may have applied the change until now.
         self.extend_clean_up(now, number);
         let Some(hold) = self.holds.known_mut(number) else { return };
-        match hold.note_settled(now, proven) {
-            AfterSettling::TryAgain(ticket) => self.retry_after_settlement(now, ticket),
-            AfterSettling::TakeBack => {}
+        if let Some(ticket) = hold.note_settled(now, proven) {
+            self.retry_after_settlement(now, ticket);
         }
         self.reconcile(now, number);
     }

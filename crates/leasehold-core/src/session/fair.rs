@@ -89,7 +89,7 @@ impl Session {
         if !state.take_due_heartbeat(now) || state.line().is_empty() || !state.heartbeat_mut().begin() {
             return;
         }
-        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.field());
+        let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.cell.field());
         let state = &self.locks[lock];
         let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
         self.locks[lock].refs += 1;
@@ -148,9 +148,9 @@ impl Session {
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(number))
-                && !hold.has_change()
+                && hold.change.is_none()
             {
-                hold.lose_place();
+                hold.state.leave_place();
                 self.wake(ticket);
             }
         }
@@ -220,7 +220,7 @@ impl Session {
             return;
         }
         let Some(hold) = self.holds.known(number) else { return };
-        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.field()));
+        let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.field()));
         let own = self.locks[lock].channel();
         let is_wanted = |name: &Bytes| Some(name) == own.as_ref() || Some(name) == wanted.as_ref();
         self.subscriptions.retain(lock, is_wanted, &mut self.out);
@@ -248,7 +248,7 @@ impl Session {
 
     fn queued_hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold?;
-        self.holds.get(number)?.is_queued().then_some(number)
+        self.holds.get(number)?.state.is_queued().then_some(number)
     }
 }
 

@@ -53,8 +53,8 @@ impl Session {
                 let Some(hold) = self.holds.known_mut(number) else { return };
                 hold.confirm_grant(now, &change, left);
                 self.deliver_grant(now, ticket, number, left);
-                self.lose_what_a_grant_excludes(now, number, change.sent_at, beside.as_ref());
-                self.look_where_permits_are_missing(now, number, change.sent_at, in_all);
+                self.lose_excluded(now, number, change.sent_at, beside.as_ref());
+                self.verify_missing_permits(now, number, change.sent_at, in_all);
             }
             Acquired::Busy { left, .. } => {
                 self.note_anomaly(ticket, left, false);
@@ -224,7 +224,7 @@ impl Session {
             let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(number));
             let own = own.filter(|hold| hold.lock == at && hold.is_live());
             match (other.kind, wish.kind) {
-                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.field()).or(beside),
+                (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.held > 0 || other.line().contender.is_some() => {
@@ -322,7 +322,7 @@ impl Session {
         if let Some(number) = begun {
             self.abandon_hold(now, ticket, number);
         }
-        let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.was_begun_by(ticket));
+        let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.begun_by == ticket);
         let holds: Vec<HoldNumber> = self.locks[lock].given_up().filter(own).collect();
         if holds.is_empty() {
             self.finish_acquire(now, ticket, outcome);
@@ -375,7 +375,7 @@ impl Session {
     pub(super) fn stop_taking_back(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
         let Some(taking_back) = taking_back else { return };
-        let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.is_queued());
+        let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.state.is_queued());
         let places = taking_back.holds.iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
@@ -437,7 +437,8 @@ impl Session {
     /// Fails a release that has no outcome yet.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
         // Another copy of the command may be in flight.
-        let unsure = self.holds.get(number).is_some_and(|hold| hold.clean_up.is_perhaps_lowered || hold.has_change());
+        let unsure =
+            self.holds.get(number).is_some_and(|hold| hold.clean_up.is_perhaps_lowered || hold.change.is_some());
         let why = why.to_owned();
         let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
         self.finish_release(ticket, Err(error));
@@ -493,7 +494,7 @@ impl Session {
         }
         let protocol = self.protocol_of(number);
         if !may_come_late || protocol.renewal().is_some() || protocol.wait_policy() == WaitPolicy::Broadcast {
-            if !self.holds.get(number).is_some_and(|hold| hold.is_queued()) {
+            if !self.holds.get(number).is_some_and(|hold| hold.state.is_queued()) {
                 self.discard_hold(now, ticket, number);
             }
             return;

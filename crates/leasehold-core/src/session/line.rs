@@ -123,7 +123,7 @@ impl Session {
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
         let state = &self.locks[acquire.lock];
-        let placed = acquire.hold.and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.is_queued());
+        let placed = acquire.hold.and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.state.is_queued());
         // The contender asks in its turn.
         let contends = state.line().is_contender(ticket) && !state.line().listens();
         state.wait_policy() == WaitPolicy::ServerQueue && acquire.route == Route::Queued && !placed && !contends

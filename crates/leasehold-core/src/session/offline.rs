@@ -101,7 +101,7 @@ impl Session {
         let nothing_there = acquire
             .hold
             .and_then(|number| self.holds.get(number))
-            .is_none_or(|hold| hold.count.on_server == 0 && !hold.has_change());
+            .is_none_or(|hold| hold.count.on_server == 0 && hold.change.is_none());
         acquire.wish.fallback != Fallback::Fail
             && first
             && nothing_there
@@ -145,7 +145,7 @@ impl Session {
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.known_acquire(ticket) else { return };
         let needs_server = acquire.wish.fallback == Fallback::Fail;
-        let is_degraded = self.holds.get(number).is_some_and(|hold| hold.is_degraded());
+        let is_degraded = self.holds.get(number).is_some_and(|hold| hold.state.is_degraded());
         match acquire.wish.replicas {
             None if needs_server && is_degraded => {
                 let why =
@@ -285,7 +285,7 @@ impl Session {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
         let Some(hold) = self.holds.known_mut(number) else { return };
         hold.renew_at = None;
-        let (lock, has_change) = (hold.lock, hold.has_change());
+        let (lock, has_change) = (hold.lock, hold.change.is_some());
         let leftovers = self.leftovers(lock);
         if has_change || !leftovers.is_empty() {
             for leftover in leftovers {
@@ -301,7 +301,7 @@ impl Session {
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
             keys: lock.keys(),
-            hold: &hold.key(),
+            hold: &hold.cell.key(),
             beside: None,
             count: 1,
             // A fixed lease keeps its end.
@@ -321,9 +321,9 @@ impl Session {
     fn leftovers(&self, lock: LockId) -> Vec<HoldNumber> {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         let asks = |ticket| self.requests.acquire(ticket).is_some();
-        let is_asked_for = |hold: &Hold| hold.change().and_then(|change| change.by).is_some_and(asks);
+        let is_asked_for = |hold: &Hold| hold.change.as_ref().and_then(|change| change.by).is_some_and(asks);
         let is_left = |hold: &Hold| {
-            hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.is_queued() && !is_asked_for(hold)
+            hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.state.is_queued() && !is_asked_for(hold)
         };
         // Most holds are the only use of their lock, and a client may have thousands of holds.
         if same.iter().map(|lock| self.locks[*lock].refs).sum::<u32>() <= 1 {
@@ -336,7 +336,7 @@ impl Session {
     /// Withdraws the hold of a waiting request whose earlier acquire may have been applied. The request waits for the degraded hold, which
     /// cannot be restored before the server has released the other.
     fn take_leftover_from_waiter(&mut self, now: Instant, number: HoldNumber) {
-        let Some(ticket) = self.holds.get(number).filter(|hold| !hold.has_change()).and_then(|hold| hold.raising)
+        let Some(ticket) = self.holds.get(number).filter(|hold| hold.change.is_none()).and_then(|hold| hold.raising)
         else {
             return;
         };
@@ -390,7 +390,7 @@ impl Session {
             // A script that failed halfway may have granted the hold. Retry, or release it with its guard.
             Err(LinkError::Refused(refusal)) if !refusal.proves_nothing_done() => hold.extend_clean_up(now),
             // The server may have applied an earlier attempt without a reply.
-            Err(_) => hold.undo_change(&change),
+            Err(_) => hold.count.on_server = change.before,
         }
         self.reconcile(now, number);
     }
@@ -503,7 +503,8 @@ impl Session {
     ) {
         self.outages.end(&server);
         let outage = Outage { server: server.clone(), since: now - lost_for, why: why.clone(), slots };
-        let concerned = self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.is_live() && !hold.is_degraded());
+        let concerned =
+            self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.is_live() && !hold.state.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
         for hold in concerned.filter(|hold| outage.concerns(self.locks[hold.lock].name.key())) {
             holds += 1;

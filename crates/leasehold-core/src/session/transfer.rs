@@ -149,7 +149,7 @@ impl Session {
         self.schedule_renewal(now, next);
         if let (Some(at), Some(hold)) = (planned, self.holds.known_mut(next)) {
             // A transfer does not postpone a planned renewal.
-            hold.look_by(at);
+            hold.verify_by(at);
         }
         self.set_hold_timer(next);
         if lingered {
@@ -234,7 +234,7 @@ impl Session {
         let lingering = self.holds.iter().filter(|(_, hold)| hold.lingers() && same(hold.lock));
         let lingering: Vec<HoldNumber> = lingering.map(|(number, _)| number).collect();
         lingering.into_iter().for_each(|number| self.stop_lingering(now, number));
-        self.look_at_holds(now, name);
+        self.verify_holds(now, name);
     }
 }
 

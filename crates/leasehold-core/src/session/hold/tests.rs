@@ -20,7 +20,7 @@ mod hold_state {
             state.grant(by);
             let degraded = matches!(by, CountedBy::ClientAlone | CountedBy::PassedThrough);
             let by_client = by != CountedBy::Server;
-            assert_eq!(state.is_restorable(), by == CountedBy::ClientAlone);
+            assert_eq!(state == HoldState::Held(CountedBy::ClientAlone), by == CountedBy::ClientAlone);
             assert_eq!((state.is_degraded(), state.is_counted_by_client()), (degraded, by_client));
             assert_eq!(state.end(), None);
             assert!(state.finish(LOST) && !state.finish(HoldEnd::Released));
@@ -111,7 +111,7 @@ mod hold_deadline {
         let cell = HoldCell::new(name, 1, at(0), Instant::FAR_FUTURE);
         let mut deadline = Deadline::until(Instant::FAR_FUTURE);
         assert!(deadline.extend(&cell, at(0), LEASE));
-        deadline.told_at = at(10);
+        deadline.last_reply_at = at(10);
         (deadline, cell)
     }
 

@@ -75,7 +75,7 @@ mod hold_clean_up {
     }
 
     fn change(now: Instant, by: Option<Ticket>, aim: CountChange) -> Change {
-        Change::new(now, CallId(1), by, aim, 0).with_lease(LEASE)
+        Change { lease: LEASE, ..Change::new(now, CallId(1), by, aim, 0) }
     }
 
     /// A hold that was asked for at 0.
@@ -91,7 +91,7 @@ mod hold_clean_up {
     /// The same, granted, with one guard.
     fn held() -> Hold {
         let mut hold = asked_for();
-        let sent = hold.end_change().expect("it was asked for");
+        let sent = hold.change.take().expect("it was asked for");
         hold.note_grant(None);
         hold.confirm_grant(at(1), &sent, LEASE);
         hold.raising = None;
@@ -105,10 +105,10 @@ mod hold_clean_up {
         let rows: [(Prepare, NextStep); 6] = [
             (|_| {}, NextStep::GoOn),
             // A caller sends the release by itself.
-            (|hold| assert!(hold.remove_guard(true)), NextStep::Nothing),
+            (|hold| assert!(hold.count.remove_guard(true)), NextStep::Nothing),
             (
                 |hold| {
-                    hold.remove_guard(true);
+                    hold.count.remove_guard(true);
                     hold.clean_up.by_background = true;
                 },
                 NextStep::Lower,
@@ -116,7 +116,7 @@ mod hold_clean_up {
             // It waits for room.
             (
                 |hold| {
-                    hold.remove_guard(true);
+                    hold.count.remove_guard(true);
                     hold.clean_up.by_background = true;
                     hold.clean_up.is_queued = true;
                 },
@@ -125,7 +125,7 @@ mod hold_clean_up {
             (|hold| hold.begin_change(change(at(2), None, CountChange::LowerTo(0))), NextStep::Nothing),
             (
                 |hold| {
-                    hold.remove_guard(true);
+                    hold.count.remove_guard(true);
                     hold.count.on_server = 0;
                 },
                 NextStep::Forget,
@@ -141,29 +141,32 @@ mod hold_clean_up {
     #[test]
     fn abandoned_hold_is_forgotten_when_its_lease_is_over() {
         let mut hold = held();
-        hold.remove_guard(true);
+        hold.count.remove_guard(true);
         hold.clean_up.by_background = true;
         assert_eq!(hold.next_step(at(3_999)), NextStep::Lower);
         assert_eq!(hold.next_step(at(4_000)), NextStep::Forget);
-        hold.keep_until(at(5_000));
-        assert_eq!((hold.next_step(at(4_000)), hold.is_over(at(5_000))), (NextStep::Lower, true));
+        hold.clean_up.until = hold.clean_up.until.max(at(5_000));
+        assert_eq!(
+            (hold.next_step(at(4_000)), hold.is_abandoned() && hold.has_run_out(at(5_000))),
+            (NextStep::Lower, true)
+        );
     }
 
     #[test]
     fn settled_acquire_is_tried_again_and_settled_entry_taken_back() {
         let mut hold = asked_for();
-        assert_eq!(hold.note_settled(at(5), true), AfterSettling::TryAgain(Ticket::new(1)));
+        assert_eq!(hold.note_settled(at(5), true), Some(Ticket::new(1)));
         let mut hold = held();
         let count = hold.begin_entry(Ticket::new(2));
         hold.begin_change(change(at(2), Some(Ticket::new(2)), CountChange::RaiseTo(count)));
-        assert_eq!(hold.note_settled(at(5), false), AfterSettling::TakeBack);
+        assert_eq!(hold.note_settled(at(5), false), None);
         assert!(hold.is_for_background() && hold.clean_up.is_unproven && hold.waiting().eq([Ticket::new(2)]));
     }
 
     #[test]
     fn failed_lowering_is_repeated_after_growing_pauses() {
         let mut hold = held();
-        hold.remove_guard(true);
+        hold.count.remove_guard(true);
         let mut last = at(3);
         let pauses: Vec<Duration> = (0..4)
             .map(|_| {
@@ -181,20 +184,23 @@ mod hold_clean_up {
     fn doubted_release_counts_as_done_if_sent_in_time() {
         for (sent_at, in_time) in [(at(2), true), (at(4_500), false)] {
             let mut hold = held();
-            hold.remove_guard(true);
+            hold.count.remove_guard(true);
             hold.begin_change(change(sent_at, None, CountChange::LowerTo(0)));
             assert!(hold.begin_settling() == Some(false) && hold.begin_settling().is_none(), "it is settled once");
-            assert_eq!((hold.was_perhaps_released_in_time(), hold.clean_up.is_perhaps_lowered), (in_time, true));
+            assert_eq!(
+                (hold.clean_up.doubt.is_some_and(|doubt| doubt.sent_before_deadline), hold.clean_up.is_perhaps_lowered),
+                (in_time, true)
+            );
         }
     }
 
     #[test]
     fn release_is_repeated_once_more_when_late_copies_are_over() {
         let mut hold = held();
-        hold.remove_guard(true);
+        hold.count.remove_guard(true);
         hold.note_lowered(at(3), 0, false);
         hold.expect_late_copies(at(1_000));
-        assert!(hold.is_repeated() && !hold.is_given_up());
+        assert!(hold.clean_up.repeats != Repeats::No && !hold.is_given_up());
         assert_eq!(hold.next_step(at(999)), NextStep::Nothing);
         assert_eq!(hold.next_step(at(1_000)), NextStep::Lower);
         assert_eq!(hold.next_step(at(5_000)), NextStep::Lower, "the last repetition is owed");
