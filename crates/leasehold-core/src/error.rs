@@ -90,7 +90,7 @@ impl fmt::Display for HoldEnd {
 
 /// Why a lock was not acquired. That it is busy is no error, unless a wait ran out.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum AcquireError {
     /// The caller's wait ran out while others held the lock.
     #[error("the lock stayed busy for the whole wait")]
@@ -135,7 +135,7 @@ pub enum AcquireError {
 
 /// Why a release did not do what it says.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[non_exhaustive]
+#[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum ReleaseError {
     /// The hold was lost before it was released.
     #[error("the hold was lost before it was released: {0}")]

@@ -19,8 +19,8 @@
 //! | `line.rs`, `fair.rs` | the waiters of a lock, in the client and in a queue on the server |
 //! | `release.rs`, `transfer.rs` | releases and clean-up; transfers within the client |
 //! | `renew.rs` | renewals and losses |
-//! | `offline.rs` | outages, grants without the server, events of the link |
-//! | `calls.rs`, `subscriptions.rs` | calls in flight, timeouts and settlements; channels |
+//! | `offline.rs` | outages, grants without the server, restoration |
+//! | `calls.rs`, `subscriptions.rs` | calls in flight and settlements; channels and events of the link |
 //! | `client.rs` | the client's record and its shutdown |
 //! | `request.rs`, `lock.rs`, `hold.rs` | the records |
 //!
@@ -29,7 +29,8 @@
 //! 1. A hold exists in the session from before its first command can leave the process until the server certainly has nothing of it. So the
 //!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between.
 //! 2. `on_server` of a hold's count is never lower than the server's count. `wanted` is the target: the hold's guards, including detached ones.
-//!    If `on_server` is greater, and no request is about to change that, the background lowers it. All clean-up is this one rule.
+//!    If `on_server` is greater, and no request is about to change that, the background lowers it. All clean-up is this one rule. A lost hold
+//!    waits for its guards.
 //! 3. A hold has at most one change of its count in flight, and sends none while an earlier change is unsettled.
 //! 4. A deadline starts at the instant before its call was sent. A hold whose deadline has passed is lost, whatever a later reply reports. A
 //!    future deadline moves to an earlier instant only by the reply to a later command that disproves it, or when a degraded hold is restored.

@@ -272,7 +272,6 @@ impl Error {
             AcquireError::ExceedsCapacity { capacity } => Self::ExceedsCapacity { lock, capacity },
             AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
-            other => Self::OutcomeUnknown { lock, message: other.to_string() },
         }
     }
 
@@ -291,7 +290,6 @@ impl Error {
             ReleaseError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
             ReleaseError::Unreachable(message) => Self::Unreachable { lock, message },
             ReleaseError::Refused(text) => Self::Refused { lock, refusal: ServerError::new(text) },
-            other => Self::OutcomeUnknown { lock, message: other.to_string() },
         }
     }
 

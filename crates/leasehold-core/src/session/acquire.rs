@@ -7,14 +7,14 @@ use crate::command::{Acquired, Kind, WaitPolicy};
 use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::name::LockName;
-use crate::owner::{HoldNumber, OwnerId};
+use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::session::grant::both_conditions;
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::{End, Invitations, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
-use crate::session::request::{Acquire, AcquireOutcome, Alarm, Cleanup, Failures, Pause, Request, Route};
+use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, Pause, Request, Route};
 use crate::session::{AcquireRequest, Event, Fallback, Patience, Session, Ticket, Timer, pause_before};
 use crate::time::Instant;
 use std::task::{Poll, Waker};
@@ -214,7 +214,7 @@ impl Session {
         if may_await_cleanup {
             let overlaps = self.locks.same_name(lock).any(|lock| self.locks[lock].has_given_up());
             if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.cleanup = if overlaps { Cleanup::Overlapping } else { Cleanup::Nothing };
+                acquire.last_retry = if overlaps { LastRetry::Overlapping } else { LastRetry::Nothing };
             }
         }
         let Some(hold) = self.holds.get(number).filter(|hold| hold.change.is_none()) else { return false };
@@ -230,6 +230,25 @@ impl Session {
         let Some(call) = self.acquire_call(number, ticket, 1, lease, limit) else { return false };
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
         true
+    }
+
+    /// Creates the hold for an acquire, before its first call.
+    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
+        let number = self.new_hold();
+        let acquire = self.requests.acquire_mut(ticket)?;
+        let (wish, lock) = (&acquire.wish, &self.locks[acquire.lock]);
+        // The client must receive the requests of other clients before the server can show the mark.
+        let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
+        let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local && hears;
+        let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
+        let marked = linger.map(|_| self.client.marked_field(number));
+        let name = HoldName::new(self.client, number, marked.as_ref().or(wish.field.as_ref()));
+        let mut hold = Hold::new(now, acquire.lock, ticket, name, wish);
+        linger.into_iter().for_each(|longest| hold.mark(longest.get()));
+        acquire.hold = Some(number);
+        self.locks[hold.lock].refs += 1;
+        self.holds.insert(number, hold);
+        Some(number)
     }
 
     /// Drops an acquire, whose future was dropped.
@@ -626,6 +645,82 @@ impl Session {
         let may_be_answered = acquire.wish.patience == Patience::Try || self.is_under_way(ticket);
         let outage = if may_be_answered { None } else { self.outage_deadline(acquire) };
         [failures, outage].into_iter().flatten().fold(patience, Instant::min)
+    }
+
+    /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
+    pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        *request.timer() = None;
+        let acquire = match request {
+            Request::Acquire(acquire) => acquire,
+            Request::Release(release) => {
+                let number = release.hold;
+                let why = "no reply came in time; the release is repeated in the background";
+                self.give_up_release(ticket, number, why);
+                return;
+            }
+            Request::Pause(_) => {
+                self.wake(ticket);
+                return;
+            }
+        };
+        match acquire.due(now) {
+            Due::Nothing => return,
+            Due::Later => return self.set_request_timer(now, ticket),
+            Due::Unread => return self.unread_too_long(now, ticket),
+            Due::TakenBackTooLate => {
+                return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
+            }
+            Due::AwaitedTooLong => {
+                acquire.last_retry = LastRetry::Done;
+                return self.end_busy(now, ticket);
+            }
+            Due::Patience => {}
+        }
+        if acquire.retry_at.take_if(|at| *at <= now).is_some() {
+            self.wake(ticket);
+        }
+        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        if self.request_deadline(ticket, acquire) > now {
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        self.end_wait(now, ticket);
+    }
+
+    fn end_wait(&mut self, now: Instant, ticket: Ticket) {
+        let flying = self.is_under_way(ticket);
+        let timeout = self.settings.command_timeout;
+        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        if flying && acquire.wait_deadline(timeout) > now {
+            // Wait for the call in flight: the server may still reply.
+            acquire.failures.postpone(timeout);
+            self.set_request_timer(now, ticket);
+            return;
+        }
+        acquire.is_final_attempt = true;
+        let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
+        let begun = acquire.hold.and_then(|number| self.holds.get(number));
+        let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
+        let contends = place == Route::Queued && self.locks[lock].line().is_contender(ticket);
+        let Some(failures) = self.failures_of(ticket) else { return };
+        let begun_at = [failures.since(), own].into_iter().flatten().min();
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
+            || self.is_ended_by_outage(now, ticket);
+        // One failure in the line is no outage: the contender's last attempt decides.
+        let out_of_reach =
+            too_long || if place == Route::Queued { failures.tries() > 1 && !contends } else { own.is_some() };
+        if flying {
+            // The call in flight is the last attempt, and ends within the command timeout.
+        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
+            self.end_unreachable(now, ticket);
+        } else if contends && self.locks[lock].line().phase != Phase::Gated {
+            self.begin_turn(now, lock);
+        } else if self.may_ask_beside(ticket) {
+            self.wake(ticket);
+        } else {
+            self.end_busy(now, ticket);
+        }
     }
 
     /// The instant at which a known outage ends the request: at once for a try, and otherwise after `unreachable_after`. A caller with its own

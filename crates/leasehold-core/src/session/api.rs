@@ -255,7 +255,7 @@ pub enum Fallback {
     PassThrough,
 }
 
-/// The time for which a hold may linger, in whole milliseconds. It is compact, because each future contains a request.
+/// The time for which a hold may linger, in whole milliseconds. It is compact: `session/tests.rs` limits the size of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LingerTime(NonZeroU32);
 

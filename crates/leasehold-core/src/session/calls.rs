@@ -11,13 +11,11 @@ use crate::call::{Call, Replicas};
 use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy};
 use crate::link::{LinkError, Settled};
 use crate::name;
-use crate::owner::{HoldName, HoldNumber};
+use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
-use crate::session::line::Phase;
 use crate::session::lock::{Lock, LockId};
-use crate::session::request::{Cleanup, Due, Request, Route};
 use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -215,25 +213,6 @@ impl Session {
         }
     }
 
-    /// Creates the hold for an acquire, before its first call.
-    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
-        let number = self.new_hold();
-        let acquire = self.requests.acquire_mut(ticket)?;
-        let (wish, lock) = (&acquire.wish, &self.locks[acquire.lock]);
-        // The client must receive the requests of other clients before the server can show the mark.
-        let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
-        let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local && hears;
-        let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
-        let marked = linger.map(|_| self.client.marked_field(number));
-        let name = HoldName::new(self.client, number, marked.as_ref().or(wish.field.as_ref()));
-        let mut hold = Hold::new(now, acquire.lock, ticket, name, wish);
-        linger.into_iter().for_each(|longest| hold.mark(longest.get()));
-        acquire.hold = Some(number);
-        self.locks[hold.lock].refs += 1;
-        self.holds.insert(number, hold);
-        Some(number)
-    }
-
     /// Restarts a hold's `max_hold` at its grant, because the hold waited in a queue.
     pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish.max_hold);
@@ -350,132 +329,6 @@ impl Session {
         }
         self.record_is_due(now);
         self.send_renewals(now);
-    }
-
-    /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
-    fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
-        *request.timer() = None;
-        let acquire = match request {
-            Request::Acquire(acquire) => acquire,
-            Request::Release(release) => {
-                let number = release.hold;
-                let why = "no reply came in time; the release is repeated in the background";
-                self.give_up_release(ticket, number, why);
-                return;
-            }
-            Request::Pause(_) => {
-                self.wake(ticket);
-                return;
-            }
-        };
-        match acquire.due(now) {
-            Due::Nothing => return,
-            Due::Later => return self.set_request_timer(now, ticket),
-            Due::Unread => return self.unread_too_long(now, ticket),
-            Due::TakenBackTooLate => {
-                return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
-            }
-            Due::AwaitedTooLong => {
-                acquire.cleanup = Cleanup::Done;
-                return self.end_busy(now, ticket);
-            }
-            Due::Patience => {}
-        }
-        if acquire.retry_at.take_if(|at| *at <= now).is_some() {
-            self.wake(ticket);
-        }
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if self.request_deadline(ticket, acquire) > now {
-            self.set_request_timer(now, ticket);
-            return;
-        }
-        self.end_wait(now, ticket);
-    }
-
-    fn end_wait(&mut self, now: Instant, ticket: Ticket) {
-        let flying = self.is_under_way(ticket);
-        let timeout = self.settings.command_timeout;
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        if flying && acquire.wait_deadline(timeout) > now {
-            // Wait for the call in flight: the server may still reply.
-            acquire.failures.postpone(timeout);
-            self.set_request_timer(now, ticket);
-            return;
-        }
-        acquire.is_final_attempt = true;
-        let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
-        let begun = acquire.hold.and_then(|number| self.holds.get(number));
-        let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
-        let contends = place == Route::Queued && self.locks[lock].line().is_contender(ticket);
-        let Some(failures) = self.failures_of(ticket) else { return };
-        let begun_at = [failures.since(), own].into_iter().flatten().min();
-        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
-            || self.is_ended_by_outage(now, ticket);
-        // One failure in the line is no outage: the contender's last attempt decides.
-        let out_of_reach =
-            too_long || if place == Route::Queued { failures.tries() > 1 && !contends } else { own.is_some() };
-        if flying {
-            // The call in flight is the last attempt, and ends within the command timeout.
-        } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
-            self.end_unreachable(now, ticket);
-        } else if contends && self.locks[lock].line().phase != Phase::Gated {
-            self.begin_turn(now, lock);
-        } else if self.may_ask_beside(ticket) {
-            self.wake(ticket);
-        } else {
-            self.end_busy(now, ticket);
-        }
-    }
-
-    /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
-    fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
-        hold.timer = None;
-        self.lose_if_passed(now, number);
-        if let Some(hold) = self.holds.get(number) {
-            if hold.lingers_until().is_some_and(|until| until <= now) {
-                self.stop_lingering(now, number);
-                return;
-            }
-            if !hold.is_restorable() {
-                self.queue_renewal(now, number);
-            } else if hold.renew_at.is_some_and(|at| at <= now) {
-                self.restore(now, number);
-            }
-        }
-        self.reconcile(now, number);
-    }
-
-    /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
-    fn lock_is_due(&mut self, now: Instant, lock: LockId) {
-        if !self.locks.contains(lock) {
-            return;
-        }
-        self.locks[lock].timer = None;
-        self.heartbeat_is_due(now, lock);
-        if self.give_up_on_server(now, lock) {
-            return;
-        }
-        match self.locks[lock].line().phase {
-            Phase::Ready(until) if until <= now => {
-                let contender = self.locks[lock].line().contender;
-                if contender.is_some_and(|contender| self.is_under_way(contender)) {
-                    // Its future was polled and waits for the reply to an earlier call.
-                    let turn = self.locks[lock].wait_policy().turn(&self.settings);
-                    self.locks[lock].line_mut().phase = Phase::Ready(now + turn);
-                } else if let Some(contender) = contender {
-                    let name = self.locks[lock].name.clone();
-                    self.out.tell(Event::UnpolledTurn { name });
-                    self.turn_missed(now, contender);
-                }
-            }
-            Phase::Sleeping(until) | Phase::Pipelining(until) | Phase::BackingOff(until) if until <= now => {
-                self.begin_turn(now, lock);
-            }
-            _ => {}
-        }
-        self.set_lock_timer(lock);
     }
 }
 

@@ -6,7 +6,7 @@
 use crate::call::Replicas;
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Kind, WaitPolicy};
-use crate::error::{AcquireError, ReleaseError};
+use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
@@ -14,7 +14,7 @@ use crate::session::hold::Change;
 use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::offline::RESTORE;
-use crate::session::request::{Acquire, AcquireOutcome, Cleanup, Request, Route, Stage};
+use crate::session::request::{Acquire, AcquireOutcome, LastRetry, Route, Stage};
 use crate::session::{AcquireRequest, Event, Patience, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -398,7 +398,7 @@ impl Session {
     pub(super) fn await_cleanup(&mut self, now: Instant, ticket: Ticket) -> bool {
         let timeout = self.settings.command_timeout;
         let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return false };
-        if acquire.cleanup != Cleanup::Overlapping {
+        if acquire.last_retry != LastRetry::Overlapping {
             return false;
         }
         let same = self.locks.same_name(acquire.lock);
@@ -421,30 +421,10 @@ impl Session {
 
     fn retry_after_cleanup(&mut self, now: Instant, ticket: Ticket) {
         if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.cleanup = Cleanup::Done;
+            acquire.last_retry = LastRetry::Done;
         }
         self.set_request_timer(now, ticket);
         self.resend_now(now, ticket);
-    }
-
-    pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
-        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
-            release.outcome.get_or_insert(outcome);
-            self.wake(ticket);
-        }
-    }
-
-    /// Fails a release that has no outcome yet.
-    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
-        // Another copy of the command may be in flight.
-        let unsure =
-            self.holds.get(number).is_some_and(|hold| hold.clean_up.is_perhaps_lowered || hold.change.is_some());
-        let why = why.to_owned();
-        let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
-        self.finish_release(ticket, Err(error));
-        if let Some(hold) = self.holds.get_mut(number) {
-            hold.stop_waiting(ticket);
-        }
     }
 }
 

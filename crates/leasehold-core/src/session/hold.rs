@@ -393,7 +393,7 @@ pub(super) enum HoldState {
 pub(super) enum CountedBy {
     Server,
     /// The client granted the hold alone, and the server has it since.
-    ClientSince,
+    Restored,
     /// The client, until the server grants the hold. Such a degraded hold excludes other tasks of this client only.
     ClientAlone,
     /// The client, because the server never gets the hold. Such a degraded hold excludes nobody.
@@ -461,7 +461,7 @@ impl HoldState {
             Self::Held(CountedBy::ClientAlone),
             "only a hold that the server is asked for is restored"
         );
-        *self = Self::Held(CountedBy::ClientSince);
+        *self = Self::Held(CountedBy::Restored);
     }
 
     /// Ends the hold. The first end counts; returns whether this is the first.

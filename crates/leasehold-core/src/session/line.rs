@@ -8,7 +8,7 @@ use crate::error::AcquireError;
 use crate::number_map::NumberMap;
 use crate::session::lock::LockId;
 use crate::session::request::Route;
-use crate::session::{Fallback, Session, Ticket};
+use crate::session::{Event, Fallback, Session, Ticket};
 use crate::time::Instant;
 use rustc_hash::FxBuildHasher;
 use std::collections::VecDeque;
@@ -56,6 +56,37 @@ impl Session {
             } else {
                 self.wake(contender);
             }
+        }
+        self.set_lock_timer(lock);
+    }
+
+    /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
+    pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
+        if !self.locks.contains(lock) {
+            return;
+        }
+        self.locks[lock].timer = None;
+        self.heartbeat_is_due(now, lock);
+        if self.give_up_on_server(now, lock) {
+            return;
+        }
+        match self.locks[lock].line().phase {
+            Phase::Ready(until) if until <= now => {
+                let contender = self.locks[lock].line().contender;
+                if contender.is_some_and(|contender| self.is_under_way(contender)) {
+                    // Its future was polled and waits for the reply to an earlier call.
+                    let turn = self.locks[lock].wait_policy().turn(&self.settings);
+                    self.locks[lock].line_mut().phase = Phase::Ready(now + turn);
+                } else if let Some(contender) = contender {
+                    let name = self.locks[lock].name.clone();
+                    self.out.tell(Event::UnpolledTurn { name });
+                    self.turn_missed(now, contender);
+                }
+            }
+            Phase::Sleeping(until) | Phase::Pipelining(until) | Phase::BackingOff(until) if until <= now => {
+                self.begin_turn(now, lock);
+            }
+            _ => {}
         }
         self.set_lock_timer(lock);
     }

@@ -11,7 +11,7 @@
 use crate::call::Replicas;
 use crate::command::{AcquireArgs, Acquired, Kind};
 use crate::error::{AcquireError, LossReason};
-use crate::link::{LinkError, LinkEvent, not_connected};
+use crate::link::{LinkError, not_connected};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
@@ -19,17 +19,12 @@ use crate::session::hold::{CountChange, Hold};
 use crate::session::line::Phase;
 use crate::session::lock::LockId;
 use crate::session::request::{Request, Route};
-use crate::session::subscriptions::Answered;
 use crate::session::{Event, Fallback, Patience, Session, Ticket};
 use crate::time::Instant;
-use bytes::Bytes;
 use std::time::Duration;
 
 /// Maximum pause before a degraded hold is requested from the server again. The minimum is half of it.
 pub(super) const RESTORE: Duration = Duration::from_millis(250);
-
-/// Minimum sleep of a contender whose subscription failed; the maximum is twice as long.
-const POLLING: Duration = Duration::from_millis(250);
 
 /// A server that cannot be reached.
 #[derive(Debug)]
@@ -72,7 +67,7 @@ impl Outages {
         self.told.iter().find(|outage| outage.concerns(key))
     }
 
-    fn end(&mut self, server: &str) -> Option<Outage> {
+    pub(super) fn end(&mut self, server: &str) -> Option<Outage> {
         let at = self.told.iter().position(|outage| outage.server == server)?;
         Some(self.told.swap_remove(at))
     }
@@ -398,102 +393,7 @@ impl Session {
 
 /// Events of the link.
 impl Session {
-    /// Handles an event of the link.
-    pub fn handle_event(&mut self, now: Instant, event: LinkEvent) {
-        if !matches!(
-            event,
-            LinkEvent::Notice { .. }
-                | LinkEvent::Offered { .. }
-                | LinkEvent::Wanted { .. }
-                | LinkEvent::Connected { .. }
-        ) {
-            // The client may have missed a request of another client, or the server may have lost holds.
-            self.stop_all_lingering(now);
-        }
-        match event {
-            LinkEvent::Notice { channel } => {
-                for lock in self.subscriptions.listeners(&channel) {
-                    self.handle_notice(now, lock);
-                }
-            }
-            LinkEvent::Offered { channel, entry } => {
-                for lock in self.subscriptions.listeners(&channel) {
-                    self.handle_offer(now, lock, &entry);
-                }
-            }
-            LinkEvent::Wanted { channel } => {
-                for lock in self.subscriptions.listeners(&channel) {
-                    if self.locks[lock].protocol().is_asked_for() {
-                        self.give_way(now, lock);
-                    } else {
-                        self.handle_notice(now, lock);
-                    }
-                }
-            }
-            LinkEvent::NoticesReset => self.subscriptions.reset(&mut self.out),
-            LinkEvent::CallsReset => {
-                self.resets += 1;
-                self.renew_all(now);
-                self.all_try_again(now);
-            }
-            LinkEvent::Connected { server, again } => {
-                let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
-                self.out.tell(Event::Connected { server, again, out_for });
-            }
-            LinkEvent::OutOfReach { server, why, lost_for, slots } => {
-                self.server_out_of_reach(now, server, why, lost_for, slots);
-            }
-            LinkEvent::Retired { server } => {
-                let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
-                self.out.tell(Event::Retired { server, out_for });
-            }
-        }
-    }
-
-    /// Handles the result of [`Action::Subscribe`](super::Action::Subscribe).
-    pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let spread = || self.rng.f64();
-        let (out, timers) = (&mut self.out, &mut self.timers);
-        match self.subscriptions.subscribed(now, channel, &result, spread, out, timers) {
-            Answered::Nothing => {}
-            Answered::Confirmed(locks) => {
-                for lock in locks {
-                    if self.subscriptions.is_confirmed(lock) && self.locks[lock].note_confirmed() {
-                        self.begin_turn(now, lock);
-                    }
-                }
-            }
-            Answered::Refused(locks, why) => {
-                for lock in &locks {
-                    self.fail_line(now, *lock, &AcquireError::Refused(why.clone()));
-                }
-                self.stop_lingering_of(now, |lock| locks.contains(&lock));
-            }
-            Answered::Failed(locks) => {
-                let Err(error) = result else { return };
-                let (why, lasting) = (error.to_string(), error.is_lasting());
-                for lock in locks.iter().copied() {
-                    if self.locks[lock].line().phase == Phase::Subscribing {
-                        // Without notices the contender polls.
-                        let until = now + POLLING + self.jitter(POLLING);
-                        self.locks[lock].line_mut().phase = Phase::Sleeping(until);
-                        self.set_lock_timer(lock);
-                    }
-                    let name = self.locks[lock].name.clone();
-                    self.out.tell(Event::SubscribeFailed { name, why: why.clone(), lasting });
-                }
-                self.stop_lingering_of(now, |lock| locks.contains(&lock));
-            }
-        }
-    }
-
-    /// Handles the result of [`Action::Unsubscribe`](super::Action::Unsubscribe).
-    pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let spread = || self.rng.f64();
-        self.subscriptions.unsubscribed(now, channel, &result, spread, &mut self.out, &mut self.timers);
-    }
-
-    fn server_out_of_reach(
+    pub(super) fn server_out_of_reach(
         &mut self,
         now: Instant,
         server: String,
@@ -518,21 +418,6 @@ impl Session {
         let open = self.requests.acquires().filter(|(_, acquire)| acquire.is_open());
         let open: Vec<_> = open.map(|(ticket, _)| ticket).collect();
         open.into_iter().for_each(|ticket| self.set_request_timer(now, ticket));
-    }
-
-    /// Makes every sleeping contender try again, because notices may be missing. A jitter spreads the attempts.
-    fn all_try_again(&mut self, now: Instant) {
-        let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
-        for lock in locks {
-            let at = now + self.jitter(Duration::from_millis(50));
-            self.locks[lock].note_missed_notices(at);
-            self.set_lock_timer(lock);
-        }
-    }
-
-    /// Stores the server's command for release notices, for a client that was created before it connected.
-    pub fn handle_met(&mut self, publish: Bytes) {
-        self.settings.publish = publish;
     }
 }
 

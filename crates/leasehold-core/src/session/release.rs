@@ -95,6 +95,26 @@ impl Session {
         Poll::Pending
     }
 
+    pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
+        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
+            release.outcome.get_or_insert(outcome);
+            self.wake(ticket);
+        }
+    }
+
+    /// Fails a release that has no outcome yet.
+    pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
+        // Another copy of the command may be in flight.
+        let unsure =
+            self.holds.get(number).is_some_and(|hold| hold.clean_up.is_perhaps_lowered || hold.change.is_some());
+        let why = why.to_owned();
+        let error = if unsure { ReleaseError::OutcomeUnknown(why) } else { ReleaseError::Unreachable(why) };
+        self.finish_release(ticket, Err(error));
+        if let Some(hold) = self.holds.get_mut(number) {
+            hold.stop_waiting(ticket);
+        }
+    }
+
     /// Drops the future of a release; the background completes the release.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
         let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
@@ -651,13 +671,13 @@ pub(super) struct ToLower {
     fresh: VecDeque<LockId>,
     /// All other locks, in order of their turns.
     served: VecDeque<LockId>,
-    turn: Turn,
+    turn: NextLock,
     window: Window,
 }
 
 /// The lock that takes the next turn.
 #[derive(Clone, Copy, Debug, Default)]
-enum Turn {
+enum NextLock {
     /// The newest of `fresh`: a late lock does not wait for earlier locks.
     #[default]
     Newest,
@@ -672,7 +692,7 @@ impl Default for ToLower {
             holds: HashMap::default(),
             fresh: VecDeque::new(),
             served: VecDeque::new(),
-            turn: Turn::default(),
+            turn: NextLock::default(),
             window: Window::new(WINDOW),
         }
     }
@@ -690,9 +710,9 @@ impl ToLower {
     fn pop(&mut self) -> Option<HoldNumber> {
         let (fresh, served) = (&mut self.fresh, &mut self.served);
         let (lock, turn) = match self.turn {
-            Turn::Newest => (fresh.pop_back().or_else(|| served.pop_front()), Turn::Oldest),
-            Turn::Oldest => (fresh.pop_front().or_else(|| served.pop_front()), Turn::Served),
-            Turn::Served => (served.pop_front().or_else(|| fresh.pop_front()), Turn::Newest),
+            NextLock::Newest => (fresh.pop_back().or_else(|| served.pop_front()), NextLock::Oldest),
+            NextLock::Oldest => (fresh.pop_front().or_else(|| served.pop_front()), NextLock::Served),
+            NextLock::Served => (served.pop_front().or_else(|| fresh.pop_front()), NextLock::Newest),
         };
         self.turn = turn;
         let lock = lock?;

@@ -41,15 +41,34 @@ impl Session {
     /// apart. Rounds down to a sixty-fourth of the period, so that the renewals of one client meet in batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.known_mut(number) else { return };
-        let mut period = hold.lease / 3;
+        let (lease, mut period) = (hold.lease, hold.lease / 3);
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
         let shares = self.locks[hold.lock].protocol().shares_key();
-        let reasserts = shares && period * 3 > self.settings.jvm_watchdog / 3;
+        let reasserts = shares && lease > self.settings.jvm_watchdog / 3;
         if shares {
             period = period.min(self.settings.jvm_watchdog / 3);
         }
         let at = now + period - (period / 5).mul_f64(self.rng.f64());
         hold.plan_renewal(now, at, period / 64, reasserts);
+    }
+
+    /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
+    pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
+        let Some(hold) = self.holds.known_mut(number) else { return };
+        hold.timer = None;
+        self.lose_if_passed(now, number);
+        if let Some(hold) = self.holds.get(number) {
+            if hold.lingers_until().is_some_and(|until| until <= now) {
+                self.stop_lingering(now, number);
+                return;
+            }
+            if !hold.is_restorable() {
+                self.queue_renewal(now, number);
+            } else if hold.renew_at.is_some_and(|at| at <= now) {
+                self.restore(now, number);
+            }
+        }
+        self.reconcile(now, number);
     }
 
     /// Queues the renewal of a hold, if it is due.

@@ -2,7 +2,7 @@
 //!
 //! An acquire is [`Stage::Open`] until it has an outcome. Its [`Route`] says where it asks: in its turn in the line of its lock, directly,
 //! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::TakingBack`]). It delays its
-//! last attempt while another request of this client withdraws ([`Cleanup::Awaited`]).
+//! last attempt while another request of this client withdraws ([`LastRetry::Awaited`]).
 
 use crate::error::{AcquireError, ReleaseError};
 use crate::number_map::{BoxMap, NumberMap};
@@ -197,7 +197,7 @@ pub(super) struct Acquire {
     pub(super) retry_at: Option<Instant>,
     pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,
-    pub(super) cleanup: Cleanup,
+    pub(super) last_retry: LastRetry,
 }
 
 /// The progress of a request.
@@ -243,7 +243,7 @@ struct OtherHalf {
 
 /// Withdrawals of other requests of this client for the same lock. They may be why a request finds the lock busy.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Cleanup {
+pub(super) enum LastRetry {
     /// No withdrawal was pending at the request's last acquire.
     Nothing,
     /// A withdrawal was pending at the request's last acquire.
@@ -309,7 +309,7 @@ impl Acquire {
             retry_at: None,
             timer: None,
             waker: None,
-            cleanup: Cleanup::Nothing,
+            last_retry: LastRetry::Nothing,
         }
     }
 
@@ -381,7 +381,7 @@ impl Acquire {
 
     /// Whether it sends nothing, because it waits for a withdrawal.
     pub(super) const fn rests(&self) -> bool {
-        self.is_taking_back() || matches!(self.cleanup, Cleanup::Awaited(..))
+        self.is_taking_back() || matches!(self.last_retry, LastRetry::Awaited(..))
     }
 
     /// Ends the request. Only the first outcome counts. Returns whether this is the first.
@@ -399,8 +399,8 @@ impl Acquire {
         self.stage = Stage::Granted(Ok(Some(granted)), until);
     }
 
-    /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, up to eight
-    /// times: a caller on a slow executor gets the lock eventually. A final attempt has more time: it would report a free lock as busy.
+    /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, to at
+    /// most 256 turns: a caller on a slow executor gets the lock eventually. A final attempt has more time: it would report a free lock as busy.
     pub(super) fn read_until(&self, now: Instant, turn: Duration) -> Instant {
         if self.is_final_attempt || self.wish.patience == Patience::Try {
             return now + turn.max(LAST);
@@ -469,29 +469,29 @@ impl Acquire {
 
     /// Whether withdrawals of other requests matter: a busy reply may end this request, and its retry is unused.
     pub(super) fn may_await_cleanup(&self) -> bool {
-        self.wish.patience != Patience::Forever && self.cleanup != Cleanup::Done
+        self.wish.patience != Patience::Forever && self.last_retry != LastRetry::Done
     }
 
     /// Waits for these holds to be gone before a last attempt, until `until`.
     pub(super) fn await_cleanup(&mut self, holds: Vec<HoldNumber>, until: Instant) {
         self.is_final_attempt = true;
-        self.cleanup = Cleanup::Awaited(holds, until);
+        self.last_retry = LastRetry::Awaited(holds, until);
     }
 
     /// Records that another request's hold is gone. Returns whether it was the last awaited hold.
     pub(super) fn note_cleaned_up(&mut self, number: HoldNumber) -> bool {
         let ended = self.has_ended();
-        let Cleanup::Awaited(holds, _) = &mut self.cleanup else { return false };
+        let LastRetry::Awaited(holds, _) = &mut self.last_retry else { return false };
         holds.retain(|awaited| *awaited != number);
         holds.is_empty() && !ended
     }
 
     /// The next due time of the timer, for a request that ends at `end`.
     pub(super) fn timeout(&self, now: Instant, end: Instant) -> Instant {
-        match (&self.stage, &self.cleanup) {
+        match (&self.stage, &self.last_retry) {
             // A request in withdrawal never retries.
             (Stage::TakingBack(taking_back), _) => taking_back.until,
-            (Stage::Granted(_, until), _) | (_, Cleanup::Awaited(_, until)) => *until,
+            (Stage::Granted(_, until), _) | (_, LastRetry::Awaited(_, until)) => *until,
             _ => {
                 // The wait has expired; only the final attempt is outstanding.
                 let end = if end <= now && self.is_final_attempt { Instant::FAR_FUTURE } else { end };
@@ -501,12 +501,12 @@ impl Acquire {
     }
 
     pub(super) fn due(&self, now: Instant) -> Due {
-        match (&self.stage, &self.cleanup) {
+        match (&self.stage, &self.last_retry) {
             (Stage::Ended(_), _) => Due::Nothing,
             (Stage::Granted(_, until), _) if *until <= now => Due::Unread,
             (Stage::TakingBack(taking_back), _) if taking_back.until <= now => Due::TakenBackTooLate,
-            (Stage::Open, Cleanup::Awaited(_, until)) if *until <= now => Due::AwaitedTooLong,
-            (Stage::Granted(..) | Stage::TakingBack(_), _) | (Stage::Open, Cleanup::Awaited(..)) => Due::Later,
+            (Stage::Open, LastRetry::Awaited(_, until)) if *until <= now => Due::AwaitedTooLong,
+            (Stage::Granted(..) | Stage::TakingBack(_), _) | (Stage::Open, LastRetry::Awaited(..)) => Due::Later,
             (Stage::Open, _) => Due::Patience,
         }
     }

@@ -116,7 +116,7 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
         }
         Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::UpgradeNotSupported)
         | Outcome::NotReleased(ReleaseError::Lost(_)) => {}
-        Outcome::NotAcquired(_) | Outcome::NotReleased(_) => panic!("client {client} is told: {outcome:?}"),
+        Outcome::NotAcquired(_) => panic!("client {client} is told: {outcome:?}"),
         Outcome::Granted(_) | Outcome::Opened | Outcome::Nothing | Outcome::Released | Outcome::Dropped => {}
     }
 }

@@ -15,7 +15,7 @@ mod hold_state {
 
     #[test]
     fn first_end_counts_and_keeps_who_counted() {
-        for by in [CountedBy::Server, CountedBy::ClientSince, CountedBy::ClientAlone, CountedBy::PassedThrough] {
+        for by in [CountedBy::Server, CountedBy::Restored, CountedBy::ClientAlone, CountedBy::PassedThrough] {
             let mut state = HoldState::Queued;
             state.grant(by);
             let degraded = matches!(by, CountedBy::ClientAlone | CountedBy::PassedThrough);

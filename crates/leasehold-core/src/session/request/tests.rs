@@ -46,12 +46,12 @@ mod request_acquire_ending {
     fn request_asks_once_more_when_awaited_holds_are_gone() {
         let mut acquire = acquire(Patience::Try);
         let [one, other] = holds();
-        acquire.cleanup = Cleanup::Overlapping;
+        acquire.last_retry = LastRetry::Overlapping;
         assert!(acquire.may_await_cleanup());
         acquire.await_cleanup(vec![one, other], SOON);
         assert!(acquire.rests() && acquire.is_final_attempt);
         assert!(!acquire.note_cleaned_up(one) && acquire.note_cleaned_up(other));
-        acquire.cleanup = Cleanup::Done;
+        acquire.last_retry = LastRetry::Done;
         assert!(!acquire.rests() && !acquire.may_await_cleanup(), "it asks once more, and once only");
     }
 
