@@ -119,7 +119,7 @@ async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Fai
     client.shutdown(Duration::from_secs(5)).await?;
     let outcome = Outcome::read(&sale, &arrivals, opened).await?;
     if way == Way::Semaphore {
-        // A bare counter has no end of its own.
+        // The number of permits has no end of its own.
         store.remove(&format!("{}{}", sale.prefix, sale.name)).await?;
     }
     Ok(outcome)

@@ -2,7 +2,7 @@
 
 use super::store::{Failed, Store};
 use leasehold::kind::LockKind;
-use leasehold::{Acquire, Client, Error, FairGuard, Guard, SemaphoreGuard};
+use leasehold::{Acquire, Client, Error, FairGuard, Guard, PermitGuard};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -52,7 +52,7 @@ pub(crate) struct Sale {
 pub(crate) enum Turn {
     Fair(FairGuard),
     Plain(Guard),
-    Permit(SemaphoreGuard),
+    Permit(PermitGuard),
     Free,
 }
 

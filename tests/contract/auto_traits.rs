@@ -3,16 +3,16 @@
 
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::{
-    Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff,
-    CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats, ConnectError, CountDownLatch,
-    Credentials, Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock, FairQueue, FairSettings, Fallback,
-    FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard, Guard, HeldPermit, HoldEnd,
-    Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader, LeaderHandle, LeaderState,
-    LeasedSemaphore, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire,
+    Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff, BareSemaphore,
+    BareSemaphoreGuard, CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats,
+    ConnectError, CountDownLatch, Credentials, Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock,
+    FairQueue, FairSettings, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard,
+    Guard, HeldPermit, HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader,
+    LeaderHandle, LeaderState, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire,
     MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard,
     PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
-    Replicas, Semaphore, SemaphoreGuard, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock,
-    StripedLock, Term, UnseenLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Replicas, Semaphore, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term,
+    UnseenLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -115,7 +115,7 @@ types! {
     PermitCounts: send sync unpin forever;
     PermitGuard: send sync unpin forever;
     PermitId: send sync unpin forever;
-    LeasedSemaphore: send sync unpin forever;
+    Semaphore: send sync unpin forever;
     Publish: send sync unpin forever;
     QuorumAcquire: send sync unpin forever;
     QuorumGuard: send sync unpin forever;
@@ -124,8 +124,8 @@ types! {
     ReadLock: send sync unpin forever;
     ReadWriteLock: send sync unpin forever;
     Replicas: send sync unpin forever;
-    Semaphore: send sync unpin forever;
-    SemaphoreGuard: send sync unpin forever;
+    BareSemaphore: send sync unpin forever;
+    BareSemaphoreGuard: send sync unpin forever;
     ServerError: send sync unpin forever;
     ServerInfo: send sync unpin forever;
     SimpleGuard: send sync unpin forever;
@@ -153,11 +153,11 @@ types! {
     blocking::Locks: send sync unpin forever;
     blocking::MultiGuard: send sync unpin forever;
     blocking::MultiLock: send sync unpin forever;
-    blocking::LeasedSemaphore: send sync unpin forever;
+    blocking::Semaphore: send sync unpin forever;
     blocking::QuorumGuard: send sync unpin forever;
     blocking::QuorumLock: send sync unpin forever;
     blocking::ReadWriteLock: send sync unpin forever;
-    blocking::Semaphore: send sync unpin forever;
+    blocking::BareSemaphore: send sync unpin forever;
     embedded::FaultTarget: send sync unpin forever;
     embedded::EmbeddedLink: send sync unpin forever;
     embedded::EmbeddedServer: send sync unpin forever;
@@ -248,7 +248,7 @@ fn futures_of_kinds<K: Owned, F: Fencing>(
 fn futures_of_others(
     (multi, all): (&MultiLock, MultiGuard),
     (quorum, most): (&QuorumLock, QuorumGuard),
-    (permits, seats, latch, id): (&LeasedSemaphore, &Semaphore, &CountDownLatch, PermitId),
+    (permits, seats, latch, id): (&Semaphore, &BareSemaphore, &CountDownLatch, PermitId),
     (client, simple): (&Client, &SimpleLock),
 ) {
     future!(async { multi.acquire().await });

@@ -82,10 +82,10 @@ fn a_lock_is_released_and_taken_again_while_its_slot_moves() {
                 let taken = forced.acquire().await.expect("the lock");
                 let spinning = client.spin_lock("{stock}:spin").acquire().await.expect("the lock");
                 let fenced = client.fenced_lock("{stock}:fenced").acquire().await.expect("the lock");
-                let seats = client.semaphore("{stock}:seats");
+                let seats = client.bare_semaphore("{stock}:seats");
                 assert!(seats.try_set_permits(2).await.expect("an answer"));
                 let seat = seats.acquire().await.expect("a permit");
-                let desks = client.leased_semaphore("{stock}:desks");
+                let desks = client.semaphore("{stock}:desks");
                 assert!(desks.try_set_permits(2).await.expect("an answer"));
                 let desk = desks.acquire().await.expect("a permit");
                 let simple = client.simple_lock("{stock}:simple", NEVER).acquire().await.expect("the lock");

@@ -39,8 +39,8 @@ async fn take(client: &Client, kind: &str, name: &str) -> Result<bool, Error> {
         "simple" => tried!(client.simple_lock(name, LEASE)),
         "read" => tried!(client.read_write_lock(name).read()),
         "write" => tried!(client.read_write_lock(name).write()),
-        "semaphore" => tried!(client.semaphore(name)),
-        "permits" => tried!(client.leased_semaphore(name)),
+        "semaphore" => tried!(client.bare_semaphore(name)),
+        "permits" => tried!(client.semaphore(name)),
         other => panic!("{other}"),
     })
 }
@@ -48,8 +48,8 @@ async fn take(client: &Client, kind: &str, name: &str) -> Result<bool, Error> {
 /// Sets the number of permits, where the kind has one.
 async fn set_up(admin: &Client, kind: &str, name: &str) {
     match kind {
-        "semaphore" => drop(admin.semaphore(name).try_set_permits(1).await.expect("a number")),
-        "permits" => drop(admin.leased_semaphore(name).try_set_permits(1).await.expect("a number")),
+        "semaphore" => drop(admin.bare_semaphore(name).try_set_permits(1).await.expect("a number")),
+        "permits" => drop(admin.semaphore(name).try_set_permits(1).await.expect("a number")),
         _ => {}
     }
 }

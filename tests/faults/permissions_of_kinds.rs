@@ -94,7 +94,7 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
             step("a look", lock.inspect()).await?;
         }
         ["semaphore"] => {
-            let (seats, same) = (client.semaphore(name), other.semaphore(name));
+            let (seats, same) = (client.bare_semaphore(name), other.bare_semaphore(name));
             step("setting", seats.try_set_permits(1)).await?;
             let guard = step("an acquire", seats.acquire().wait(PATIENCE)).await?;
             let waiter = tokio::spawn(async move { same.acquire().wait(PATIENCE).await });
@@ -110,7 +110,7 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
             step("a look", seats.available_permits()).await?;
         }
         ["permits"] => {
-            let (jobs, same) = (client.leased_semaphore(name), other.leased_semaphore(name));
+            let (jobs, same) = (client.semaphore(name), other.semaphore(name));
             step("setting", jobs.try_set_permits(1)).await?;
             let guard = step("an acquire", jobs.acquire().wait(PATIENCE)).await?;
             step("a look", jobs.lease_of(guard.ids()[0])).await?;

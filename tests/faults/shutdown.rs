@@ -57,7 +57,7 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
     tracing_subscriber::fmt().with_max_level(tracing::Level::INFO).with_ansi(false).with_writer(|| Log).init();
     runtime().block_on(async {
         let client = builder.connect(url).await.expect("a client");
-        let seats = client.semaphore("seats");
+        let seats = client.bare_semaphore("seats");
         let waiter = tokio::spawn(async move { seats.acquire().await });
         drop(MOVED.wait_while(GATE.lock().expect("the gate"), |gate| *gate != Gate::Waits).expect("the gate"));
         let guard = held(&client, "stock").await;

@@ -95,7 +95,7 @@ pub(crate) fn obey(runtime: &Runtime, url: &str) {
 
 async fn acquire(client: &Client, word: &str, name: &str) -> Result<Box<dyn Held>, Error> {
     if word == PERMIT {
-        return Ok(Box::new(client.leased_semaphore(name).acquire().await?));
+        return Ok(Box::new(client.semaphore(name).acquire().await?));
     }
     Kind::named(word).expect("a kind").of(client, name).acquire(Wish::default()).await
 }

@@ -23,21 +23,21 @@ async fn all_try<K: LockKind>(what: &str, lock: &Lock<K>) {
 
 pub(crate) async fn ten_tries_at_once_get_in_where_there_is_room_for_ten(world: World) {
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     seats.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
-    let permits = client.leased_semaphore(world.name("permits"));
+    let permits = client.semaphore(world.name("permits"));
     permits.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
     let readers = client.read_write_lock(world.name("book")).read();
     for _ in 0..3 {
-        all_try("semaphore", &seats).await;
-        all_try("leased semaphore", &permits).await;
+        all_try("bare semaphore", &seats).await;
+        all_try("semaphore", &permits).await;
         all_try("read half", &readers).await;
     }
 }
 
 pub(crate) async fn as_many_concurrent_tries_get_in_as_there_is_room_for(world: World) {
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("permits"));
+    let seats = client.semaphore(world.name("permits"));
     seats.try_set_permits(3).await.expect("an answer");
     let tries = join_all((0..ALL).map(|_| seats.try_acquire())).await;
     let got = tries.iter().filter(|guard| guard.as_ref().expect("an answer").is_some()).count();
@@ -68,9 +68,9 @@ fn in_paused_time(test: impl AsyncFnOnce(Client)) {
 
 pub(crate) fn tries_of_shared_locks_take_one_round_trip_together() {
     in_paused_time(async |client| {
-        let seats = client.semaphore("seats");
+        let seats = client.bare_semaphore("seats");
         seats.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
-        let permits = client.leased_semaphore("permits");
+        let permits = client.semaphore("permits");
         permits.try_set_permits(u32::try_from(ALL).expect("a few")).await.expect("an answer");
         // The rest that the number left to be cleaned up is out of the way.
         let first = seats.try_acquire().await.expect("an answer").expect("a permit");
@@ -80,7 +80,7 @@ pub(crate) fn tries_of_shared_locks_take_one_round_trip_together() {
         assert_eq!(begun.elapsed(), ROUND_TRIP);
         assert!(tries.iter().all(|guard| guard.as_ref().is_ok_and(Option::is_some)), "there is room for all");
         drop(tries);
-        all_try("leased semaphore", &permits).await;
+        all_try("semaphore", &permits).await;
         all_try("read half", &client.read_write_lock("book").read()).await;
     });
 }

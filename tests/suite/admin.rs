@@ -61,7 +61,7 @@ pub(crate) async fn grant_tells_the_earlier_holder_of_its_loss_at_once(world: Wo
 
 pub(crate) async fn grant_of_permits_has_missing_ones_asked_for_at_once(world: World) {
     let client = world.client_with(|builder| builder.lease(NEVER)).await;
-    let seats = client.leased_semaphore(world.name("lost-seats"));
+    let seats = client.semaphore(world.name("lost-seats"));
     assert!(seats.try_set_permits(4).await.expect("an answer"));
     let first = seats.acquire().permits(2).await.expect("permits");
     let second = seats.acquire().await.expect("a permit");

@@ -32,10 +32,10 @@ pub(crate) async fn every_kind_that_is_held_is_found_once(world: World) {
     let both = client.fair_lock(name("both")).fenced().acquire().await.expect("the lock");
     let reader = client.read_write_lock(name("rw")).read().acquire().await.expect("the read half");
     let simple = client.simple_lock(name("simple"), secs(60)).acquire().await.expect("the lock");
-    let seats = client.leased_semaphore(name("seats"));
+    let seats = client.semaphore(name("seats"));
     assert!(seats.try_set_permits(3).await.expect("an answer"));
     let permit = seats.acquire().await.expect("a permit");
-    let bare = client.semaphore(name("bare"));
+    let bare = client.bare_semaphore(name("bare"));
     assert!(bare.try_set_permits(3).await.expect("an answer"));
     let latch = client.count_down_latch(name("latch"));
     assert!(latch.try_set_count(2).await.expect("an answer"));
@@ -63,7 +63,7 @@ pub(crate) async fn every_kind_that_is_held_is_found_once(world: World) {
         ("latch", FoundKind::Counter, 0),
         ("lock", FoundKind::Lock, 1),
         ("rw", FoundKind::ReadWriteLock, 1),
-        ("seats", FoundKind::LeasedSemaphore, 1),
+        ("seats", FoundKind::Semaphore, 1),
         ("simple", FoundKind::SimpleLock, 1),
     ];
     assert_eq!(kinds, expected.map(|(kind, found, held)| (name(kind), found, held)));

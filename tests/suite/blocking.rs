@@ -77,7 +77,7 @@ pub(crate) async fn threads_take_locks_of_every_kind(world: World) {
 pub(crate) async fn threads_take_permits_and_wait_at_latches(world: World) {
     let names: Vec<String> = (0..3).map(|_| world.name("threads")).collect();
     in_thread(&world, move |client| {
-        let seats = client.semaphore(&names[0]);
+        let seats = client.bare_semaphore(&names[0]);
         assert!(seats.try_set_permits(2).expect("an answer"));
         let guard = seats.acquire_with(|acquire| acquire.permits(2)).expect("two permits");
         assert_eq!((guard.permits(), seats.available_permits().expect("an answer")), (2, 0));
@@ -91,7 +91,7 @@ pub(crate) async fn threads_take_permits_and_wait_at_latches(world: World) {
         assert_eq!((seats.release_permits(1).expect("an answer"), seats.add_permits(1).expect("an answer")), (1, 2));
         assert!(seats.try_acquire_many(3).expect("an answer").is_none());
 
-        let seats = client.leased_semaphore(&names[1]);
+        let seats = client.semaphore(&names[1]);
         assert!(seats.try_set_permits(1).expect("an answer"));
         let error = seats.acquire_with(|acquire| acquire.permits(2)).expect_err("more than there are");
         assert!(matches!(error, Error::ExceedsCapacity { capacity: 1, .. }), "{error}");

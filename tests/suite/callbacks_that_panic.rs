@@ -139,7 +139,7 @@ fn use_every_lock() {
     drop(now(halves.read().acquire()).expect("the lock"));
     let write = now(halves.write().acquire()).expect("the lock");
     now(now(write.downgrade()).expect("the read half").release()).expect("a release");
-    let permits = client.leased_semaphore("permits");
+    let permits = client.semaphore("permits");
     now(permits.try_set_permits(2)).expect("an answer");
     drop(now(permits.acquire().permits(2)).expect("permits"));
     let latch = client.count_down_latch("latch");

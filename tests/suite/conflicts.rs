@@ -24,8 +24,8 @@ const fn word(kind: Kind) -> &'static str {
         Kind::Spin => "spin lock",
         Kind::Simple => "simple lock",
         Kind::ReadWrite => "read-write lock",
-        Kind::Semaphore => "semaphore",
-        Kind::Permits => "leased semaphore",
+        Kind::Semaphore => "bare semaphore",
+        Kind::Permits => "semaphore",
         _ => "lock",
     }
 }
@@ -208,9 +208,7 @@ pub(crate) async fn every_kind_refuses_bad_input_before_anything_is_sent(world: 
         refused(simple.acquire().await.expect_err("a lease that cannot be used"));
         refused(simple.try_acquire().await.expect_err("a lease that cannot be used"));
         refused(simple.release().await.expect_err("a lease that cannot be used"));
-        refused(
-            client.leased_semaphore("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"),
-        );
+        refused(client.semaphore("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"));
         refused(client.fair_lock("input").acquire().lease(lease).await.expect_err("a lease that cannot be used"));
         let multi = client.multi_lock([client.lock("input")]);
         refused(multi.acquire().lease(lease).await.expect_err("a lease that cannot be used"));

@@ -84,9 +84,9 @@ async fn fails_before_a_wait(client: &Client, name: &str, way: u32) -> bool {
             5 => client.inspect(name).await.map(drop),
             6 => client.count_down_latch(name).count().await.map(drop),
             7 => client.count_down_latch(name).count_down().await.map(drop),
-            8 => client.semaphore(name).release_permits(1).await.map(drop),
-            9 => client.semaphore(name).available_permits().await.map(drop),
-            10 => client.leased_semaphore(name).resize(2).await.map(drop),
+            8 => client.bare_semaphore(name).release_permits(1).await.map(drop),
+            9 => client.bare_semaphore(name).available_permits().await.map(drop),
+            10 => client.semaphore(name).resize(2).await.map(drop),
             _ => client.fair_lock(name).inspect().await.map(drop),
         }
     };

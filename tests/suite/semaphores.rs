@@ -16,7 +16,7 @@ pub(super) async fn waits(client: &Client, tasks: usize) {
 
 pub(crate) async fn s4_a_number_that_is_there_is_not_set_again(world: World) {
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     assert_eq!(seats.available_permits().await.expect("an answer"), 0);
     assert!(seats.try_set_permits(2).await.expect("an answer"));
     let all = seats.acquire().permits(2).await.expect("two permits");
@@ -25,7 +25,7 @@ pub(crate) async fn s4_a_number_that_is_there_is_not_set_again(world: World) {
     assert!(seats.try_acquire().await.expect("an answer").is_none());
     all.release().await.expect("a release");
     assert_eq!(seats.available_permits().await.expect("an answer"), 2);
-    let none = client.semaphore(world.name("none"));
+    let none = client.bare_semaphore(world.name("none"));
     assert!(none.try_set_permits(0).await.expect("an answer"));
     assert!(!none.try_set_permits(3).await.expect("an answer"), "a number of 0 is a number");
     idle(&client).await;
@@ -34,12 +34,12 @@ pub(crate) async fn s4_a_number_that_is_there_is_not_set_again(world: World) {
 pub(crate) async fn s5_of_two_waiters_for_two_permits_each_one_proceeds(world: World) {
     let (holder, one, other) = (world.client().await, world.client().await, world.client().await);
     let name = world.name("seats");
-    holder.semaphore(&name).try_set_permits(2).await.expect("an answer");
-    let first = holder.semaphore(&name).acquire().await.expect("a permit");
-    let second = holder.semaphore(&name).acquire().await.expect("a permit");
+    holder.bare_semaphore(&name).try_set_permits(2).await.expect("an answer");
+    let first = holder.bare_semaphore(&name).acquire().await.expect("a permit");
+    let second = holder.bare_semaphore(&name).acquire().await.expect("a permit");
     let inside = Arc::new(AtomicI64::new(0));
     let wait = |client: &Client| {
-        let (seats, inside) = (client.semaphore(&name), inside.clone());
+        let (seats, inside) = (client.bare_semaphore(&name), inside.clone());
         tokio::spawn(async move {
             let guard = seats.acquire().permits(2).await.expect("two permits");
             assert_eq!((guard.permits(), inside.fetch_add(1, Ordering::SeqCst)), (2, 0), "one at a time");
@@ -57,7 +57,7 @@ pub(crate) async fn s5_of_two_waiters_for_two_permits_each_one_proceeds(world: W
     for task in waiting {
         task.await.expect("a task that gets its permits");
     }
-    assert_eq!(holder.semaphore(&name).available_permits().await.expect("an answer"), 2);
+    assert_eq!(holder.bare_semaphore(&name).available_permits().await.expect("an answer"), 2);
     idle(&one).await;
     idle(&other).await;
 }
@@ -66,12 +66,12 @@ pub(crate) async fn s6_permits_that_are_added_wake_who_waits(world: World) {
     let (operator, waiter) = (world.client().await, world.client().await);
     for set in [None, Some(0)] {
         let name = world.name("seats");
-        let seats = operator.semaphore(&name);
+        let seats = operator.bare_semaphore(&name);
         if let Some(permits) = set {
             assert!(seats.try_set_permits(permits).await.expect("an answer"));
         }
         let waiting = tokio::spawn({
-            let seats = waiter.semaphore(&name);
+            let seats = waiter.bare_semaphore(&name);
             async move { seats.acquire().permits(3).await }
         });
         waits(&waiter, 1).await;
@@ -88,7 +88,7 @@ pub(crate) async fn s6_permits_that_are_added_wake_who_waits(world: World) {
 
 pub(crate) async fn permits_without_a_hold_are_drained_and_given_back(world: World) {
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats")).class("tests");
+    let seats = client.bare_semaphore(world.name("seats")).class("tests");
     seats.try_set_permits(5).await.expect("an answer");
     let guard = seats.try_acquire_many(2).await.expect("an answer").expect("two permits");
     assert!(seats.try_acquire_many(4).await.expect("an answer").is_none());
@@ -107,7 +107,7 @@ pub(crate) async fn permits_without_a_hold_are_drained_and_given_back(world: Wor
 
 pub(crate) async fn an_owner_takes_permits_of_its_own_each_time(world: World) {
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     seats.try_set_permits(3).await.expect("an answer");
     let scope = client.new_owner();
     scope
@@ -130,9 +130,9 @@ pub(crate) async fn an_owner_takes_permits_of_its_own_each_time(world: World) {
 pub(crate) async fn s14_many_tasks_never_have_too_many_permits(world: World) {
     let clients = [world.client().await, world.client().await];
     let name = world.name("seats");
-    clients[0].semaphore(&name).try_set_permits(3).await.expect("an answer");
-    crowd(clients.each_ref().map(|client| client.semaphore(&name)), 3).await;
-    assert_eq!(clients[0].semaphore(&name).available_permits().await.expect("an answer"), 3);
+    clients[0].bare_semaphore(&name).try_set_permits(3).await.expect("an answer");
+    crowd(clients.each_ref().map(|client| client.bare_semaphore(&name)), 3).await;
+    assert_eq!(clients[0].bare_semaphore(&name).available_permits().await.expect("an answer"), 3);
     idle(&clients[0]).await;
     idle(&clients[1]).await;
 }
@@ -164,7 +164,7 @@ pub(super) async fn crowd<K: Counted>(seats: [Lock<K>; 2], capacity: i64) {
 
 pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) {
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     let name = seats.name().to_owned();
     let most = i32::MAX.unsigned_abs();
     let number = |error: &Error| matches!(error, Error::Invalid(InvalidInput::Number { .. }));
@@ -184,12 +184,12 @@ pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) 
     let error = seats.add_permits(1).await.expect_err("an overflow");
     assert!(number(&error) && error.to_string().contains("2147483648"), "{error}");
     assert_eq!(seats.available_permits().await.expect("an answer"), i64::from(most));
-    let unnamed = client.semaphore("").available_permits().await.expect_err("a name that cannot be used");
+    let unnamed = client.bare_semaphore("").available_permits().await.expect_err("a name that cannot be used");
     assert_eq!(unnamed, Error::Invalid(InvalidInput::Name(NameError::Empty)));
     let taken = world.name("taken");
     let _ = world.command(&taken, &["RPUSH", &taken, "value"]);
     let conflict = |error: &Error| matches!(error, Error::KeyConflict { kind, .. } if kind.contains("list"));
-    let taken = client.semaphore(&taken);
+    let taken = client.bare_semaphore(&taken);
     assert!(conflict(&taken.acquire().wait(secs(5)).await.expect_err("a list")));
     assert!(conflict(&taken.try_set_permits(1).await.expect_err("a list")));
     assert!(conflict(&taken.drain_permits().await.expect_err("a list")));
@@ -202,7 +202,7 @@ pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
     let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     world.lose_reply(&script::SEMAPHORE_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));
     for _ in 0..2 {
@@ -225,7 +225,7 @@ pub(crate) async fn a_lost_reply_to_an_operation_counts_it_once(world: World) {
     let world = world.proxied();
     world.warm();
     let client = world.client().await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     seats.try_set_permits(1).await.expect("an answer");
     world.lose_reply(&script::SEMAPHORE_ADD);
     assert_eq!(seats.add_permits(3).await.expect("an answer"), 4);
@@ -240,7 +240,7 @@ pub(crate) async fn an_operation_on_a_server_that_is_down_is_an_error_in_time(wo
     let world = world.proxied();
     let client =
         world.client_with(|builder| builder.unreachable_after(ms(300)).command_timeout(secs(1)).recheck(secs(1))).await;
-    let seats = client.semaphore(world.name("seats"));
+    let seats = client.bare_semaphore(world.name("seats"));
     world.set_down(true);
     let begun = std::time::Instant::now();
     let error = seats.add_permits(1).await.expect_err("a server that is down");
@@ -259,7 +259,7 @@ pub(crate) async fn a_release_that_is_repeated_late_gives_nothing_back_twice(wor
     let clock = ManualClock::new();
     let server = EmbeddedServer::with_clock(clock.clone());
     let client = Client::builder().manual_clock(&clock).embedded(&server).expect("a client");
-    let seats = client.semaphore("seats");
+    let seats = client.bare_semaphore("seats");
     seats.try_set_permits(2).await.expect("an answer");
     let guard = seats.acquire().permits(2).await.expect("two permits");
     clock.advance(secs(20 * 60));

@@ -3,7 +3,7 @@
 use super::semaphores::{crowd, waits};
 use crate::support::world::idle;
 use crate::support::{NEVER, Polled, RENEWED, World, ms, secs};
-use leasehold::{Error, InvalidInput, LeasedSemaphore, LossReason, PermitId};
+use leasehold::{Error, InvalidInput, LossReason, PermitId, Semaphore};
 use leasehold_core::script;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
 
 /// Waits until no permit is held any more.
-async fn expired(seats: &LeasedSemaphore, id: PermitId) {
+async fn expired(seats: &Semaphore, id: PermitId) {
     let end = Instant::now() + secs(20);
     while seats.lease_of(id).await.expect("an answer").is_some() {
         assert!(Instant::now() < end, "the permit does not expire");
@@ -19,18 +19,18 @@ async fn expired(seats: &LeasedSemaphore, id: PermitId) {
     }
 }
 
-async fn available(seats: &LeasedSemaphore) -> i64 {
+async fn available(seats: &Semaphore) -> i64 {
     seats.available_permits().await.expect("an answer")
 }
 
 pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: World) {
     let (crashed, other) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
     let name = world.name("seats");
-    let seats = other.leased_semaphore(&name);
+    let seats = other.semaphore(&name);
     seats.try_set_permits(2).await.expect("an answer");
     let taken = Instant::now();
     // It is neither renewed nor released: to the server that is a crash.
-    crashed.leased_semaphore(&name).acquire().permits(2).lease(ms(300)).await.expect("two permits").detach();
+    crashed.semaphore(&name).acquire().permits(2).lease(ms(300)).await.expect("two permits").detach();
     let tried = seats.try_acquire().await.expect("an answer");
     assert!(tried.is_none() || taken.elapsed() >= ms(300), "the permits are taken");
     drop(tried);
@@ -42,7 +42,7 @@ pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: 
 
 pub(crate) async fn s4_a_capacity_that_is_there_is_not_set_again(world: World) {
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     assert_eq!(seats.inspect().await.expect("an answer"), None);
     assert!(seats.try_set_permits(2).await.expect("an answer"));
     let all = seats.acquire().permits(2).await.expect("two permits");
@@ -56,11 +56,11 @@ pub(crate) async fn s4_a_capacity_that_is_there_is_not_set_again(world: World) {
 pub(crate) async fn s5_of_two_waiters_for_two_permits_one_proceeds(world: World) {
     let (holder, one, other) = (world.client().await, world.client().await, world.client().await);
     let name = world.name("seats");
-    holder.leased_semaphore(&name).try_set_permits(2).await.expect("an answer");
-    let guard = holder.leased_semaphore(&name).acquire().permits(2).await.expect("two permits");
+    holder.semaphore(&name).try_set_permits(2).await.expect("an answer");
+    let guard = holder.semaphore(&name).acquire().permits(2).await.expect("two permits");
     let inside = Arc::new(AtomicI64::new(0));
     let waiting = [&one, &other].map(|client| {
-        let (seats, inside) = (client.leased_semaphore(&name), inside.clone());
+        let (seats, inside) = (client.semaphore(&name), inside.clone());
         tokio::spawn(async move {
             let guard = seats.acquire().permits(2).await.expect("two permits");
             assert_eq!(guard.ids().into_iter().collect::<HashSet<_>>().len(), 2, "each permit has an id of its own");
@@ -76,7 +76,7 @@ pub(crate) async fn s5_of_two_waiters_for_two_permits_one_proceeds(world: World)
     for task in waiting {
         task.await.expect("a task that gets its permits");
     }
-    assert_eq!(available(&holder.leased_semaphore(&name)).await, 2);
+    assert_eq!(available(&holder.semaphore(&name)).await, 2);
     idle(&one).await;
     idle(&other).await;
 }
@@ -85,12 +85,12 @@ pub(crate) async fn s6_permits_that_are_added_wake_who_waits(world: World) {
     let (operator, waiter) = (world.client().await, world.client().await);
     for how in ["none was ever set", "there were none", "a greater capacity"] {
         let name = world.name("seats");
-        let seats = operator.leased_semaphore(&name);
+        let seats = operator.semaphore(&name);
         if how != "none was ever set" {
             assert!(seats.try_set_permits(0).await.expect("an answer"));
         }
         let waiting = tokio::spawn({
-            let seats = waiter.leased_semaphore(&name);
+            let seats = waiter.semaphore(&name);
             async move { seats.acquire().permits(2).await }
         });
         waits(&waiter, 1).await;
@@ -106,7 +106,7 @@ pub(crate) async fn s6_permits_that_are_added_wake_who_waits(world: World) {
 pub(crate) async fn s7_each_of_several_permits_is_given_back_on_its_own(world: World) {
     let (client, operator) = (world.client().await, world.client().await);
     let name = world.name("seats");
-    let seats = client.leased_semaphore(&name);
+    let seats = client.semaphore(&name);
     seats.try_set_permits(3).await.expect("an answer");
     let short = seats.acquire().lease(ms(100)).await.expect("a permit");
     let gone = short.ids()[0];
@@ -114,7 +114,7 @@ pub(crate) async fn s7_each_of_several_permits_is_given_back_on_its_own(world: W
     expired(&seats, gone).await;
     let live = seats.acquire().await.expect("a permit");
     let ids = [gone, live.ids()[0], "00000000000000000000000000000000".parse().expect("an id"), live.ids()[0]];
-    let given = operator.leased_semaphore(&name).release_ids(&ids).await.expect("an answer");
+    let given = operator.semaphore(&name).release_ids(&ids).await.expect("an answer");
     assert_eq!(given, [false, true, false, false], "each for itself, and one that is named twice once");
     assert_eq!(available(&seats).await, 3, "the live one is back, although the other was not there any more");
     assert_eq!(seats.release_ids(&[]).await.expect("an answer"), [false; 0]);
@@ -125,7 +125,7 @@ pub(crate) async fn s7_each_of_several_permits_is_given_back_on_its_own(world: W
 
 pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: World) {
     let client = world.client_with(|builder| builder.recheck(NEVER)).await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(3).await.expect("an answer");
     let one = seats.acquire().await.expect("a permit");
     let error = seats.acquire().permits(4).await.expect_err("more than there are");
@@ -141,17 +141,17 @@ pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: Wor
 pub(crate) async fn too_many_permits_are_refused_before_sending(world: World) {
     let world = world.own();
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(1_000_000).await.expect("an answer");
     let before = world.calls();
-    for given in [LeasedSemaphore::MAX_AT_ONCE + 1, 1_000_000, u32::MAX] {
-        let wanted = Error::Invalid(InvalidInput::TooManyPermits { given, most: LeasedSemaphore::MAX_AT_ONCE });
+    for given in [Semaphore::MAX_AT_ONCE + 1, 1_000_000, u32::MAX] {
+        let wanted = Error::Invalid(InvalidInput::TooManyPermits { given, most: Semaphore::MAX_AT_ONCE });
         assert_eq!(seats.acquire().permits(given).await.expect_err("too many"), wanted);
         assert_eq!(seats.try_acquire_many(given).await.expect_err("too many"), wanted);
         assert!(wanted.to_string().contains("take several guards"), "{wanted}");
     }
     assert_eq!(world.calls(), before, "nothing was sent");
-    let most = seats.acquire().permits(LeasedSemaphore::MAX_AT_ONCE).await.expect("as many as are allowed");
+    let most = seats.acquire().permits(Semaphore::MAX_AT_ONCE).await.expect("as many as are allowed");
     assert_eq!(most.ids().into_iter().collect::<HashSet<_>>().len(), 1_000, "each has an id of its own");
     // Ids from several guards go back in one call of the API, whatever number of commands that takes.
     let other = seats.acquire().permits(700).await.expect("capacity is left");
@@ -161,7 +161,7 @@ pub(crate) async fn too_many_permits_are_refused_before_sending(world: World) {
     assert_eq!(seats.release_ids(&ids).await.expect("an answer"), vec![true; 1_700]);
     assert_eq!(available(&seats).await, 1_000_000);
     // A bare counter does not look at each permit.
-    let bare = client.semaphore(world.name("bare"));
+    let bare = client.bare_semaphore(world.name("bare"));
     bare.try_set_permits(i32::MAX.unsigned_abs()).await.expect("an answer");
     let all = bare.acquire().permits(i32::MAX.unsigned_abs()).await.expect("all of them");
     all.release().await.expect("a release");
@@ -171,7 +171,7 @@ pub(crate) async fn s12_permits_are_renewed_and_a_loss_is_told(world: World) {
     let client = world.client_with(|builder| builder.lease(RENEWED)).await;
     let operator = world.client().await;
     let name = world.name("seats");
-    let seats = client.leased_semaphore(&name);
+    let seats = client.semaphore(&name);
     seats.try_set_permits(3).await.expect("an answer");
     let kept = seats.acquire().permits(2).await.expect("two permits");
     tokio::time::sleep(RENEWED * 9 / 8).await;
@@ -180,7 +180,7 @@ pub(crate) async fn s12_permits_are_renewed_and_a_loss_is_told(world: World) {
         let held = seats.lease_of(id).await.expect("an answer").expect("it is held");
         assert!(held.remaining.is_some_and(|left| left > Duration::ZERO && left <= RENEWED), "{held:?}");
     }
-    assert_eq!(operator.leased_semaphore(&name).release_ids(&kept.ids()[..1]).await.expect("an answer"), [true]);
+    assert_eq!(operator.semaphore(&name).release_ids(&kept.ids()[..1]).await.expect("an answer"), [true]);
     let lost = tokio::time::timeout(secs(20), kept.lost()).await.expect("the guard learns of it");
     assert_eq!(lost.reason(), LossReason::Removed);
     assert!(matches!(kept.release().await, Err(Error::Lost { .. })));
@@ -196,7 +196,7 @@ pub(crate) async fn s12_permits_are_renewed_and_a_loss_is_told(world: World) {
 
 pub(crate) async fn s13_the_shortest_and_the_longest_lease(world: World) {
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(2).await.expect("an answer");
     for lease in [Duration::ZERO, ms(1), ms(49), leasehold::MAX_LEASE + ms(1), Duration::MAX] {
         let error = seats.acquire().lease(lease).await.expect_err("a lease that cannot be used");
@@ -220,16 +220,16 @@ pub(crate) async fn s13_the_shortest_and_the_longest_lease(world: World) {
 pub(crate) async fn s14_contention_loses_no_permit(world: World) {
     let clients = [world.client().await, world.client().await];
     let name = world.name("seats");
-    clients[0].leased_semaphore(&name).try_set_permits(3).await.expect("an answer");
-    crowd(clients.each_ref().map(|client| client.leased_semaphore(&name)), 3).await;
-    assert_eq!(available(&clients[0].leased_semaphore(&name)).await, 3);
+    clients[0].semaphore(&name).try_set_permits(3).await.expect("an answer");
+    crowd(clients.each_ref().map(|client| client.semaphore(&name)), 3).await;
+    assert_eq!(available(&clients[0].semaphore(&name)).await, 3);
     idle(&clients[0]).await;
     idle(&clients[1]).await;
 }
 
 pub(crate) async fn a_capacity_changes_under_its_holders(world: World) {
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("seats")).class("tests");
+    let seats = client.semaphore(world.name("seats")).class("tests");
     seats.try_set_permits(2).await.expect("an answer");
     let (one, two) = (seats.acquire().await.expect("a permit"), seats.acquire().await.expect("a permit"));
     assert_eq!(seats.resize(1).await.expect("an answer"), -1);
@@ -253,7 +253,7 @@ pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
     let world = world.proxied();
     world.warm();
     let client = world.client_with(|builder| builder.command_timeout(secs(1))).await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     world.lose_reply(&script::PERMITS_SET);
     assert!(seats.try_set_permits(5).await.expect("an answer to the second copy"));
     world.lose_reply(&script::PERMITS_ACQUIRE);
@@ -274,7 +274,7 @@ pub(crate) async fn s3_a_lost_reply_leaves_no_permit_behind(world: World) {
 
 pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) {
     let client = world.client().await;
-    let seats = client.leased_semaphore(world.name("seats"));
+    let seats = client.semaphore(world.name("seats"));
     let most = i32::MAX.unsigned_abs();
     let number = |error: &Error| matches!(error, Error::Invalid(InvalidInput::Number { .. }));
     let none = Error::Invalid(InvalidInput::NoPermits);
@@ -288,7 +288,7 @@ pub(crate) async fn what_cannot_be_a_number_of_permits_is_refused(world: World) 
     let taken = world.name("taken");
     let _ = world.command(&taken, &["RPUSH", &taken, "value"]);
     let conflict = |error: &Error| matches!(error, Error::KeyConflict { kind, .. } if kind.contains("list"));
-    let seats = client.leased_semaphore(&taken);
+    let seats = client.semaphore(&taken);
     assert!(conflict(&seats.acquire().wait(secs(5)).await.expect_err("a list")));
     assert!(conflict(&seats.inspect().await.expect_err("a list")));
     assert!(conflict(&seats.resize(1).await.expect_err("a list")));

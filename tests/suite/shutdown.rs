@@ -80,7 +80,7 @@ pub(crate) async fn lock_of_a_guard_that_is_never_dropped_is_free_a_lease_after_
 pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let names = ["with", "thread", "permits", "leader"].map(|what| world.name(what));
-    client.leased_semaphore(&names[2]).try_set_permits(1).await.expect("an answer");
+    client.semaphore(&names[2]).try_set_permits(1).await.expect("an answer");
     let begun = Arc::new(Barrier::new(4));
     let (finish, finished) = watch::channel(false);
     let ended = || {
@@ -100,7 +100,7 @@ pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown
         move || lock.with(|guard| (home.block_on(work), guard.is_held()).1)
     });
     let permits = tokio::spawn({
-        let (permits, work) = (client.leased_semaphore(&names[2]), ended());
+        let (permits, work) = (client.semaphore(&names[2]), ended());
         async move {
             let guard = permits.acquire().await.expect("a permit");
             work.await;
@@ -130,7 +130,7 @@ pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown
     .await;
     assert!(other.lock(&names[0]).try_acquire().await.expect("an answer").is_none());
     assert!(other.lock(&names[1]).try_acquire().await.expect("an answer").is_none());
-    assert!(other.leased_semaphore(&names[2]).try_acquire().await.expect("an answer").is_none());
+    assert!(other.semaphore(&names[2]).try_acquire().await.expect("an answer").is_none());
     finish.send(true).expect("work that waits");
     with.await.expect("a task").expect("work in order");
     assert!(thread.await.expect("a thread").expect("work in order"));

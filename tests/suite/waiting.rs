@@ -46,10 +46,10 @@ pub(crate) async fn elapsed_wait_names_the_holder_of_every_exclusive_kind(world:
     names!("written", write, read);
     names!("read", read, write);
     let name = world.name("seats");
-    let seat = first.leased_semaphore(&name);
+    let seat = first.semaphore(&name);
     seat.try_set_permits(1).await.expect("an answer");
     let guard = seat.acquire().await.expect("the permit");
-    let error = second.leased_semaphore(&name).acquire().wait(ms(30)).await.expect_err("no permit");
+    let error = second.semaphore(&name).acquire().wait(ms(30)).await.expect_err("no permit");
     assert!(matches!(error, Error::WaitElapsed { holder: None, .. }), "{error}");
     guard.release().await.expect("a release");
 }

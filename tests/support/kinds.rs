@@ -4,8 +4,8 @@ use super::{World, ms, secs};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
 use leasehold::kind::Owned;
 use leasehold::{
-    Client, CountDownLatch, Error, Guard, LeasedSemaphore, Lock, MultiGuard, MultiLock, Owner, PermitGuard,
-    QuorumGuard, QuorumLock, Semaphore, SemaphoreGuard,
+    BareSemaphore, BareSemaphoreGuard, Client, CountDownLatch, Error, Guard, Lock, MultiGuard, MultiLock, Owner,
+    PermitGuard, QuorumGuard, QuorumLock, Semaphore,
 };
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,9 +24,9 @@ pub(crate) enum Kind {
     /// Several stripes of a striped lock.
     Striped,
     Quorum,
-    /// A semaphore with one permit, which excludes as a lock does.
+    /// A bare semaphore with one permit, which excludes as a lock does.
     Semaphore,
-    /// A leased semaphore with one permit.
+    /// A semaphore with one permit.
     Permits,
     /// A latch, which has no holder: a waiter is let in when it is open.
     Latch,
@@ -121,7 +121,7 @@ impl Kind {
 
     /// Sets the number, for a kind that is one: one permit, or an open latch.
     pub(crate) fn prepare(self, client: &Client, name: &str) -> BoxFuture<'static, ()> {
-        let (permits, leased) = (client.semaphore(name), client.leased_semaphore(name));
+        let (permits, leased) = (client.bare_semaphore(name), client.semaphore(name));
         Box::pin(async move {
             match self {
                 Self::Semaphore => assert!(permits.try_set_permits(1).await.expect("an answer")),
@@ -145,8 +145,8 @@ impl Kind {
                 Self::Spin => client.spin_lock(&name).inspect().await.map(drop),
                 Self::Simple => client.simple_lock(&name, secs(30)).inspect().await.map(drop),
                 Self::ReadWrite => client.read_write_lock(&name).inspect().await.map(drop),
-                Self::Semaphore => client.semaphore(&name).available_permits().await.map(drop),
-                Self::Permits => client.leased_semaphore(&name).inspect().await.map(drop),
+                Self::Semaphore => client.bare_semaphore(&name).available_permits().await.map(drop),
+                Self::Permits => client.semaphore(&name).inspect().await.map(drop),
                 Self::Latch => client.count_down_latch(&name).count().await.map(drop),
             }
         })
@@ -194,7 +194,7 @@ impl Kind {
                 lock.release().await.map(drop)
             }),
             Self::Permits => Box::pin(async move {
-                let seats = client.leased_semaphore(&name);
+                let seats = client.semaphore(&name);
                 let guard = seats.acquire().await?;
                 seats.lease_of(guard.ids()[0]).await?;
                 seats.release_ids(&guard.ids()).await.map(drop)
@@ -236,8 +236,8 @@ impl Kind {
                 ways.into_iter().chain([of(striped.of("a"), no_token)]).collect()
             }
             Self::Quorum => vec![any(QuorumLock::new(clients.iter().cloned(), name))],
-            Self::Semaphore => vec![any(client.semaphore(name))],
-            Self::Permits => vec![any(client.leased_semaphore(name))],
+            Self::Semaphore => vec![any(client.bare_semaphore(name))],
+            Self::Permits => vec![any(client.semaphore(name))],
             Self::Latch => vec![any(client.count_down_latch(name))],
         }
     }
@@ -403,8 +403,8 @@ macro_rules! plain {
 plain! {
     MultiLock, MultiGuard, owner;
     QuorumLock, QuorumGuard, ;
-    Semaphore, SemaphoreGuard, ;
-    LeasedSemaphore, PermitGuard, ;
+    BareSemaphore, BareSemaphoreGuard, ;
+    Semaphore, PermitGuard, ;
 }
 
 impl Lockable for CountDownLatch {

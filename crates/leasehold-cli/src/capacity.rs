@@ -22,7 +22,7 @@ pub(crate) async fn permits(options: &PermitsOptions, server: &ServerOptions) ->
 }
 
 async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> Result<u8, Failure> {
-    let (name, semaphore) = (&options.name, client.leased_semaphore(&options.name));
+    let (name, semaphore) = (&options.name, client.semaphore(&options.name));
     let before = semaphore.inspect().await.map_err(Failure::of_a_look)?;
     let Some(permits) = options.permits else {
         let Some(counts) = before else {

@@ -92,7 +92,7 @@ pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     let state = &seen.state;
     let mut lines = Vec::new();
     let mut line = |label: &'static str, line: String| lines.push((label, line));
-    let is_counted = state.kind == FoundKind::LeasedSemaphore;
+    let is_counted = state.kind == FoundKind::Semaphore;
     for hold in &seen.holds {
         line(if is_counted { "permit" } else { "holder" }, hold.as_text());
     }

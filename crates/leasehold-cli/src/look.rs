@@ -17,7 +17,7 @@ pub(crate) enum Kind {
     ReadWrite,
     Simple,
     Permits,
-    /// A bare semaphore, a leased one of which nothing is held, or a latch.
+    /// A bare semaphore, a semaphore of which nothing is held, or a latch.
     Counter,
 }
 
@@ -27,8 +27,8 @@ impl Kind {
             Self::Lock => "lock",
             Self::ReadWrite => "read-write lock",
             Self::Simple => "simple lock",
-            Self::Permits => "leased semaphore",
-            Self::Counter => "counter of a semaphore or a latch",
+            Self::Permits => "semaphore",
+            Self::Counter => "counter of a bare semaphore or a latch",
         }
     }
 }
@@ -66,7 +66,7 @@ pub(crate) async fn look(client: &Client, name: &str) -> Result<Option<Seen>, Fa
         FoundKind::ReadWriteLock if state.held > listed as u64 => return other(client, name).await.map(Some),
         FoundKind::ReadWriteLock => (Kind::ReadWrite, false),
         FoundKind::SimpleLock => (Kind::Simple, false),
-        FoundKind::LeasedSemaphore => return Ok(Some(Seen::without_holds(Kind::Permits))),
+        FoundKind::Semaphore => return Ok(Some(Seen::without_holds(Kind::Permits))),
         FoundKind::Counter => return Ok(Some(Seen::without_holds(Kind::Counter))),
         FoundKind::FairLock | FoundKind::FencedFairLock => {
             (Kind::Lock, !state.queue.is_empty() || state.waiters.is_some_and(|waiters| waiters > 0))
@@ -106,7 +106,7 @@ pub(crate) async fn lock_at(client: &Client, name: &str) -> Result<Option<LockSt
         let text = format!("{name:?} is in use by something else: {}", why.join("; "));
         return Err(Unseen::Failed(Failure::new(Exit::Conflict, text).of_lock(name)));
     }
-    if !matches!(state.kind, FoundKind::SimpleLock | FoundKind::LeasedSemaphore) {
+    if !matches!(state.kind, FoundKind::SimpleLock | FoundKind::Semaphore) {
         of_clients(name, state.holders.iter().chain(&state.readers)).map_err(Unseen::Failed)?;
     }
     Ok(Some(state))
@@ -155,7 +155,7 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
         Err(Error::KeyConflict { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    match client.leased_semaphore(name).inspect().await {
+    match client.semaphore(name).inspect().await {
         Ok(Some(counts)) => {
             let kind = if counts.held > 0 { Kind::Permits } else { Kind::Counter };
             return Ok(seen(kind, Vec::new()));

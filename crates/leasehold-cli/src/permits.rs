@@ -21,15 +21,15 @@ const RIGHTS: &str = "inspect needs +scan, +hlen, +hmget and ~leasehold:1:client
 /// Adds the processes that say to hold permits of this key. The text says of how many permits the process is not known, and why.
 pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) -> Option<String> {
     let is_wanted = match seen.state.kind {
-        FoundKind::LeasedSemaphore => !seen.holds.is_empty(),
+        FoundKind::Semaphore => !seen.holds.is_empty(),
         FoundKind::Counter => true,
         _ => false,
     };
     let why = if is_wanted { search(client, key, seen).await } else { return None };
     let unknown = seen.holds.iter().filter(|hold| hold.who.is_none()).count();
     let unknown = match seen.state.kind {
-        FoundKind::LeasedSemaphore if unknown == 0 => return None,
-        FoundKind::LeasedSemaphore => {
+        FoundKind::Semaphore if unknown == 0 => return None,
+        FoundKind::Semaphore => {
             format!("which process has {}", counted(u64::try_from(unknown).unwrap_or(u64::MAX), "permit"))
         }
         _ => "whether a process holds permits".to_owned(),

@@ -149,7 +149,7 @@ impl Seen {
     /// Adds the processes to what the server knows. The id of a permit names none.
     pub(crate) async fn new(mut state: LockState, people: &mut People<'_>) -> Self {
         let has_halves = state.kind == FoundKind::ReadWriteLock;
-        let names_clients = state.kind != FoundKind::LeasedSemaphore;
+        let names_clients = state.kind != FoundKind::Semaphore;
         let writers = std::mem::take(&mut state.holders).into_iter().map(|one| (has_halves.then_some("write"), one));
         let readers = std::mem::take(&mut state.readers).into_iter().map(|one| (Some("read"), one));
         let mut holds = Vec::new();
@@ -197,7 +197,7 @@ impl Seen {
         let more = state.held.saturating_sub(1);
         let text = first.process_as_text();
         match (state.kind, more) {
-            (FoundKind::LeasedSemaphore, _) => format!("{} held, {}", state.held, available()),
+            (FoundKind::Semaphore, _) => format!("{} held, {}", state.held, available()),
             (_, 0) => text,
             _ => format!("{text} and {more} more"),
         }

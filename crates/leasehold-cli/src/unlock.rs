@@ -147,7 +147,7 @@ async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Fail
     };
     let mut hits = Vec::new();
     for permit in ids {
-        let held = client.leased_semaphore(name).lease_of(permit).await.map_err(Failure::of_a_look)?;
+        let held = client.semaphore(name).lease_of(permit).await.map_err(Failure::of_a_look)?;
         hits.extend(held.map(|held| Hit::of_permit(name, &held, None)));
     }
     Ok(hits)
@@ -255,7 +255,7 @@ pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) ->
             Ok(ended)
         }
         Way::Queued => client.fair_lock(name).force_release_holder(id).await,
-        Way::Permit(permit) => Ok(client.leased_semaphore(name).release_ids(&[permit]).await? == [true]),
+        Way::Permit(permit) => Ok(client.semaphore(name).release_ids(&[permit]).await? == [true]),
     }
 }
 

@@ -274,8 +274,8 @@ impl<K: Owned> Acquire<K> {
 impl<K: Counted> Acquire<K> {
     /// Takes this many permits at once: all of them, or none. Default: 1.
     ///
-    /// A [`Semaphore`](crate::Semaphore) only counts permits, and allows 1 to `i32::MAX`. A [`LeasedSemaphore`](crate::LeasedSemaphore) allows
-    /// 1 to [`MAX_AT_ONCE`](crate::LeasedSemaphore::MAX_AT_ONCE), because the server looks at each permit at each acquire and each renewal.
+    /// A [`BareSemaphore`](crate::BareSemaphore) only counts permits, and allows 1 to `i32::MAX`. A [`Semaphore`](crate::Semaphore) allows
+    /// 1 to [`MAX_AT_ONCE`](crate::Semaphore::MAX_AT_ONCE), because the server looks at each permit at each acquire and each renewal.
     /// More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;

@@ -46,7 +46,7 @@ mod once;
 mod search;
 
 pub use client::Client;
-pub use counted::{CountDownLatch, LeasedSemaphore, Semaphore};
+pub use counted::{BareSemaphore, CountDownLatch, Semaphore};
 pub use fenced::FencedValue;
 pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
 pub use guard::Guard;

@@ -6,7 +6,7 @@ use crate::error::ConnectError;
 use crate::fence::FencedValue;
 use crate::ids::ClientId;
 use crate::kinds::{
-    CountDownLatch, FairLock, FencedLock, LeasedSemaphore, Member, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
+    BareSemaphore, CountDownLatch, FairLock, FencedLock, Member, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
     SpinLock, StripedLock,
 };
 use crate::lock::Lock;
@@ -171,13 +171,13 @@ impl Client {
         Lock::of(spec.with_options(|options| options.lease = Some(lease)))
     }
 
-    /// The semaphore of that name, a bare counter of permits. See [`Semaphore`], which says why [`LeasedSemaphore`] is mostly better.
-    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+    /// The semaphore of that name, a bare counter of permits. See [`BareSemaphore`], which says why [`Semaphore`] is mostly better.
+    pub fn bare_semaphore(&self, name: impl AsRef<str>) -> BareSemaphore {
         Lock::of(self.spec(Kind::Semaphore, name.as_ref()))
     }
 
-    /// The semaphore of that name whose permits have leases. See [`LeasedSemaphore`].
-    pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
+    /// The semaphore of that name whose permits have leases. See [`Semaphore`].
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Lock::of(self.spec(Kind::Permits, name.as_ref()))
     }
 

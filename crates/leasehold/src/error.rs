@@ -336,7 +336,7 @@ fn still_busy(kind: &str, waited: Duration) -> String {
     let waited = readable(waited);
     match kind {
         "count-down latch" => format!("did not open within {waited:?}: its count is not 0"),
-        "semaphore" | "leased semaphore" => format!("had too few free permits for {waited:?}"),
+        "semaphore" | "bare semaphore" => format!("had too few free permits for {waited:?}"),
         _ => format!("was not acquired: it was still busy after {waited:?}"),
     }
 }
@@ -347,7 +347,7 @@ const fn after_a_wait(kind: &str, waits_for_itself: bool) -> &'static str {
             "an owner scope around the waiting task holds it, so that the task waits for itself: acquire it as that owner, or release it first"
         }
         (false, b"count-down latch") => "wait longer, or look for who is to count it down",
-        (false, b"semaphore" | b"leased semaphore") => {
+        (false, b"semaphore" | b"bare semaphore") => {
             "try again, or wait longer; a semaphore that was never set has no permits until try_set_permits sets it"
         }
         (false, _) => "try again, or wait longer",

@@ -104,7 +104,7 @@ impl HolderId {
         self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
     }
 
-    /// Whether a permit of a [`LeasedSemaphore`](crate::LeasedSemaphore) is one that this hold took. The ids of such permits follow from the
+    /// Whether a permit of a [`Semaphore`](crate::Semaphore) is one that this hold took. The ids of such permits follow from the
     /// name of the hold; those of a JVM are random.
     ///
     /// # Examples
@@ -112,7 +112,7 @@ impl HolderId {
     /// ```
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let client = leasehold::Client::embedded();
-    /// let supplier = client.leased_semaphore("supplier");
+    /// let supplier = client.semaphore("supplier");
     /// supplier.try_set_permits(3).await?;
     /// let (one, other) = (supplier.acquire().await?, supplier.acquire().await?);
     /// let permit = supplier.inspect().await?.expect("a semaphore").permits[0].id;

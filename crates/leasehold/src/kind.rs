@@ -102,9 +102,9 @@ kinds! {
     Write: SupportsFallback, Owned, Leased, Durable;
     /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
     Any: Owned, Leased, Durable;
-    /// Permits that are a bare counter: [`Semaphore`](crate::Semaphore).
+    /// Permits that are a bare counter: [`BareSemaphore`](crate::BareSemaphore).
     Counter: Counted;
-    /// Permits with ids and leases: [`LeasedSemaphore`](crate::LeasedSemaphore).
+    /// Permits with ids and leases: [`Semaphore`](crate::Semaphore).
     Permit: Counted, Leased;
 }
 

@@ -2,13 +2,13 @@
 //! and `group`.
 
 mod any;
+mod bare_semaphore;
 mod counted;
 mod fair;
 mod fenced;
 mod group;
 mod latch;
 mod multi;
-mod permits;
 mod quorum;
 mod read_write;
 mod semaphore;
@@ -17,15 +17,15 @@ mod spin;
 mod striped;
 
 pub use any::{AnyGuard, AnyLock};
+pub use bare_semaphore::{BareSemaphore, BareSemaphoreGuard};
 pub use fair::{FairGuard, FairLock, FencedFairGuard, FencedFairLock};
 pub use fenced::{FencedGuard, FencedLock};
 pub use group::GroupGuard;
 pub use latch::{CountDownLatch, LatchWait, LatchWaiting};
 pub use multi::{Member, MultiAcquire, MultiGuard, MultiLock};
-pub use permits::{HeldPermit, LeasedSemaphore, PermitCounts, PermitGuard};
 pub use quorum::{QuorumAcquire, QuorumGuard, QuorumLock};
 pub use read_write::{ReadGuard, ReadLock, ReadWriteLock, WriteGuard, WriteLock};
-pub use semaphore::{Semaphore, SemaphoreGuard};
+pub use semaphore::{HeldPermit, PermitCounts, PermitGuard, Semaphore};
 pub use simple::{SimpleGuard, SimpleLock};
 pub use spin::{SpinGuard, SpinLock};
 pub use striped::StripedLock;

@@ -33,13 +33,13 @@
 //! | many read for long, few write | [`Client::read_write_lock`] |
 //! | one step, several locks | [`Client::multi_lock`] |
 //! | millions of small things | [`Client::striped_lock`] |
-//! | at most *n* at once | [`Client::leased_semaphore`] |
+//! | at most *n* at once | [`Client::semaphore`] |
 //! | to wait until *n* others are done | [`Client::count_down_latch`] |
 //! | one instance of many leads, another takes over | [`Client::leader`] |
 //! | a schedule fires in many instances, one runs the job | [`Client::once`] |
 //! | a server may be lost, with its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
-//! | go-zero, or a bare semaphore of JVMs | [`Client::simple_lock`], [`Client::semaphore`] |
+//! | go-zero, or a bare semaphore of JVMs | [`Client::simple_lock`], [`Client::bare_semaphore`] |
 //!
 //! # In libraries, in services
 //!

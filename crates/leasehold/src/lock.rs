@@ -15,7 +15,7 @@ use std::time::Duration;
 /// This is the reentrant lock, unless `K` names another [kind](crate::kind): [`FairLock`](crate::FairLock),
 /// [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), [`SimpleLock`](crate::SimpleLock), and the halves
 /// [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock) are of this type, and have the same methods.
-/// [`Semaphore`](crate::Semaphore) and [`LeasedSemaphore`](crate::LeasedSemaphore) are also of this type: an acquire takes a permit.
+/// [`BareSemaphore`](crate::BareSemaphore) and [`Semaphore`](crate::Semaphore) are also of this type: an acquire takes a permit.
 ///
 /// **When to use it:** for work of unknown length that must not run twice at once: the background renews the lease
 /// until the guard's end, and the guard reports a lost lock. **When not:** if the server must serve waiters in order

@@ -22,7 +22,7 @@ fn bounded(rng: &mut Rng) -> Manner {
 /// One permit at a time of a bare semaphore.
 pub(super) async fn counters(bench: Arc<Bench>, mut rng: Rng) {
     while !bench.is_resting() {
-        let semaphore = bench.client.semaphore(format!("{BARE}{}", now() / GENERATION));
+        let semaphore = bench.client.bare_semaphore(format!("{BARE}{}", now() / GENERATION));
         if semaphore.try_set_permits(CAPACITY).await.is_ok() {
             let manner = bounded(&mut rng);
             let asked = acquire(&bench, (Rule::Permits, 1), &semaphore, |asked| asked, &manner, no_token);

@@ -107,7 +107,7 @@ pub(super) async fn halves(bench: Arc<Bench>, mut rng: Rng) {
 /// Permits, one or two at a time. A server that has lost its data has lost the capacity, too: it is set again for as long as any task works
 /// here, also while all wait.
 pub(super) async fn permits(bench: Arc<Bench>, mut rng: Rng) {
-    let semaphore = bench.client.leased_semaphore("permits:0");
+    let semaphore = bench.client.semaphore("permits:0");
     let keeper = async {
         loop {
             // A failed operation is tried again.

@@ -31,7 +31,7 @@ async fn are_told(world: &World, expected: &[(&str, Value)]) {
         wanted["name"] = json!(name);
         let done = Program::finish_of(world, &["inspect", &name, "--json"]).await;
         // The ids of permits tell nothing of their process, and a JVM does not announce itself.
-        let unknown = wanted["holders"].as_array().filter(|_| wanted["kind"] == "leased semaphore").map_or(0, Vec::len);
+        let unknown = wanted["holders"].as_array().filter(|_| wanted["kind"] == "semaphore").map_or(0, Vec::len);
         let told = if unknown > 0 {
             done.succeeds_with_note(&format!("which process has {unknown} permit"))
         } else {
@@ -167,7 +167,7 @@ async fn counters(world: World) {
         let mut permits = permits.to_vec();
         permits.sort();
         let holds: Vec<_> = permits.iter().map(|permit| hold(permit, None, 1)).collect();
-        available(held("leased semaphore", &holds), 3 - u32::try_from(holds.len()).expect("a few"))
+        available(held("semaphore", &holds), 3 - u32::try_from(holds.len()).expect("a few"))
     };
     are_told(
         &world,

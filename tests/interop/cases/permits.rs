@@ -6,7 +6,7 @@ use crate::child;
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{LEASE, NEVER, SLACK, World, clock, pass, soon};
-use leasehold::{Error, LeasedSemaphore, LossReason, PermitGuard, PermitId};
+use leasehold::{Error, LossReason, PermitGuard, PermitId, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -46,8 +46,8 @@ pub(super) fn add(cases: &mut Cases) {
 }
 
 /// The semaphore of this case on both sides: ours, a JVM's thread, and what it calls it.
-fn semaphores(world: &World) -> (LeasedSemaphore, Actor, String) {
-    (world.rust.leased_semaphore(&world.name), world.actor("jvm"), object(world))
+fn semaphores(world: &World) -> (Semaphore, Actor, String) {
+    (world.rust.semaphore(&world.name), world.actor("jvm"), object(world))
 }
 
 fn object(world: &World) -> String {
@@ -55,7 +55,7 @@ fn object(world: &World) -> String {
 }
 
 /// The same, with so many permits, which our side sets.
-async fn set(world: &World, permits: u32) -> (LeasedSemaphore, Actor, String) {
+async fn set(world: &World, permits: u32) -> (Semaphore, Actor, String) {
     let (semaphore, jvm, object) = semaphores(world);
     assert!(semaphore.try_set_permits(permits).await.expect("an answer"));
     (semaphore, jvm, object)
@@ -84,7 +84,7 @@ fn id(text: &str) -> PermitId {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is no id"))
 }
 
-async fn taken(semaphore: &LeasedSemaphore) -> Option<PermitGuard> {
+async fn taken(semaphore: &Semaphore) -> Option<PermitGuard> {
     semaphore.try_acquire().await.expect("an answer")
 }
 
@@ -260,7 +260,7 @@ async fn jvm_gives_back(world: World) {
     let (semaphore, jvm, object) = set(&world, 1).await;
     let guard = semaphore.acquire().await.expect("a permit");
     let ours = guard.ids()[0].to_string();
-    let other = world.client(crate::world::settings()).await.leased_semaphore(&world.name);
+    let other = world.client(crate::world::settings()).await.semaphore(&world.name);
     let acquire = other.acquire().lease(NEVER);
     let waiting = tokio::spawn(async move { acquire.await });
     world.until_listening(&channel(&world), 1).await;

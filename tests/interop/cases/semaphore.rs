@@ -5,7 +5,7 @@ use crate::agent::Actor;
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{NEVER, World, clock, pass, soon};
-use leasehold::{Error, Semaphore};
+use leasehold::{BareSemaphore, Error};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::Duration;
@@ -28,8 +28,8 @@ pub(super) fn add(cases: &mut Cases) {
 }
 
 /// The semaphore of this case on both sides: ours, a JVM's thread, and what it calls it.
-fn semaphores(world: &World) -> (Semaphore, Actor, String) {
-    (world.rust.semaphore(&world.name), world.actor("jvm"), format!("semaphore:{}", world.name))
+fn semaphores(world: &World) -> (BareSemaphore, Actor, String) {
+    (world.rust.bare_semaphore(&world.name), world.actor("jvm"), format!("semaphore:{}", world.name))
 }
 
 fn channel(world: &World) -> String {

@@ -4,7 +4,7 @@ use clap::Args;
 
 /// Show or change how many permits a semaphore has
 ///
-/// The semaphore must be one of `run --permits`, which is a leased semaphore of the library. With a number the command
+/// The semaphore must be one of `run --permits`, which is `Client::semaphore` of the library. With a number the command
 /// creates a missing semaphore. The number includes held permits, and no holder loses a permit. If more permits are
 /// held than the new number, the server grants none until enough are released. Do not use this for a bare semaphore or
 /// a latch, which look alike on the server.

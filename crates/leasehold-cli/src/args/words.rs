@@ -27,7 +27,9 @@ pub(crate) enum KindWord {
     FencedFair,
     ReadWrite,
     Simple,
-    LeasedSemaphore,
+    // The long word says the same: the permits have leases.
+    #[value(alias = "leased-semaphore")]
+    Semaphore,
     Counter,
     Foreign,
 }
@@ -47,9 +49,22 @@ impl KindWord {
             Self::FencedFair => FoundKind::FencedFairLock,
             Self::ReadWrite => FoundKind::ReadWriteLock,
             Self::Simple => FoundKind::SimpleLock,
-            Self::LeasedSemaphore => FoundKind::LeasedSemaphore,
+            Self::Semaphore => FoundKind::Semaphore,
             Self::Counter => FoundKind::Counter,
             Self::Foreign => FoundKind::Foreign,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_semaphore_has_a_short_word_and_a_long_one() {
+        for word in ["semaphore", "leased-semaphore"] {
+            assert_eq!(KindWord::from_str(word, false), Ok(KindWord::Semaphore), "{word}");
+        }
+        assert_eq!(KindWord::of(FoundKind::Semaphore), "semaphore");
     }
 }

@@ -50,7 +50,7 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
         }
     }
     if let Err(error) = permits(client, name).await {
-        refused.push(("leased semaphore", error));
+        refused.push(("semaphore", error));
     }
     if let Err(error) = client.count_down_latch(name).count().await {
         refused.push(("latch", error));
@@ -70,7 +70,7 @@ async fn pair(lock: &AnyLock) -> Result<(), Error> {
 }
 
 async fn permits(client: &Client, name: &str) -> Result<(), Error> {
-    let semaphore = client.leased_semaphore(name);
+    let semaphore = client.semaphore(name);
     semaphore.try_set_permits(1).await?;
     semaphore.acquire().wait(NOTICE).await?.release().await
 }

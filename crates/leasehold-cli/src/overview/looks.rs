@@ -172,7 +172,7 @@ pub(crate) async fn next(
 /// Adds the processes behind locks.
 pub(crate) async fn with_processes(some: Vec<LockState>, people: &mut People<'_>) -> Vec<Found> {
     // The ids of permits name no clients.
-    let of_clients = some.iter().filter(|state| state.kind != FoundKind::LeasedSemaphore);
+    let of_clients = some.iter().filter(|state| state.kind != FoundKind::Semaphore);
     let ids = of_clients.flat_map(|state| {
         let holders = state.holders.iter().chain(&state.readers).map(|holder| holder.id.to_string());
         holders.chain(state.queue.iter().map(|waiter| waiter.id.to_string()))

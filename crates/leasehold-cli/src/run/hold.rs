@@ -85,7 +85,7 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
 async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<Result<Held, Error>, Failure> {
     match options.permits {
         Some(permits) => {
-            let semaphore = client.leased_semaphore(&options.name);
+            let semaphore = client.semaphore(&options.name);
             let what = format!("the permits of {:?} are not known", options.name);
             times
                 .prepare(&what, agree_on(&semaphore, permits))
@@ -150,7 +150,7 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
 }
 
 /// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
-async fn agree_on(semaphore: &leasehold::LeasedSemaphore, permits: u32) -> Result<(), Failure> {
+async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), Failure> {
     let [mut pause, longest] = PAUSES;
     let counts = loop {
         // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.

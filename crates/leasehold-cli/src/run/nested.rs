@@ -73,7 +73,7 @@ async fn holder_of_lock(client: &Client, name: &str, around: &[HolderId]) -> Opt
 
 /// The innermost holder of a permit, if those around hold all permits that there are. A permit of others would come back some day.
 async fn holder_of_all_permits(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
-    let counts = client.leased_semaphore(name).inspect().await.ok().flatten()?;
+    let counts = client.semaphore(name).inspect().await.ok().flatten()?;
     let holder_of = |permit| around.iter().rposition(|holder| holder.has_permit(permit));
     let holders: Option<Vec<usize>> = counts.permits.iter().map(|held| holder_of(held.id)).collect();
     let are_all = counts.available <= 0 && usize::try_from(counts.held) == Ok(counts.permits.len());

@@ -116,7 +116,7 @@ impl Drop for Followed {
 pub(super) async fn look(client: &Client, name: &str) -> Result<Detail, Error> {
     let free = || Detail { headline: format!("{name}: free"), ..Detail::empty() };
     let Some(state) = client.inspect(name).await? else { return Ok(free()) };
-    let can_be_freed = !matches!(state.kind, FoundKind::LeasedSemaphore | FoundKind::Counter | FoundKind::Foreign);
+    let can_be_freed = !matches!(state.kind, FoundKind::Semaphore | FoundKind::Counter | FoundKind::Foreign);
     let seen = Seen::new(state, &mut People::new(client)).await;
     let holders = seen.holds.iter().filter(|_| can_be_freed);
     let holders = holders.map(|hold| (hold.holder.id.to_string(), hold.as_text()));

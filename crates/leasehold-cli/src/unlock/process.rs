@@ -33,7 +33,7 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
     while let Some(state) = search.next().await {
         let state = state.map_err(Failure::of_a_look)?;
         match state.kind {
-            FoundKind::LeasedSemaphore => hits.extend(permits(client, &state, &members).await?),
+            FoundKind::Semaphore => hits.extend(permits(client, &state, &members).await?),
             FoundKind::Counter => notes.extend(counted(&state, &members, prefix)),
             _ => hits.extend(holds(client, &state, &members).await?),
         }
@@ -97,7 +97,7 @@ async fn permits(client: &Client, state: &LockState, members: &[Member]) -> Resu
     if people().all(Person::holds_nothing) {
         return Ok(Vec::new());
     }
-    let counts = client.leased_semaphore(&state.name).inspect().await.map_err(Failure::of_a_look)?;
+    let counts = client.semaphore(&state.name).inspect().await.map_err(Failure::of_a_look)?;
     let holder_of = |permit: &HeldPermit| people().find(|person| person.has_permit(permit.id));
     let all = counts.map(|counts| counts.permits).unwrap_or_default();
     let theirs = all.iter().filter_map(|permit| Some(Hit::of_permit(&state.name, permit, Some(holder_of(permit)?))));

@@ -129,7 +129,7 @@ fn permits_are_counted_and_told_with_their_processes() {
         assert!(permit["held_ms"].as_u64().is_some_and(|held| held >= 1_000), "{permit}");
     }
     let text = leasehold(&SERVER).arg("inspect").args(words).finish().stdout;
-    assert!(text.contains("leased semaphore") && text.contains("1 available, 2 held"), "{text}");
+    assert!(text.contains("semaphore") && text.contains("1 available, 2 held"), "{text}");
     for holder in &holders {
         assert!(text.contains(&format!("leasehold run sh, process {} on ", holder.pid())), "{text}");
     }
@@ -164,7 +164,7 @@ fn holds_of_a_bare_semaphore_are_told_as_their_processes_say() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (client, guard) = runtime.block_on(async {
         let client = Client::builder().announce("orders").connect(&SERVER.url()).await.expect("a server");
-        let seats = client.semaphore(&name);
+        let seats = client.bare_semaphore(&name);
         seats.try_set_permits(3).await.expect("a number");
         let guard = seats.acquire().await.expect("a permit");
         (client, guard)

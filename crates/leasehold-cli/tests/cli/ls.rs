@@ -43,7 +43,7 @@ fn locks_of_every_kind_are_listed_with_their_kind() {
         ("fenced", &["--fenced"], "fenced lock"),
         ("read", &["--read"], "read-write lock"),
         ("write", &["--write"], "read-write lock"),
-        ("permits", &["--permits", "3"], "leased semaphore"),
+        ("permits", &["--permits", "3"], "semaphore"),
     ];
     let _holders = options.map(|(last, options, _)| held(&SERVER, &[&[under(last).as_str()], options].concat()));
     let _waiter = run(&SERVER, &[&under("fair"), "--fair", "--", "true"]).start();

@@ -18,8 +18,8 @@ const OURS: [(&str, &[&str], &str); 8] = [
     ("fenced-fair", &["--fenced", "--fair"], "fenced fair lock"),
     ("read", &["--read"], "read-write lock"),
     ("write", &["--write"], "read-write lock"),
-    ("permits", &["--permits", "3"], "leased semaphore"),
-    ("many", &["--permits", "300"], "leased semaphore"),
+    ("permits", &["--permits", "3"], "semaphore"),
+    ("many", &["--permits", "300"], "semaphore"),
 ];
 
 /// Locks as JVMs and go-zero write them, and their kinds.
@@ -202,7 +202,7 @@ impl Deployment<'_> {
         assert_eq!((told.as_slice(), done.stderr.as_str()), (faults, ""), "{done:?}");
         for ((name, _, kind), mut holder) in OURS.into_iter().zip(holders) {
             let freed = self.leasehold(&["unlock", name, "--yes"]).finish();
-            if kind == "leased semaphore" {
+            if kind == "semaphore" {
                 freed.fails_with(73, &["permits"]);
             } else {
                 assert!(freed.code() == 0 && freed.stdout.contains("freed"), "{freed:?}");

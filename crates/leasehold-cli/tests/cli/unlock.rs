@@ -155,7 +155,7 @@ fn permit_is_freed_by_its_id_or_by_its_holder() {
         (holder, id)
     });
 
-    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a leased semaphore; name one of its permits by --holder"]);
+    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a semaphore; name one of its permits by --holder"]);
     unlock(&[&name, "--yes", "--holder", JVM]).finish().fails_with(73, &["is not held so"]);
     let seen = leasehold(&SERVER).args(["inspect", "--json", &name]).finish();
     let permit = objects(&seen.stdout)[0]["holders"][0]["id"].as_str().expect("an id").to_owned();
@@ -177,15 +177,15 @@ fn process_loses_everything_that_it_holds_and_no_other_does() {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
     let (client, guards) = runtime.block_on(async {
         let client = Client::builder().announce("orders").connect(&server.url()).await.expect("a server");
-        client.leased_semaphore("supplier").try_set_permits(3).await.expect("a number");
-        client.semaphore("seats").try_set_permits(3).await.expect("a number");
+        client.semaphore("supplier").try_set_permits(3).await.expect("a number");
+        client.bare_semaphore("seats").try_set_permits(3).await.expect("a number");
         let guards = (
             client.lock("plain").acquire().await.expect("a lock"),
             client.fair_lock("fair").acquire().await.expect("a lock"),
             client.simple_lock("simple", Duration::from_secs(30)).acquire().await.expect("a lock"),
             client.read_write_lock("catalogue").read().acquire().await.expect("a lock"),
-            client.leased_semaphore("supplier").acquire().await.expect("a permit"),
-            client.semaphore("seats").acquire().await.expect("a permit"),
+            client.semaphore("supplier").acquire().await.expect("a permit"),
+            client.bare_semaphore("seats").acquire().await.expect("a permit"),
         );
         (client, guards)
     });

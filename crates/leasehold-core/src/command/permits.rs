@@ -87,7 +87,7 @@ pub enum Given {
 
 impl KindProtocol for Permits {
     fn word(&self) -> &'static str {
-        "leased semaphore"
+        "semaphore"
     }
 
     fn wait_policy(&self) -> WaitPolicy {

@@ -41,7 +41,7 @@ pub enum Inspected {
 
 impl KindProtocol for Semaphore {
     fn word(&self) -> &'static str {
-        "semaphore"
+        "bare semaphore"
     }
 
     fn wait_policy(&self) -> WaitPolicy {

@@ -1,8 +1,8 @@
 //! The client of threads.
 
 use super::{
-    AnnouncedClients, CountDownLatch, FencedValue, Leader, LeasedSemaphore, Lock, Locks, MultiLock, Once,
-    ReadWriteLock, Semaphore, mirrors, park_on,
+    AnnouncedClients, BareSemaphore, CountDownLatch, FencedValue, Leader, Lock, Locks, MultiLock, Once, ReadWriteLock,
+    Semaphore, mirrors, park_on,
 };
 use crate::ClientId;
 use crate::error::{ConnectError, Error};
@@ -106,14 +106,14 @@ impl Client {
         self.0.read_write_lock(name).into()
     }
 
-    /// The semaphore of that name. See [`Semaphore`](crate::Semaphore).
-    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
-        self.0.semaphore(name).into()
+    /// The semaphore of that name. See [`BareSemaphore`](crate::BareSemaphore).
+    pub fn bare_semaphore(&self, name: impl AsRef<str>) -> BareSemaphore {
+        self.0.bare_semaphore(name).into()
     }
 
-    /// The semaphore of that name whose permits have leases. See [`LeasedSemaphore`](crate::LeasedSemaphore).
-    pub fn leased_semaphore(&self, name: impl AsRef<str>) -> LeasedSemaphore {
-        self.0.leased_semaphore(name).into()
+    /// The semaphore of that name whose permits have leases. See [`Semaphore`](crate::Semaphore).
+    pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
+        self.0.semaphore(name).into()
     }
 
     /// The count-down latch of that name. See [`CountDownLatch`](crate::CountDownLatch).

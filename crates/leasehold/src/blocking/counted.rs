@@ -6,11 +6,11 @@ use crate::kind::{Counted, Counter, Permit};
 use crate::kinds::{HeldPermit, PermitCounts};
 use crate::{LatchWait, PermitId};
 
-/// A [`Semaphore`](crate::Semaphore) for threads.
-pub type Semaphore = Lock<Counter>;
+/// A [`BareSemaphore`](crate::BareSemaphore) for threads.
+pub type BareSemaphore = Lock<Counter>;
 
-/// A [`LeasedSemaphore`](crate::LeasedSemaphore) for threads.
-pub type LeasedSemaphore = Lock<Permit>;
+/// A [`Semaphore`](crate::Semaphore) for threads.
+pub type Semaphore = Lock<Permit>;
 
 /// A [`CountDownLatch`](crate::CountDownLatch) for threads.
 #[derive(Clone, Debug)]
@@ -45,6 +45,48 @@ impl Lock<Counter> {
     ///
     /// # Errors
     ///
+    /// As [`BareSemaphore::try_set_permits`](crate::BareSemaphore::try_set_permits).
+    #[track_caller]
+    pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
+        park_on(self.as_async().try_set_permits(permits))
+    }
+
+    /// How many permits are available.
+    ///
+    /// # Errors
+    ///
+    /// As [`BareSemaphore::available_permits`](crate::BareSemaphore::available_permits).
+    #[track_caller]
+    pub fn available_permits(&self) -> Result<i64, Error> {
+        park_on(self.as_async().available_permits())
+    }
+
+    /// Gives permits back that no guard of this client has.
+    ///
+    /// # Errors
+    ///
+    /// As [`BareSemaphore::release_permits`](crate::BareSemaphore::release_permits).
+    #[track_caller]
+    pub fn release_permits(&self, permits: u32) -> Result<i64, Error> {
+        park_on(self.as_async().release_permits(permits))
+    }
+
+    /// Takes all permits that are available, and says how many these were.
+    ///
+    /// # Errors
+    ///
+    /// As [`BareSemaphore::drain_permits`](crate::BareSemaphore::drain_permits).
+    #[track_caller]
+    pub fn drain_permits(&self) -> Result<u32, Error> {
+        park_on(self.as_async().drain_permits())
+    }
+}
+
+impl Lock<Permit> {
+    /// Sets the number of permits where none was ever set, and says whether it did.
+    ///
+    /// # Errors
+    ///
     /// As [`Semaphore::try_set_permits`](crate::Semaphore::try_set_permits).
     #[track_caller]
     pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
@@ -61,53 +103,11 @@ impl Lock<Counter> {
         park_on(self.as_async().available_permits())
     }
 
-    /// Gives permits back that no guard of this client has.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::release_permits`](crate::Semaphore::release_permits).
-    #[track_caller]
-    pub fn release_permits(&self, permits: u32) -> Result<i64, Error> {
-        park_on(self.as_async().release_permits(permits))
-    }
-
-    /// Takes all permits that are available, and says how many these were.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::drain_permits`](crate::Semaphore::drain_permits).
-    #[track_caller]
-    pub fn drain_permits(&self) -> Result<u32, Error> {
-        park_on(self.as_async().drain_permits())
-    }
-}
-
-impl Lock<Permit> {
-    /// Sets the number of permits where none was ever set, and says whether it did.
-    ///
-    /// # Errors
-    ///
-    /// As [`LeasedSemaphore::try_set_permits`](crate::LeasedSemaphore::try_set_permits).
-    #[track_caller]
-    pub fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
-        park_on(self.as_async().try_set_permits(permits))
-    }
-
-    /// How many permits are available.
-    ///
-    /// # Errors
-    ///
-    /// As [`LeasedSemaphore::available_permits`](crate::LeasedSemaphore::available_permits).
-    #[track_caller]
-    pub fn available_permits(&self) -> Result<i64, Error> {
-        park_on(self.as_async().available_permits())
-    }
-
     /// Sets the capacity, and returns how many permits are available then.
     ///
     /// # Errors
     ///
-    /// As [`LeasedSemaphore::resize`](crate::LeasedSemaphore::resize).
+    /// As [`Semaphore::resize`](crate::Semaphore::resize).
     #[track_caller]
     pub fn resize(&self, permits: u32) -> Result<i64, Error> {
         park_on(self.as_async().resize(permits))
@@ -117,7 +117,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`LeasedSemaphore::held_permits`](crate::LeasedSemaphore::held_permits).
+    /// As [`Semaphore::held_permits`](crate::Semaphore::held_permits).
     #[track_caller]
     pub fn held_permits(&self) -> Result<u64, Error> {
         park_on(self.as_async().held_permits())
@@ -127,7 +127,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`LeasedSemaphore::inspect`](crate::LeasedSemaphore::inspect).
+    /// As [`Semaphore::inspect`](crate::Semaphore::inspect).
     #[track_caller]
     pub fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
         park_on(self.as_async().inspect())
@@ -137,7 +137,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`LeasedSemaphore::lease_of`](crate::LeasedSemaphore::lease_of).
+    /// As [`Semaphore::lease_of`](crate::Semaphore::lease_of).
     #[track_caller]
     pub fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
         park_on(self.as_async().lease_of(id))
@@ -147,7 +147,7 @@ impl Lock<Permit> {
     ///
     /// # Errors
     ///
-    /// As [`LeasedSemaphore::release_ids`](crate::LeasedSemaphore::release_ids).
+    /// As [`Semaphore::release_ids`](crate::Semaphore::release_ids).
     #[track_caller]
     pub fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
         park_on(self.as_async().release_ids(ids))

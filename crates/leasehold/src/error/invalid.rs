@@ -64,9 +64,9 @@ pub enum InvalidInput {
     /// No permit was asked for.
     #[error("at least one permit must be asked for")]
     NoPermits,
-    /// More permits of a leased semaphore were asked for at once than one command may work on.
+    /// More permits of a semaphore were asked for at once than one command may work on.
     #[error(
-        "{given} permits were asked for at once, and at most {most} can be: each permit of a leased semaphore has an id and a lease \
+        "{given} permits were asked for at once, and at most {most} can be: each permit of a semaphore has an id and a lease \
          of its own, and the server would serve nobody else while it works on them; take several guards, let one permit \
          stand for more, or use a semaphore without leases, which only counts"
     )]

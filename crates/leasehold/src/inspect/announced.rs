@@ -41,7 +41,7 @@ impl Client {
     /// # let clock = ManualClock::new();
     /// # let server = EmbeddedServer::with_clock(clock.clone());
     /// let client = leasehold::Client::builder().announce("orders").manual_clock(&clock).embedded(&server)?;
-    /// let supplier = client.leased_semaphore("supplier");
+    /// let supplier = client.semaphore("supplier");
     /// supplier.try_set_permits(3).await?;
     /// let guard = supplier.acquire().await?;
     /// clock.advance(Duration::from_secs(3));

@@ -24,10 +24,10 @@ pub enum FoundKind {
     ReadWriteLock,
     /// A [`SimpleLock`](crate::SimpleLock), or any other short text with a time to live.
     SimpleLock,
-    /// A [`LeasedSemaphore`](crate::LeasedSemaphore) of which permits are held.
-    LeasedSemaphore,
-    /// A number: a [`Semaphore`](crate::Semaphore), a [`CountDownLatch`](crate::CountDownLatch), a leased semaphore of which no permit is held, or
-    /// a counter of an application.
+    /// A [`Semaphore`](crate::Semaphore) of which permits are held.
+    Semaphore,
+    /// A number: a [`BareSemaphore`](crate::BareSemaphore), a [`CountDownLatch`](crate::CountDownLatch), a semaphore of
+    /// which no permit is held, or a counter of an application.
     Counter,
     /// Something else, or a key at which the user of the client may not look: [`LockProblem::NotALock`] or [`LockProblem::NotSeen`] says what.
     Foreign,
@@ -43,7 +43,7 @@ impl FoundKind {
             Self::FencedFairLock => "fenced fair lock",
             Self::ReadWriteLock => "read-write lock",
             Self::SimpleLock => "simple lock",
-            Self::LeasedSemaphore => "leased semaphore",
+            Self::Semaphore => "semaphore",
             Self::Counter => "counter",
             Self::Foreign => "foreign",
         }
@@ -116,7 +116,7 @@ pub struct LockState {
     pub name: String,
     /// The kind.
     pub kind: FoundKind,
-    /// The holder; of a read-write lock the writer; of a leased semaphore the held permits, with their ids as names. An id with a `!` at its
+    /// The holder; of a read-write lock the writer; of a semaphore the held permits, with their ids as names. An id with a `!` at its
     /// end is that of the last hold of a lock which stays busy after its release.
     pub holders: Vec<Holder>,
     /// The readers of a read-write lock.
@@ -133,7 +133,7 @@ pub struct LockState {
     pub queue: Vec<Waiter>,
     /// The fencing token of the last grant.
     pub fencing_token: Option<u64>,
-    /// The number of a counter, or the available permits of a leased semaphore.
+    /// The number of a counter, or the available permits of a semaphore.
     pub available: Option<i64>,
     /// What looks wrong.
     pub problems: Vec<LockProblem>,
@@ -207,7 +207,7 @@ const fn kind_of(sort: Sort) -> FoundKind {
         Sort::FencedFair => FoundKind::FencedFairLock,
         Sort::ReadWrite => FoundKind::ReadWriteLock,
         Sort::Simple => FoundKind::SimpleLock,
-        Sort::Permits => FoundKind::LeasedSemaphore,
+        Sort::Permits => FoundKind::Semaphore,
         Sort::Counter => FoundKind::Counter,
     }
 }

@@ -13,7 +13,7 @@ impl<K: Counted> Lock<K> {
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] from a [`LeasedSemaphore`](crate::LeasedSemaphore) that has not so many in all, and
+    /// As [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] from a [`Semaphore`](crate::Semaphore) that has not so many in all, and
     /// [`Error::Invalid`] where the number cannot be used.
     ///
     /// # Cancel safety

@@ -1,56 +1,86 @@
-//! The semaphore, a bare counter.
+//! The semaphore.
 
-use crate::error::Error;
+use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
-use crate::kind::Counter;
+use crate::kind::Permit;
 use crate::lock::Lock;
 use crate::lock_spec::Outcome;
 use crate::settings;
-use leasehold_core::command::semaphore::{self as command, Inspected};
+use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
+use std::time::Duration;
 
-/// A number of permits, which clients acquire and release.
+/// How many ids one command carries.
+const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
+
+/// A number of permits. Each held permit has an id and a lease.
 ///
-/// **When to use it:** to share a semaphore with JVM services that have it as Redisson's `RSemaphore`; or for permits
-/// without a hold, such as tickets that are never returned. **When not:** nearly everywhere else. The server knows the
-/// number of available permits, but not the holders of the others, so **the permits of a crashed process are gone**
-/// until they are added again. A [`LeasedSemaphore`](crate::LeasedSemaphore) recovers such permits automatically.
+/// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The
+/// background renews the leases while the guard lives, and the permits of a crashed process return after one lease.
+/// **When not:** for a limit of one, which is a lock.
 ///
 /// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
 /// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
-/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). Permits that were taken
-/// before and are given back afterwards come on top of what was set, because the server does not know who has any. A request for more
-/// permits than there will ever be waits for ever, because the server does not know how many there are in all.
+/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are
+/// in all are refused at once with [`Error::ExceedsCapacity`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE)
+/// with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`,
+/// by the server's clock.
 ///
-/// A guard gives its permits back once, when it is released or dropped. It has no lease, nothing renews it, and while its client lives
-/// it never says that it is lost: the server could not tell. Only its release does, with [`Error::Lost`], where the semaphore is not there
-/// any more, because it was deleted or evicted, or the server has lost its data: then nothing was given back. An owner does not re-enter
-/// it: each acquire takes permits of its own.
+/// A client that knows the id of a permit has it in hand, as JVMs do by `updateLeaseTime` and `release`: one that is cut short is free at
+/// once, while its guard believes in it until its next renewal, a third of the lease later at the most, or until the end of a lease that is
+/// not renewed; one that is prolonged stays taken, also when its guard is lost by its own lease, until that guard is released or dropped.
 ///
-/// **What it costs:** each acquire, and each other operation, leaves a key of about 160 bytes for ten minutes, to detect late
-/// copies; the release writes to the key of its acquire. So 100 acquires a second keep 60 000 keys, 10 MB; 1 000 a
-/// second 100 MB.
+/// An owner does not re-enter it: each acquire takes permits of its own.
 ///
 /// # Examples
 ///
 /// ```
+/// # use std::time::Duration;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = leasehold::Client::embedded();
-/// let seats = client.semaphore("seats");
-/// assert!(seats.try_set_permits(10).await?);
-/// let guard = seats.acquire().permits(2).await?;
-/// assert_eq!((guard.permits(), seats.available_permits().await?), (2, 8));
+/// let supplier = client.semaphore("supplier");
+/// supplier.try_set_permits(3).await?;
+/// let guard = supplier.acquire().permits(2).wait(Duration::from_secs(5)).await?; // renewed until it is released
+/// assert_eq!((guard.ids().len(), supplier.available_permits().await?), (2, 1));
 /// guard.release().await?;
-/// assert_eq!(seats.available_permits().await?, 10);
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
-pub type Semaphore = Lock<Counter>;
+pub type Semaphore = Lock<Permit>;
 
 /// Permits of a [`Semaphore`] that are held.
-pub type SemaphoreGuard = Guard<Counter>;
+pub type PermitGuard = Guard<Permit>;
+
+/// A held permit, as the server has it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct HeldPermit {
+    /// Its id.
+    pub id: PermitId,
+    /// How long its lease still runs; `None` where it does not end, as a JVM may ask for.
+    pub remaining: Option<Duration>,
+}
+
+/// The permits of a [`Semaphore`]. Available and held permits are together the capacity.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[non_exhaustive]
+pub struct PermitCounts {
+    /// How many permits are available; negative where the capacity was lowered below what is held.
+    pub available: i64,
+    /// How many permits are held.
+    pub held: u64,
+    /// The held permits that expire first, at most a thousand.
+    pub permits: Vec<HeldPermit>,
+}
 
 impl Semaphore {
-    /// Sets the number of permits where none was ever set, and says whether it did. A number that is there is left as it is, also
-    /// where it is 0 because all permits are taken.
+    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one and blocks the server for
+    /// about 2 ms per 1000 permits, at the acquire, at each renewal and at the release. The capacity may be much
+    /// greater.
+    pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
+
+    /// Sets the capacity if it was never set, and returns whether it did. An existing number does not change, even if
+    /// it is 0 because all permits are held.
     ///
     /// # Errors
     ///
@@ -61,30 +91,16 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the number was set.
+    /// Dropping the future leaves it open whether the capacity was set.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
-        let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, None, operation, publish);
+        let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
         let outcome = self.spec().call_idempotent(set, command::set_done).await?;
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
-    /// Gives permits back that no guard of this client has: those that [`drain_permits`](Self::drain_permits) took, or that a crashed
-    /// process had. A JVM's `release` does the same. The server does not check that they were taken. Returns how many are available then.
-    ///
-    /// # Errors
-    ///
-    /// As [`Semaphore::add_permits`].
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves it open whether the permits were given back.
-    pub async fn release_permits(&self, permits: u32) -> Result<i64, Error> {
-        settings::check_permits(permits)?;
-        self.add_permits(i32::try_from(permits).unwrap_or(i32::MAX)).await
-    }
-
-    /// Takes all permits that are available, for no hold, and says how many these were.
+    /// Sets the capacity, also while permits are held, and returns how many are available then: fewer than none, where more are held than
+    /// there shall be, until enough have come back. No holder loses a permit by it.
     ///
     /// # Errors
     ///
@@ -92,16 +108,22 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the permits were taken.
-    pub async fn drain_permits(&self) -> Result<u32, Error> {
-        let drain = |name: &_, operation: &[u8], _: &_| command::drain(name, operation);
-        match self.spec().call_idempotent(drain, command::drained).await? {
-            Outcome::Done(drained) => Ok(u32::try_from(drained).unwrap_or_default()),
-            Outcome::Refused(_) | Outcome::Overflow(_) => Ok(0),
+    /// Dropping the future leaves it open whether the capacity was set.
+    pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
+        settings::check_number("number of permits", permits, 0)?;
+        let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
+        match self.spec().call_idempotent(resize, command::resized).await? {
+            Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
+            Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
+                what: "number of permits",
+                given: available,
+                least: 0,
+                most: i32::MAX.into(),
+            })),
         }
     }
 
-    /// How many permits are available; 0 where there is no such semaphore, and negative where more were taken away than there were.
+    /// How many permits are available, those whose lease has run out included; 0 where there is no such semaphore.
     ///
     /// # Errors
     ///
@@ -111,11 +133,102 @@ impl Semaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn available_permits(&self) -> Result<i64, Error> {
+        Ok(self.inspect().await?.map_or(0, |counts| counts.available))
+    }
+
+    /// How many permits are held, by whomever.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn held_permits(&self) -> Result<u64, Error> {
+        Ok(self.inspect().await?.map_or(0, |counts| counts.held))
+    }
+
+    /// The permits of the semaphore, each held one with its lease; `None` if there is no such semaphore. Nothing is changed.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
         let spec = self.spec();
         match spec.call_once(command::inspect(spec.checked_name()?), command::inspected).await? {
-            Inspected::Absent => Ok(0),
-            Inspected::Present { available, .. } => Ok(available),
+            Inspected::Absent => Ok(None),
+            Inspected::Present { available, held, permits } => {
+                let permits =
+                    permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
+                Ok(Some(PermitCounts { available, held, permits }))
+            }
             Inspected::Kind(kind) => Err(spec.conflict(kind)),
         }
+    }
+
+    /// The lease of one permit; `None` if it is free, or its lease has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
+        let spec = self.spec();
+        match spec.call_once(command::lease(spec.checked_name()?, id), command::leased).await? {
+            Leased::Gone => Ok(None),
+            Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
+            Leased::Kind(kind) => Err(spec.conflict(kind)),
+        }
+    }
+
+    /// Gives permits back by their ids, **also those of other holders**, and says of each, in order, whether it is back: `false` if it was
+    /// not held any more, or its lease had run out. One that has expired does not keep the others from going back.
+    ///
+    /// More than a thousand are sent in several commands, one after the other.
+    ///
+    /// A guard elsewhere that has such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; those
+    /// of this client are told at once. The other permits of such a guard are back when its lease has run out.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::inspect`](crate::Lock::inspect). If it took several commands, the permits of some may be back before an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves it open whether the permits were given back.
+    pub async fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
+        let spec = self.spec();
+        let name = spec.checked_name()?;
+        if ids.is_empty() {
+            return Ok(Vec::new());
+        }
+        let mut back = Vec::with_capacity(ids.len());
+        for ids in ids.chunks(IDS_IN_A_CALL) {
+            let call = command::give(name, ids.iter().copied(), &spec.publish());
+            match spec.call_once(call, command::given).await? {
+                Given::Each(given) => {
+                    spec.handle().with(|session, now| session.look_again(now, self.name()));
+                    back.extend(given);
+                }
+                Given::Kind(kind) => return Err(spec.conflict(kind)),
+            }
+        }
+        Ok(back)
+    }
+}
+
+impl PermitGuard {
+    /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
+    pub fn ids(&self) -> Vec<PermitId> {
+        let hold = self.cell().key();
+        PermitId::of_hold(&hold.field(), hold.permits).collect()
     }
 }

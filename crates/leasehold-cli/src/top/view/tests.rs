@@ -45,7 +45,7 @@ fn sample_table() -> (State, Instant) {
             Found { problems: "the key has no time to live".to_owned(), ..lock("order:a\u{1b}[2J\u{202e}b") },
             Found { kind: FoundKind::Counter, ids: Vec::new(), holder: "-3 available".to_owned(), ..lock("gate") },
             Found {
-                kind: FoundKind::LeasedSemaphore,
+                kind: FoundKind::Semaphore,
                 is_listed_whole: false,
                 holder: "40 held, 2 available".to_owned(),
                 listeners: Some(3),
