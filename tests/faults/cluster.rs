@@ -76,7 +76,7 @@ fn a_lock_is_released_and_taken_again_while_its_slot_moves() {
                 let to = another(&cluster, from);
                 let lock = client.lock("{stock}:lock");
                 let guard = lock.acquire().await.expect("the lock");
-                let kept = client.lock("{stock}:kept").acquire().at_least(Duration::from_millis(1));
+                let kept = client.lock("{stock}:kept").acquire().keep_busy_for(Duration::from_millis(1));
                 let kept = kept.await.expect("the lock");
                 let forced = client.lock("{stock}:forced");
                 let taken = forced.acquire().await.expect("the lock");

@@ -98,7 +98,7 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
         }
         step("a release", guard.release()).await?;
         // Busy for a while after its release.
-        let guard = step("an acquire", lock.acquire().wait(PATIENCE).at_least(lease)).await?;
+        let guard = step("an acquire", lock.acquire().wait(PATIENCE).keep_busy_for(lease)).await?;
         step("a release", guard.release()).await?;
         // Something else in its place.
         admin(&["SET", &format!("shop:{name}"), "1"]);

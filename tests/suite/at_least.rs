@@ -15,7 +15,7 @@ pub(crate) async fn released_lock_stays_busy_for_its_least_time(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     for way in 0..3 {
         let name = world.name("kept");
-        let guard = client.lock(&name).acquire().at_least(LONG).await.expect("the lock");
+        let guard = client.lock(&name).acquire().keep_busy_for(LONG).await.expect("the lock");
         let holder = guard.holder_id();
         match way {
             0 => guard.release().await.expect("a release"),
@@ -54,7 +54,7 @@ pub(crate) async fn waiter_gets_a_kept_lock_when_its_time_is_over(world: World) 
     let name = world.name("kept");
     // The lease of 30 s, by which the waiter would look again, ends long after that.
     let begun = std::time::Instant::now();
-    let guard = client.fenced_lock(&name).acquire().at_least(ms(600)).await.expect("the lock");
+    let guard = client.fenced_lock(&name).acquire().keep_busy_for(ms(600)).await.expect("the lock");
     let token = guard.fencing_token();
     let waiting = tokio::spawn(other.fenced_lock(&name).acquire().wait(secs(20)).into_future());
     until("the waiter listens", || world.subscribers(&name) == 1).await;
@@ -70,19 +70,19 @@ pub(crate) async fn only_a_release_of_what_was_held_keeps_a_lock_busy(world: Wor
     let (client, other) = (world.client().await, world.client().await);
     // A time that is over frees the lock.
     let name = world.name("over");
-    let guard = client.lock(&name).acquire().at_least(ms(1)).await.expect("the lock");
+    let guard = client.lock(&name).acquire().keep_busy_for(ms(1)).await.expect("the lock");
     until("the time is over", || guard.held_for() > ms(20)).await;
     guard.release().await.expect("a release");
     assert!(!world.exists(&name));
     // What was lost is not kept.
     let name = world.name("lost");
-    let guard = client.lock(&name).acquire().at_least(LONG).await.expect("the lock");
+    let guard = client.lock(&name).acquire().keep_busy_for(LONG).await.expect("the lock");
     other.lock(&name).force_release().await.expect("an answer").expect("a holder");
     assert!(matches!(guard.release().await, Err(Error::Lost { .. })));
     let next = other.lock(&name).try_acquire().await.expect("an answer").expect("the lock");
     next.release().await.expect("a release");
     let name = world.name("lost");
-    let guard = client.lock(&name).acquire().max_hold(ms(300)).at_least(LONG).await.expect("the lock");
+    let guard = client.lock(&name).acquire().max_hold(ms(300)).keep_busy_for(LONG).await.expect("the lock");
     assert_eq!(guard.lost().await.reason(), LossReason::MaxHold);
     drop(guard);
     world.gone(&name).await;
@@ -90,7 +90,7 @@ pub(crate) async fn only_a_release_of_what_was_held_keeps_a_lock_busy(world: Wor
     let client = world.client_with(|builder| builder.hand_over(true)).await;
     let name = world.name("handed on");
     let lock = client.lock(&name).linger(ms(500));
-    let guard = lock.acquire().at_least(LONG).await.expect("the lock");
+    let guard = lock.acquire().keep_busy_for(LONG).await.expect("the lock");
     let waiting = tokio::spawn(lock.acquire().into_future());
     until("the waiter listens", || world.subscribers(&name) == 1).await;
     guard.release().await.expect("a release");
@@ -104,10 +104,10 @@ pub(crate) async fn least_times_are_checked_before_anything_is_sent(world: World
     let client = world.client().await;
     let lock = client.lock(world.name("kept"));
     for wrong in [Duration::ZERO, Duration::MAX] {
-        let refused = lock.acquire().at_least(wrong).await.expect_err("it cannot be");
+        let refused = lock.acquire().keep_busy_for(wrong).await.expect_err("it cannot be");
         assert!(matches!(refused, Error::Invalid(InvalidInput::Duration { .. })), "{refused}");
     }
-    let refused = lock.fallback(Fallback::Local).acquire().at_least(secs(1)).await.expect_err("it cannot be");
+    let refused = lock.fallback(Fallback::Local).acquire().keep_busy_for(secs(1)).await.expect_err("it cannot be");
     assert!(matches!(refused, Error::Invalid(InvalidInput::Contradiction(_))), "{refused}");
 }
 

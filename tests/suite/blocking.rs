@@ -105,7 +105,7 @@ pub(crate) async fn threads_take_permits_and_wait_at_latches(world: World) {
 
         let parts = client.count_down_latch(&names[2]);
         assert!(parts.try_set_count(2).expect("an answer"));
-        let error = parts.wait_with(|wait| wait.at_most(ms(20))).expect_err("a closed latch");
+        let error = parts.wait_with(|wait| wait.wait(ms(20))).expect_err("a closed latch");
         assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
         let waiting = std::thread::spawn({
             let parts = parts.clone();

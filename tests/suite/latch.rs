@@ -14,12 +14,12 @@ pub(crate) async fn a_latch_is_set_counted_down_and_open(world: World) {
     assert!(parts.try_set_count(3).await.expect("an answer"));
     assert!(!parts.try_set_count(9).await.expect("an answer"), "it is closed");
     assert_eq!(parts.count_down().await, Ok(2));
-    let error = parts.wait().at_most(ms(30)).await.expect_err("a closed latch");
+    let error = parts.wait().wait(ms(30)).await.expect_err("a closed latch");
     assert!(matches!(error, Error::WaitElapsed { waited, .. } if waited >= ms(30)), "{error}");
-    let error = parts.wait().at_most(Duration::ZERO).await.expect_err("a closed latch");
+    let error = parts.wait().wait(Duration::ZERO).await.expect_err("a closed latch");
     assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
     assert_eq!(parts.count_down_by(7).await, Ok(0), "not below zero");
-    parts.wait().at_most(Duration::MAX).await.expect("an open latch");
+    parts.wait().wait(Duration::MAX).await.expect("an open latch");
     assert!(!world.exists(parts.name()));
     assert!(parts.try_set_count(1).await.expect("an answer"), "it may be set again");
     assert_eq!((parts.delete().await, parts.delete().await), (Ok(true), Ok(false)));

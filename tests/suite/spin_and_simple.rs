@@ -24,7 +24,8 @@ pub(crate) async fn a_spin_lock_asks_as_often_as_it_is_told(_: World) {
     assert!((14..=16).contains(&asked), "{asked} attempts: 5.5 s for ten, then one a second");
     let (asked, _) = attempts(&stage, Backoff::exponential(ms(2), ms(128)));
     assert!((100..=400).contains(&asked), "{asked} attempts: one in 64 ms, on average");
-    for limited in [Backoff::constant(ms(10)).at_most(3), Backoff::custom(|failures| (failures < 3).then_some(ms(10)))]
+    for limited in
+        [Backoff::constant(ms(10)).max_attempts(3), Backoff::custom(|failures| (failures < 3).then_some(ms(10)))]
     {
         let (asked, outcome) = attempts(&stage, limited);
         assert_eq!(asked, 3);

@@ -411,7 +411,7 @@ impl Lockable for CountDownLatch {
     fn take(&self, how: How) -> BoxFuture<'static, Taken> {
         let mut wait = self.wait();
         if let Some(patience) = how.wait.or_else(|| how.tries.then_some(Duration::ZERO)) {
-            wait = wait.at_most(patience);
+            wait = wait.wait(patience);
         }
         Box::pin(async move {
             match wait.await {

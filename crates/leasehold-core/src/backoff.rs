@@ -15,7 +15,7 @@ use std::time::Duration;
 /// use std::time::Duration;
 ///
 /// let ms = Duration::from_millis;
-/// let backoff = Backoff::exponential(ms(1), ms(128)).at_most(10);
+/// let backoff = Backoff::exponential(ms(1), ms(128)).max_attempts(10);
 /// assert!(backoff.pause(1, 0.999).unwrap() <= ms(1));
 /// assert!(backoff.pause(9, 0.999).unwrap() <= ms(128));
 /// assert_eq!(backoff.pause(10, 0.5), None, "the tenth attempt was the last");
@@ -67,7 +67,7 @@ impl Backoff {
 
     /// Ends the wait when so many attempts have failed.
     #[must_use]
-    pub const fn at_most(mut self, attempts: u32) -> Self {
+    pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(attempts);
         self
     }
@@ -135,7 +135,7 @@ mod tests {
         let own = Backoff::custom(|failures| (failures < 3).then_some(ms(u64::from(failures))));
         assert_eq!(own.pause(2, 0.9), Some(ms(2)));
         assert_eq!(own.pause(3, 0.9), None);
-        assert_eq!(own.at_most(2).pause(2, 0.9), None);
+        assert_eq!(own.max_attempts(2).pause(2, 0.9), None);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Acquiring: the builder that a caller sees.
 
-mod at_least;
+mod keep_busy;
 mod watch;
 
 use crate::attempt;
@@ -61,7 +61,7 @@ pub struct Acquire<K: LockKind = Reentrant> {
     permits: u32,
     backoff: Option<Arc<Backoff>>,
     replicas: Option<Replicas>,
-    at_least: Option<Duration>,
+    keep_busy_for: Option<Duration>,
     kind: PhantomData<K>,
 }
 
@@ -79,7 +79,7 @@ impl<K: LockKind> Acquire<K> {
             permits: 1,
             backoff: None,
             replicas: None,
-            at_least: None,
+            keep_busy_for: None,
             kind: PhantomData,
         }
     }
@@ -182,7 +182,7 @@ impl<K: LockKind> Acquire<K> {
         match watch.end(waited, result) {
             Ok(Some(granted)) => {
                 let guard = Guard::new(self.spec.clone(), granted);
-                self.at_least.into_iter().for_each(|least| guard.keep_busy(least));
+                self.keep_busy_for.into_iter().for_each(|least| guard.keep_busy(least));
                 Ok(Some(guard))
             }
             Ok(None) => Ok(None),
@@ -250,8 +250,8 @@ impl<K: LockKind> Acquire<K> {
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
         }
-        if let Some(least) = self.at_least {
-            settings::check_at_least(least)?;
+        if let Some(least) = self.keep_busy_for {
+            settings::check_keep_busy(least)?;
             if wish.fallback != Fallback::Fail {
                 let why = "a lock that falls back cannot stay busy after its release".to_owned();
                 return Err(InvalidInput::Contradiction(why).into());

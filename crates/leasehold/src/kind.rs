@@ -25,7 +25,7 @@ pub trait Leased: LockKind {}
 /// A kind whose holds replicas can be asked to acknowledge.
 pub trait Durable: Leased {}
 
-/// A kind that can stay busy after its release: see [`Acquire::at_least`](crate::Acquire::at_least).
+/// A kind that can stay busy after its release: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
 pub trait Keepable: Leased + Owned {}
 
 /// A kind that is a hash of hold counts on the server, and nothing else.

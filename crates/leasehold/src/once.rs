@@ -24,7 +24,7 @@ use std::time::Duration;
 ///
 /// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
 /// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see
-/// [`Acquire::at_least`](crate::Acquire::at_least).
+/// [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
 ///
 /// # Examples
 ///

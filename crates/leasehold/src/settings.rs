@@ -161,7 +161,7 @@ pub(crate) fn check_linger(linger: Duration, lease: Duration) -> Result<(), Inva
 }
 
 /// Refuses a time for which a lock cannot stay busy.
-pub(crate) fn check_at_least(least: Duration) -> Result<(), InvalidInput> {
+pub(crate) fn check_keep_busy(least: Duration) -> Result<(), InvalidInput> {
     within("least time for which the lock stays busy", least, Duration::from_millis(1), MAX_LEASE)
 }
 

@@ -100,7 +100,7 @@ async fn both_count(world: World) {
     assert_eq!(latch.count_down_by(2).await.expect("an answer"), 0);
     count(&world, 0).await;
     assert!(jvm.yes("await", &[&object, "1"]).await, "it is open");
-    latch.wait().at_most(Duration::ZERO).await.expect("an open latch");
+    latch.wait().wait(Duration::ZERO).await.expect("an open latch");
 }
 
 async fn all_go(world: World) {
@@ -142,7 +142,7 @@ async fn waits_end(world: World) {
     let (latch, jvm, object) = latches(&world);
     assert!(latch.try_set_count(1).await.expect("an answer"));
     assert!(!jvm.yes("await", &[&object, &SHORT.as_millis().to_string()]).await, "it is closed");
-    let waited = latch.wait().at_most(SHORT).await;
+    let waited = latch.wait().wait(SHORT).await;
     assert!(matches!(waited, Err(Error::WaitElapsed { .. })), "it is closed: {waited:?}");
     count(&world, 1).await;
     let wait = latch.wait();

@@ -107,9 +107,9 @@ async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Res
     match options.at_least {
         None => lock(client, options).acquire().wait(wait).await.map(Held::Lock),
         Some(least) if options.fenced => {
-            client.fenced_lock(name).acquire().at_least(least).wait(wait).await.map(Held::KeptFenced)
+            client.fenced_lock(name).acquire().keep_busy_for(least).wait(wait).await.map(Held::KeptFenced)
         }
-        Some(least) => client.lock(name).acquire().at_least(least).wait(wait).await.map(Held::Kept),
+        Some(least) => client.lock(name).acquire().keep_busy_for(least).wait(wait).await.map(Held::Kept),
     }
 }
 

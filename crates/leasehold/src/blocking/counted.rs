@@ -219,7 +219,7 @@ impl CountDownLatch {
         self.wait_with(|wait| wait)
     }
 
-    /// Sleeps until the latch is open, as described, such as `|wait| wait.at_most(secs(5))`.
+    /// Sleeps until the latch is open, as described, such as `|wait| wait.wait(secs(5))`.
     ///
     /// # Errors
     ///

@@ -27,7 +27,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether the lock was released, and stays busy for the rest of its least time: see [`Acquire::at_least`](crate::Acquire::at_least).
+    /// Whether the lock was released, and stays busy for the rest of its least time: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
     pub fn is_kept(&self) -> bool {
         self.id.as_str().ends_with('!')
     }

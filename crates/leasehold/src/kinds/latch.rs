@@ -31,7 +31,7 @@ use std::time::Duration;
 /// assert!(parts.try_set_count(2).await?);
 /// let all = tokio::spawn({
 ///     let parts = parts.clone();
-///     async move { parts.wait().at_most(Duration::from_secs(60)).await }
+///     async move { parts.wait().wait(Duration::from_secs(60)).await }
 /// });
 /// parts.count_down().await?;
 /// parts.count_down().await?;
@@ -151,7 +151,7 @@ impl CountDownLatch {
     ///
     /// Dropping the future leaves nothing behind.
     pub fn wait(&self) -> LatchWait {
-        LatchWait { spec: self.0.clone(), at_most: None }
+        LatchWait { spec: self.0.clone(), wait: None }
     }
 }
 
@@ -166,7 +166,7 @@ impl fmt::Debug for CountDownLatch {
 #[must_use = "nobody waits until this is awaited"]
 pub struct LatchWait {
     spec: LockSpec,
-    at_most: Option<Duration>,
+    wait: Option<Duration>,
 }
 
 impl LatchWait {
@@ -174,8 +174,8 @@ impl LatchWait {
     /// `Duration::MAX` waits as long as it takes.
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
-    pub const fn at_most(mut self, wait: Duration) -> Self {
-        self.at_most = Some(wait);
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(wait);
         self
     }
 
@@ -187,8 +187,8 @@ impl LatchWait {
         let mut wish = Box::new(AcquireRequest::new(name, self.spec.kind(), settings::NO_LEASE));
         wish.renewed = false;
         wish.class = self.spec.metrics().name.clone();
-        wish.patience = Patience::Until(handle.end_of_wait(self.at_most));
-        wish.waits_out_outage = self.at_most.is_some();
+        wish.patience = Patience::Until(handle.end_of_wait(self.wait));
+        wish.waits_out_outage = self.wait.is_some();
         // A grant is nothing here: an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
@@ -211,10 +211,7 @@ impl IntoFuture for LatchWait {
 
 impl fmt::Debug for LatchWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LatchWait")
-            .field("latch", &self.spec.name())
-            .field("at_most", &self.at_most)
-            .finish_non_exhaustive()
+        f.debug_struct("LatchWait").field("latch", &self.spec.name()).field("wait", &self.wait).finish_non_exhaustive()
     }
 }
 

@@ -31,13 +31,13 @@ impl<K: Keepable> Acquire<K> {
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let client = leasehold::Client::embedded();
     /// let report = client.lock("report");
-    /// let guard = report.acquire().at_least(Duration::from_secs(300)).await?;
+    /// let guard = report.acquire().keep_busy_for(Duration::from_secs(300)).await?;
     /// guard.release().await?; // done in a moment
     /// assert!(report.try_acquire().await?.is_none(), "and done for five minutes");
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
-    pub const fn at_least(mut self, least: Duration) -> Self {
-        self.at_least = Some(least);
+    pub const fn keep_busy_for(mut self, least: Duration) -> Self {
+        self.keep_busy_for = Some(least);
         self
     }
 }
