@@ -7,8 +7,8 @@ use leasehold::{
     BareSemaphoreGuard, CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats,
     ConnectError, CountDownLatch, Credentials, Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock,
     FairQueue, FairSettings, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard,
-    Guard, HeldPermit, HoldEnd, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting, Leader,
-    LeaderHandle, LeaderState, Lock, LockProblem, LockState, Locks, LossReason, LossToken, Lost, Member, MultiAcquire,
+    Guard, HeldPermit, HoldEnd, HoldToken, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
+    Leader, LeaderHandle, LeaderState, Lock, LockProblem, LockState, Locks, LossReason, Lost, Member, MultiAcquire,
     MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard,
     PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
     Replicas, Semaphore, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term,
@@ -86,7 +86,7 @@ types! {
     ReadWriteHolders: send sync unpin forever;
     HeldPermit: send sync unpin forever;
     HoldEnd: send sync unpin forever;
-    LossToken: send sync unpin forever;
+    HoldToken: send sync unpin forever;
     HolderId: send sync unpin forever;
     Holder: send sync unpin forever;
     InvalidInput: send sync unpin forever;
@@ -202,7 +202,7 @@ macro_rules! future {
 }
 
 #[expect(dead_code, reason = "compiling it is the test")]
-fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &LossToken) {
+fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &HoldToken) {
     send(&lock.acquire().into_future());
     future!(async { lock.acquire().await });
     future!(lock.try_acquire());

@@ -59,7 +59,7 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
             assert!(forked(client.locks("*").next().and_then(Result::err)));
             assert!(forked(client.multi_lock([client.as_async().lock("one")]).acquire().err()));
             assert!(!guard.is_held() && guard.remaining().is_zero() && token.is_cancelled());
-            guard.wait_until_lost();
+            guard.lost();
             client.shutdown(Duration::from_secs(30)).expect("nothing of this process");
             say(format_args!("refused"));
             assert!(matches!(guard.release(), Err(Error::Lost { .. })));

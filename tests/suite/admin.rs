@@ -147,7 +147,7 @@ pub(crate) async fn threads_without_a_runtime_take_the_same_locks(world: World) 
             assert_eq!(lock.with(|held| held.hold_count()).expect("work under the lock"), 1);
             let guard = lock.acquire_with(|acquire| acquire.lease(ms(80))).expect("the lock");
             let token = guard.cancellation_token();
-            assert_eq!(guard.wait_until_lost(), LossReason::LeaseExpired);
+            assert_eq!(guard.lost().reason(), LossReason::LeaseExpired);
             assert!(token.is_cancelled());
             drop(guard);
             let guard = lock.acquire().expect("the lock");

@@ -22,7 +22,7 @@ pub(crate) async fn threads_take_locks_of_every_kind(world: World) {
         let queue = fair.inspect().expect("an answer");
         assert_eq!(queue.holder.map(|holder| holder.id), Some(guard.holder_id()));
         assert_eq!(fair.force_release().expect("an answer").map(|holder| holder.id), Some(guard.holder_id()));
-        assert_eq!(guard.wait_until_lost(), LossReason::Removed);
+        assert_eq!(guard.lost().reason(), LossReason::Removed);
         assert!(matches!(guard.release(), Err(Error::Lost { .. })));
 
         let fenced = client.fenced_lock(&names[1]);

@@ -66,7 +66,10 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// How a hold ended.
+/// How a hold ended, as its token tells.
+///
+/// A [`LossReason`] alone is not enough: the token of a hold is also cancelled by a release and by a detach, and the lock
+/// is free only after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {

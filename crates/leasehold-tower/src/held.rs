@@ -1,7 +1,7 @@
 //! The lock of a request, as its handler and its answer show it.
 
 use leasehold::fence::FencingToken;
-use leasehold::{AnyGuard, HolderId, LossReason, LossToken};
+use leasehold::{AnyGuard, HoldToken, HolderId, LossReason};
 
 /// The lock under which a request is served. It is an extension of the request: with axum, a handler takes `Extension<HeldLock>`.
 ///
@@ -11,7 +11,7 @@ pub struct HeldLock {
     name: String,
     holder_id: HolderId,
     fencing_token: Option<FencingToken>,
-    end: LossToken,
+    end: HoldToken,
 }
 
 impl HeldLock {
@@ -51,7 +51,7 @@ impl HeldLock {
     }
 
     /// A token that is cancelled when the lock is lost or released, for work that the handler has given to other tasks.
-    pub const fn cancellation_token(&self) -> &LossToken {
+    pub const fn cancellation_token(&self) -> &HoldToken {
         &self.end
     }
 }

@@ -10,7 +10,7 @@ use crate::ids::HolderId;
 use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock_spec::LockSpec;
-use crate::loss::{LossToken, Lost};
+use crate::loss::{HoldToken, Lost};
 use crate::telemetry::{self, Class, InSpan, Outcome};
 use futures_util::future::select;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -157,9 +157,9 @@ impl<K: LockKind> Guard<K> {
     }
 
     /// Returns a token for work that runs elsewhere. The token is cancelled when the lock is released, dropped,
-    /// detached or lost; [`LossToken::end`] returns the reason.
-    pub fn cancellation_token(&self) -> LossToken {
-        LossToken::new(&self.cell, &self.lock.spec().handle().clock)
+    /// detached or lost; [`HoldToken::end`] returns the reason.
+    pub fn cancellation_token(&self) -> HoldToken {
+        HoldToken::new(&self.cell, &self.lock.spec().handle().clock)
     }
 
     /// Releases the lock, or lowers its hold count. `Ok` means that the lock was held until then.

@@ -122,12 +122,12 @@ pub use leasehold_core::name::NameError;
 pub use leasehold_core::session::{ClientStats, Fallback};
 pub use link::server::Credentials;
 pub use lock::Lock;
-pub use loss::{LossToken, Lost};
+pub use loss::{HoldToken, Lost};
 pub use once::{Occurrence, Once, Period};
 pub use owner::Owner;
 pub use record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
-/// The token of the crate `tokio-util`, as [`LossToken::token`] makes it.
+/// The token of the crate `tokio-util`, as [`HoldToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;
 
 /// The engine inside the process, for tests, examples, and locks within one process.

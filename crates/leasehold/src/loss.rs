@@ -1,4 +1,4 @@
-//! Losing a lock, as a value and as a token.
+//! The end of a hold: its loss as a value, and every end as a token.
 
 use crate::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -39,7 +39,7 @@ impl From<Lost> for crate::Error {
     }
 }
 
-/// A token that is cancelled when a lock is released, dropped, detached or lost. [`LossToken::end`] tells which.
+/// A token that is cancelled when a lock is released, dropped, detached or lost. [`HoldToken::end`] tells which.
 ///
 /// # Examples
 ///
@@ -54,7 +54,7 @@ impl From<Lost> for crate::Error {
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone, Debug)]
-pub struct LossToken {
+pub struct HoldToken {
     token: CancellationToken,
     cells: Cells,
     clock: Clock,
@@ -74,7 +74,7 @@ impl Cells {
     }
 }
 
-impl LossToken {
+impl HoldToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
         let cells = Cells { cells: [cell.clone()].into(), needed: 1 };
         let new = || cancelled_at_end(&cells);
@@ -123,8 +123,8 @@ impl LossToken {
     }
 }
 
-impl From<LossToken> for CancellationToken {
-    fn from(token: LossToken) -> Self {
+impl From<HoldToken> for CancellationToken {
+    fn from(token: HoldToken) -> Self {
         token.token()
     }
 }
@@ -186,7 +186,7 @@ mod tests {
         for _ in 0..10 {
             assert!(token.token().is_cancelled());
         }
-        let other = LossToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
+        let other = HoldToken::of_many(token.cells.cells.to_vec(), 1, &token.clock);
         assert!(other.token().is_cancelled());
         drop((token, other));
         assert_eq!(cell.strong_count(), 0, "the hold is gone");

@@ -3,9 +3,8 @@
 use super::{mirrors, park_on};
 use crate::error::Error;
 use crate::kind::{AllMembers, GroupRule, Majority};
-use crate::loss::{LossToken, Lost};
+use crate::loss::{HoldToken, Lost};
 use crate::{Client, MultiAcquire, QuorumAcquire};
-use leasehold_core::error::LossReason;
 use std::time::Duration;
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
@@ -89,15 +88,14 @@ impl<R: GroupRule> GroupGuard<R> {
         self.0.remaining()
     }
 
-    /// Sleeps until the lock is lost, and says why.
+    /// Sleeps until the lock is lost, and returns the reason.
     #[track_caller]
-    pub fn wait_until_lost(&self) -> LossReason {
-        let lost: Lost = park_on(self.0.lost());
-        lost.reason()
+    pub fn lost(&self) -> Lost {
+        park_on(self.0.lost())
     }
 
     /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> LossToken {
+    pub fn cancellation_token(&self) -> HoldToken {
         self.0.cancellation_token()
     }
 

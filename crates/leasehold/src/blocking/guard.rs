@@ -6,8 +6,7 @@ use crate::PermitId;
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::kind::{Any, Counted, Fencing, LockKind, Owned, Permit, Read, Reentrant, Write};
-use crate::loss::{LossToken, Lost};
-use leasehold_core::error::LossReason;
+use crate::loss::{HoldToken, Lost};
 use std::fmt;
 use std::time::Duration;
 
@@ -56,15 +55,14 @@ impl<K: LockKind> Guard<K> {
         self.0.holder_id()
     }
 
-    /// Sleeps until the lock is lost, and says why.
+    /// Sleeps until the lock is lost, and returns the reason.
     #[track_caller]
-    pub fn wait_until_lost(&self) -> LossReason {
-        let lost: Lost = park_on(self.0.lost());
-        lost.reason()
+    pub fn lost(&self) -> Lost {
+        park_on(self.0.lost())
     }
 
     /// A token that is cancelled when the lock ends.
-    pub fn cancellation_token(&self) -> LossToken {
+    pub fn cancellation_token(&self) -> HoldToken {
         self.0.cancellation_token()
     }
 

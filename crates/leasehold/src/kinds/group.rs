@@ -6,7 +6,7 @@ use crate::error::Error;
 use crate::guard::Guard;
 use crate::kind::{GroupRule, LockKind, Majority};
 use crate::lock_spec::LockSpec;
-use crate::loss::{LossToken, Lost};
+use crate::loss::{HoldToken, Lost};
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::time::Instant;
@@ -56,7 +56,7 @@ pub struct GroupGuard<R: GroupRule> {
     /// Whose clock counts.
     handle: Arc<Handle>,
     /// Made once, because it stays with the members until they end.
-    token: OnceLock<LossToken>,
+    token: OnceLock<HoldToken>,
     rule: PhantomData<R>,
 }
 
@@ -122,9 +122,9 @@ impl<R: GroupRule> GroupGuard<R> {
     }
 
     /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
-    pub fn cancellation_token(&self) -> LossToken {
+    pub fn cancellation_token(&self) -> HoldToken {
         let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        self.token.get_or_init(|| LossToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
+        self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
     }
 
     /// Releases every member, each on its own, and says whether enough were held up to that moment.

@@ -4,7 +4,7 @@ use super::handle::Shared;
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::kinds::FencedGuard;
-use crate::loss::LossToken;
+use crate::loss::HoldToken;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -53,7 +53,7 @@ impl Term {
     }
 
     /// A token for work that runs elsewhere: it is cancelled when the term is over. See [`Guard::cancellation_token`](crate::Guard::cancellation_token).
-    pub fn cancellation_token(&self) -> LossToken {
+    pub fn cancellation_token(&self) -> HoldToken {
         self.guard.cancellation_token()
     }
 
