@@ -13,7 +13,8 @@ mod store;
 mod support;
 
 use leasehold::fence::FencedValue;
-use leasehold::{Error, FencedGuard};
+use leasehold::kind::Fenced;
+use leasehold::{Error, Guard};
 use std::sync::Arc;
 use std::sync::mpsc;
 use std::time::Duration;
@@ -38,7 +39,7 @@ enum Ledger {
 }
 
 impl Ledger {
-    async fn read(&self, guard: &FencedGuard) -> Result<u32, Failed> {
+    async fn read(&self, guard: &Guard<Fenced>) -> Result<u32, Failed> {
         let text = match self {
             Self::Bare(store, list) => store.all(list).await?.pop(),
             Self::Fenced(value) => {
@@ -48,7 +49,7 @@ impl Ledger {
         Ok(text.ok_or("there is no balance")?.parse()?)
     }
 
-    async fn write(&self, guard: &FencedGuard, balance: u32) -> Result<(), Failed> {
+    async fn write(&self, guard: &Guard<Fenced>, balance: u32) -> Result<(), Failed> {
         match self {
             Self::Bare(store, list) => store.append(list, &balance.to_string()).await,
             Self::Fenced(value) => Ok(value.write(guard, balance.to_string()).await?),

@@ -8,7 +8,9 @@
 mod support;
 
 use futures_util::future::try_join_all;
-use leasehold::{Client, Error, LeaderHandle, Occurrence, Period, Term, WithError};
+use leasehold::leader::{LeaderHandle, Term};
+use leasehold::once::{Occurrence, Period};
+use leasehold::{Client, Error, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::time::Duration;
@@ -44,7 +46,7 @@ async fn main() -> Result<(), Failed> {
     clients[first].fenced_lock("feed").force_release().await?;
     let mut state = handles[second].watch();
     // A leader that is thrown out hears of it by its next renewal, and stops its work.
-    let lost = state.wait_for(|state| !matches!(state, leasehold::LeaderState::Leading { .. }));
+    let lost = state.wait_for(|state| !matches!(state, leasehold::leader::LeaderState::Leading { .. }));
     tokio::time::timeout(Duration::from_secs(10), lost).await??;
     leader(&handles, None).await;
     stage.tell("it was thrown out and has stopped its work, and somebody leads");

@@ -2,7 +2,8 @@
 
 use super::store::{Failed, Store};
 use leasehold::kind::LockKind;
-use leasehold::{Acquire, Client, Error, FairGuard, Guard, PermitGuard};
+use leasehold::kind::{Fair, Permit};
+use leasehold::{Acquire, Client, Error, Guard};
 use std::future::poll_fn;
 use std::pin::pin;
 use std::task::Poll;
@@ -50,9 +51,9 @@ pub(crate) struct Sale {
 
 /// The turn of a buyer; it ends when this is released.
 pub(crate) enum Turn {
-    Fair(FairGuard),
+    Fair(Guard<Fair>),
     Plain(Guard),
-    Permit(PermitGuard),
+    Permit(Guard<Permit>),
     Free,
 }
 

@@ -1,18 +1,21 @@
 //! The types that can be sent to other threads, shared between them, moved after they were polled, and kept for ever: every public type and
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
+use leasehold::error::{Cause, InvalidPermitId, NameError, ServerError};
+use leasehold::group::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
+use leasehold::inspect::{
+    AnnouncedClient, AnnouncedClients, AnnouncedLock, ClientRecord, Deadlock, DeadlockedWait, Deadlocks, FairQueue,
+    FoundKind, HeldPermit, Holder, LockProblem, LockState, Locks, PermitCounts, ReadWriteHolders, UnseenLock, Waiter,
+};
 use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
+use leasehold::leader::{Leader, LeaderHandle, LeaderState, Term};
+use leasehold::once::{Occurrence, Once, Period};
 use leasehold::{
-    Acquire, Acquiring, AnnouncedClient, AnnouncedClients, AnnouncedLock, AnyGuard, AnyLock, Backoff, BareSemaphore,
-    BareSemaphoreGuard, CancellationToken, Cause, Client, ClientBuilder, ClientId, ClientRecord, ClientStats,
-    ConnectError, CountDownLatch, Credentials, Deadlock, DeadlockedWait, Deadlocks, Error, FairGuard, FairLock,
-    FairQueue, FairSettings, Fallback, FencedFairGuard, FencedFairLock, FencedGuard, FencedLock, FoundKind, GroupGuard,
-    Guard, HeldPermit, HoldEnd, HoldToken, Holder, HolderId, InvalidInput, InvalidPermitId, LatchWait, LatchWaiting,
-    Leader, LeaderHandle, LeaderState, Lock, LockProblem, LockState, Locks, LossReason, Lost, Member, MultiAcquire,
-    MultiGuard, MultiLock, NameError, NotReleased, Occurrence, Once, Owner, Period, PermitCounts, PermitGuard,
-    PermitId, Publish, QuorumAcquire, QuorumGuard, QuorumLock, ReadGuard, ReadLock, ReadWriteHolders, ReadWriteLock,
-    Replicas, Semaphore, ServerError, ServerInfo, SimpleGuard, SimpleLock, SpinGuard, SpinLock, StripedLock, Term,
-    UnseenLock, Waiter, WithError, WriteGuard, WriteLock, blocking,
+    Acquire, Acquiring, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId,
+    ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
+    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock, LossReason, Lost,
+    MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore,
+    ServerInfo, SimpleLock, SpinLock, StripedLock, WithError, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -54,7 +57,6 @@ types! {
     AnnouncedClient: send sync unpin forever;
     AnnouncedClients: send sync unpin forever;
     AnnouncedLock: send sync unpin forever;
-    AnyGuard: send sync unpin forever;
     AnyLock: send sync unpin forever;
     Backoff: send sync unpin forever;
     Cause: send sync unpin forever;
@@ -71,14 +73,11 @@ types! {
     DeadlockedWait: send sync unpin forever;
     Deadlocks: send sync unpin forever;
     Error: send sync unpin forever;
-    FairGuard: send sync unpin forever;
     FairLock: send sync unpin forever;
     FairQueue: send sync unpin forever;
     FairSettings: send sync unpin forever;
     Fallback: send sync unpin forever;
-    FencedFairGuard: send sync unpin forever;
     FencedFairLock: send sync unpin forever;
-    FencedGuard: send sync unpin forever;
     FencedLock: send sync unpin forever;
     FoundKind: send sync unpin forever;
     GroupGuard<AllMembers>: send sync unpin forever;
@@ -113,31 +112,25 @@ types! {
     Owner: send sync unpin forever;
     Period: send sync unpin forever;
     PermitCounts: send sync unpin forever;
-    PermitGuard: send sync unpin forever;
     PermitId: send sync unpin forever;
     Semaphore: send sync unpin forever;
-    Publish: send sync unpin forever;
+    PublishCommand: send sync unpin forever;
     QuorumAcquire: send sync unpin forever;
     QuorumGuard: send sync unpin forever;
     QuorumLock: send sync unpin forever;
-    ReadGuard: send sync unpin forever;
     ReadLock: send sync unpin forever;
     ReadWriteLock: send sync unpin forever;
     Replicas: send sync unpin forever;
     BareSemaphore: send sync unpin forever;
-    BareSemaphoreGuard: send sync unpin forever;
     ServerError: send sync unpin forever;
     ServerInfo: send sync unpin forever;
-    SimpleGuard: send sync unpin forever;
     SimpleLock: send sync unpin forever;
-    SpinGuard: send sync unpin forever;
     SpinLock: send sync unpin forever;
     StripedLock: send sync unpin forever;
     Term: send sync unpin forever;
     UnseenLock: send sync unpin forever;
     Waiter: send sync unpin forever;
     WithError<u32>: send sync unpin forever;
-    WriteGuard: send sync unpin forever;
     WriteLock: send sync unpin forever;
     blocking::AnyLock: send sync unpin forever;
     blocking::Client: send sync unpin forever;
@@ -226,7 +219,7 @@ fn futures(client: &Client, lock: &Lock, guard: Guard, owner: &Owner, token: &Ho
 fn futures_of_kinds<K: Owned, F: Fencing>(
     (lock, guard): (&Lock<K>, Guard<K>),
     (value, token): (&fence::FencedValue, &Guard<F>),
-    (read_write, write): (&ReadWriteLock, WriteGuard),
+    (read_write, write): (&ReadWriteLock, Guard<leasehold::kind::Write>),
 ) {
     send(&lock.acquire().into_future());
     future!(lock.try_acquire());
@@ -396,6 +389,14 @@ fn no_public_type_is_forgotten() {
     let (crate_root, embedded) = lib.split_at(lib.find("pub mod embedded").expect("the module"));
     let mut names = exported(source, crate_root);
     names.extend(exported(source, embedded).iter().map(|name| format!("embedded::{name}")));
+    for module in ["error", "inspect", "leader", "once"] {
+        let file = format!("crates/leasehold/src/{module}.rs");
+        let text = crate::files::read(&file);
+        let types =
+            text.lines().filter_map(|line| line.strip_prefix("pub struct ").or_else(|| line.strip_prefix("pub enum ")));
+        let types = types.map(|rest| rest.split(['(', ' ', '<', ';']).next().expect("a name").to_owned());
+        names.extend(exported(&file, &text).into_iter().chain(types));
+    }
     for module in ["blocking", "fence"] {
         let file = format!("crates/leasehold/src/{module}.rs");
         let text = crate::files::read(&file);

@@ -3,7 +3,7 @@
 use crate::support::{
     NEVER, RENEWED, TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until,
 };
-use leasehold::{Client, Error, LossReason, Publish};
+use leasehold::{Client, Error, LossReason, PublishCommand};
 use leasehold_test_support::{Cluster, Server};
 use std::time::Duration;
 
@@ -20,7 +20,7 @@ fn name_on(cluster: &Cluster, node: &Server, family: &str) -> String {
     names.into_iter().find(|name| cluster.node_of(name).port() == node.port()).expect("a name for every node")
 }
 
-async fn client(cluster: &Cluster, publish: Publish) -> Client {
+async fn client(cluster: &Cluster, publish: PublishCommand) -> Client {
     settings().lease(LEASE).publish(publish).connect(&cluster.url()).await.expect("a client")
 }
 
@@ -29,7 +29,7 @@ fn a_lock_moves_with_its_slot_while_it_is_held() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         runtime().block_on(async {
-            let client = client(&cluster, Publish::Auto).await;
+            let client = client(&cluster, PublishCommand::Auto).await;
             let slot = cluster.slot_of("{stock}");
             let from = cluster.owner_of(slot).expect("its node");
             let to = another(&cluster, from);
@@ -124,7 +124,7 @@ fn release_of_a_lock_with_several_keys_is_done_after_the_migration() {
     on_one_of_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
         runtime().block_on(async {
-            let client = client(&cluster, Publish::Auto).await;
+            let client = client(&cluster, PublishCommand::Auto).await;
             let slot = cluster.slot_of("{stock}");
             let from = cluster.owner_of(slot).expect("its node");
             let to = another(&cluster, from);
@@ -134,7 +134,7 @@ fn release_of_a_lock_with_several_keys_is_done_after_the_migration() {
             let reader = halves.read().acquire().await.expect("the lock");
             let writer = client.read_write_lock("{stock}:3").write().acquire().await.expect("the lock");
             let both = leasehold::MultiLock::new([
-                leasehold::Member::from(client.fenced_lock("{stock}:4")),
+                leasehold::group::Member::from(client.fenced_lock("{stock}:4")),
                 client.read_write_lock("{stock}:5").write().into(),
             ]);
             let both = both.acquire().await.expect("the locks");
@@ -188,7 +188,7 @@ fn operators_and_tries_are_answered_though_the_slot_moves() {
 #[test]
 fn a_waiter_gets_in_though_the_slot_moves_under_it() {
     on_one_of_each(|binary| {
-        for publish in [Publish::Classic, Publish::Sharded] {
+        for publish in [PublishCommand::Classic, PublishCommand::Sharded] {
             let cluster = Cluster::builder().binary(binary).start();
             runtime().block_on(async {
                 let slot = cluster.slot_of("stock");
@@ -209,8 +209,8 @@ fn a_waiter_gets_in_though_the_slot_moves_under_it() {
     });
 }
 
-fn listeners(cluster: &Cluster, publish: Publish) -> usize {
-    let what = if publish == Publish::Sharded { "SHARDCHANNELS" } else { "CHANNELS" };
+fn listeners(cluster: &Cluster, publish: PublishCommand) -> usize {
+    let what = if publish == PublishCommand::Sharded { "SHARDCHANNELS" } else { "CHANNELS" };
     cluster.nodes().iter().map(|node| node.command(&["PUBSUB", what]).elements().len()).sum()
 }
 
@@ -221,7 +221,7 @@ fn one_frozen_node_costs_its_own_locks_and_no_others() {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no");
         let cluster = cluster.arg("cluster-node-timeout", "60000").start();
         runtime().block_on(async {
-            let client = client(&cluster, Publish::Auto).await;
+            let client = client(&cluster, PublishCommand::Auto).await;
             // The node with the lowest slots, and many locks on it: their renewals stand in front of all others.
             let [frozen, well, _] = cluster.nodes() else { panic!("three nodes") };
             let names: Vec<_> = (0..240).map(|number| format!("many:{number}")).collect();

@@ -1,8 +1,9 @@
 //! The kinds of locks that both sides have, in one form, so that a case is written once for all of them.
 
 use futures_util::future::BoxFuture;
+use leasehold::inspect::Holder;
 use leasehold::kind::{Leased, Owned};
-use leasehold::{Client, Error, Guard, Holder, Lock, LossReason, Owner};
+use leasehold::{Client, Error, Guard, Lock, LossReason, Owner};
 use std::fmt;
 use std::time::Duration;
 

@@ -3,7 +3,8 @@
 use crate::support::world::idle;
 use crate::support::{World, ms, secs};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
-use leasehold::{AnnouncedLock, Client, Deadlock, Error, Guard, Owner};
+use leasehold::inspect::{AnnouncedLock, Deadlock};
+use leasehold::{Client, Error, Guard, Owner};
 use std::time::{Duration, Instant};
 use tokio::task::JoinHandle;
 

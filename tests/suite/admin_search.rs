@@ -3,7 +3,8 @@
 use crate::support::world::idle;
 use crate::support::{NEVER, Polled, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
-use leasehold::{Client, Error, FoundKind, LockProblem, LockState, Locks, blocking};
+use leasehold::inspect::{FoundKind, LockProblem, LockState, Locks};
+use leasehold::{Client, Error, blocking};
 use std::collections::HashMap;
 use std::task::Poll;
 use std::time::Duration;

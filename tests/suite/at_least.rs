@@ -3,7 +3,8 @@
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
-use leasehold::{Client, ClientBuilder, Error, Fallback, InvalidInput, LossReason, Occurrence, Period, WithError};
+use leasehold::once::{Occurrence, Period};
+use leasehold::{Client, ClientBuilder, Error, Fallback, InvalidInput, LossReason, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, UNIX_EPOCH};

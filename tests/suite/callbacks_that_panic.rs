@@ -3,7 +3,8 @@
 use crate::support::{RENEWED, World, ms, secs, until};
 use futures_util::FutureExt as _;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
-use leasehold::{Client, Period, QuorumLock, telemetry};
+use leasehold::once::Period;
+use leasehold::{Client, QuorumLock, telemetry};
 use metrics::{
     Counter, CounterFn, Gauge, GaugeFn, Histogram, HistogramFn, Key, KeyName, Metadata, Recorder, SharedString, Unit,
 };

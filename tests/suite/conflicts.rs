@@ -2,7 +2,8 @@
 
 use crate::support::kinds::AnyGuard;
 use crate::support::{Kind, World, ms, secs, until};
-use leasehold::{Client, Error, InvalidInput, NameError};
+use leasehold::error::NameError;
+use leasehold::{Client, Error, InvalidInput};
 use std::time::Duration;
 
 /// The data of a kind on the server.

@@ -4,7 +4,8 @@
 use crate::support::kinds::FAIR_WINDOW;
 use crate::support::world::idle;
 use crate::support::{Actor, Polled, Stage, World, ms, secs, until};
-use leasehold::{Client, Error, FairGuard, FairLock, FairSettings};
+use leasehold::kind::Fair;
+use leasehold::{Client, Error, FairLock, FairSettings, Guard};
 use leasehold_core::reply::Reply;
 
 use std::sync::{Arc, Mutex};
@@ -15,6 +16,8 @@ const BEAT: Duration = ms(500);
 
 /// The time that a command and the turn of a future take on a clock that only ticks.
 const STEP: Duration = ms(10);
+
+type FairGuard = Guard<Fair>;
 
 type Waiter = Actor<Result<FairGuard, Error>>;
 

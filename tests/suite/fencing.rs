@@ -3,13 +3,14 @@
 use crate::support::world::idle;
 use crate::support::{World, ms, secs};
 use leasehold::fence::sql;
-use leasehold::{Error, FencedGuard, FencedLock};
+use leasehold::kind::Fenced;
+use leasehold::{Error, FencedLock, Guard};
 use leasehold_core::script;
 use rusqlite::{Connection, TransactionBehavior};
 use std::sync::{Arc, Barrier};
 
 /// A guard that was lost without knowing it, and one of its successor.
-async fn stale_and_new(lock: &FencedLock) -> (FencedGuard, FencedGuard) {
+async fn stale_and_new(lock: &FencedLock) -> (Guard<Fenced>, Guard<Fenced>) {
     let stale = lock.acquire().lease(ms(60)).await.expect("the lock");
     let new = lock.acquire().wait(secs(20)).await.expect("the lock, when the lease has run out");
     assert!(new.fencing_token() > stale.fencing_token());
@@ -124,7 +125,7 @@ pub(crate) async fn sql_refuses_stale_tokens_on_read_and_write(world: World) {
     let mut database = Connection::open_in_memory().expect("a database");
     tables(&database);
     let (stale, new) = stale_and_new(&lock).await;
-    let mut run = |guard: &FencedGuard, write| {
+    let mut run = |guard: &Guard<Fenced>, write| {
         transaction(&mut database, guard.fencing_token().as_i64(), guard.holder_id().as_str(), write)
     };
     assert_eq!(run(&stale, Some(100)), Some(100), "nobody else has shown a token");

@@ -4,10 +4,8 @@ use crate::support::kinds::{AnyGuard, AnyLock};
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
-use leasehold::{
-    Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, Member, MultiGuard, MultiLock, QuorumGuard,
-    QuorumLock,
-};
+use leasehold::group::{Member, MultiGuard, QuorumGuard};
+use leasehold::{Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, MultiLock, QuorumLock};
 use leasehold_core::link::ServerError;
 use std::future::pending;
 use std::sync::Arc;

@@ -2,7 +2,9 @@
 
 use crate::support::{Engine, World, ms, secs};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
-use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, NameError, Period};
+use leasehold::error::NameError;
+use leasehold::once::Period;
+use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput};
 use std::time::Duration;
 
 pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {

@@ -2,7 +2,8 @@
 
 use crate::support::{World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
-use leasehold::{Client, Error, LeaderHandle, LeaderState, Term, WithError};
+use leasehold::leader::{LeaderHandle, LeaderState, Term};
+use leasehold::{Client, Error, WithError};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use tokio::sync::oneshot;

@@ -2,7 +2,8 @@
 
 use crate::support::world::idle;
 use crate::support::{Actor, NEVER, Stage, World, ms, secs, until};
-use leasehold::{Client, Error, LossReason, ReadGuard, ReadLock, WriteGuard, WriteLock};
+use leasehold::kind::{Read, Write};
+use leasehold::{Client, Error, Guard, LossReason, ReadLock, WriteLock};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
 
@@ -13,8 +14,8 @@ const STEP: Duration = ms(10);
 #[derive(Debug)]
 #[expect(dead_code, reason = "a guard is kept for what it holds")]
 enum Either {
-    Read(ReadGuard),
-    Write(WriteGuard),
+    Read(Guard<Read>),
+    Write(Guard<Write>),
 }
 
 type Waiter = Actor<Result<Either, Error>>;
@@ -30,12 +31,12 @@ fn writes(lock: &WriteLock) -> Waiter {
 }
 
 impl Stage {
-    fn reader(&self, client: &Client, name: &str) -> ReadGuard {
+    fn reader(&self, client: &Client, name: &str) -> Guard<Read> {
         let lock = client.read_write_lock(name).read();
         self.now(async move { lock.acquire().await }).expect("the read half")
     }
 
-    fn writer(&self, client: &Client, name: &str) -> WriteGuard {
+    fn writer(&self, client: &Client, name: &str) -> Guard<Write> {
         let lock = client.read_write_lock(name).write();
         self.now(async move { lock.acquire().await }).expect("the write half")
     }
@@ -227,9 +228,9 @@ pub(crate) async fn rw5_leases_do_not_add_up(_: World) {
 pub(crate) async fn rw8_every_reader_of_a_client_is_renewed(_: World) {
     let stage = Stage::new();
     let client = stage.client();
-    let mut guards: Vec<ReadGuard> = (0..100).map(|_| stage.reader(&client, "many")).collect();
+    let mut guards: Vec<Guard<Read>> = (0..100).map(|_| stage.reader(&client, "many")).collect();
     stage.clock.advance(secs(75));
-    assert!(guards.iter().all(ReadGuard::is_held));
+    assert!(guards.iter().all(Guard::is_held));
     while let Some(guard) = guards.pop() {
         stage.now(guard.release()).expect("a release");
     }

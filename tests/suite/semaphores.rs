@@ -3,8 +3,9 @@
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget, ManualClock};
+use leasehold::error::NameError;
 use leasehold::kind::Counted;
-use leasehold::{Client, Error, InvalidInput, Lock, NameError};
+use leasehold::{Client, Error, InvalidInput, Lock};
 use leasehold_core::script;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};

@@ -2,7 +2,8 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
-use leasehold::{ClientBuilder, Error, LossReason, Term, blocking};
+use leasehold::leader::Term;
+use leasehold::{ClientBuilder, Error, LossReason, blocking};
 use leasehold_test_support::Rounds;
 use std::sync::Arc;
 use std::time::Instant;

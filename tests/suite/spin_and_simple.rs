@@ -2,11 +2,12 @@
 
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
-use leasehold::{Backoff, Error, LossReason, SpinGuard};
+use leasehold::kind::Spin;
+use leasehold::{Backoff, Error, Guard, LossReason};
 use leasehold_test_support::Resp;
 
 /// The attempts of one waiter in ten seconds, under a back-off.
-fn attempts(stage: &Stage, backoff: Backoff) -> (u64, Option<Result<SpinGuard, Error>>) {
+fn attempts(stage: &Stage, backoff: Backoff) -> (u64, Option<Result<Guard<Spin>, Error>>) {
     let lock = stage.client().spin_lock("polled");
     let before = stage.server.calls("lock/acquire");
     let mut waiters = [Actor::new(async move { lock.acquire().backoff(backoff).await })];

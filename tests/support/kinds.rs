@@ -2,11 +2,10 @@
 
 use super::{World, ms, secs};
 use futures_util::future::{BoxFuture, LocalBoxFuture};
+use leasehold::group::{MultiGuard, QuorumGuard};
 use leasehold::kind::Owned;
-use leasehold::{
-    BareSemaphore, BareSemaphoreGuard, Client, CountDownLatch, Error, Guard, Lock, MultiGuard, MultiLock, Owner,
-    PermitGuard, QuorumGuard, QuorumLock, Semaphore,
-};
+use leasehold::kind::{Counter, Permit};
+use leasehold::{BareSemaphore, Client, CountDownLatch, Error, Guard, Lock, MultiLock, Owner, QuorumLock, Semaphore};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -403,8 +402,8 @@ macro_rules! plain {
 plain! {
     MultiLock, MultiGuard, owner;
     QuorumLock, QuorumGuard, ;
-    BareSemaphore, BareSemaphoreGuard, ;
-    Semaphore, PermitGuard, ;
+    BareSemaphore, Guard<Counter>, ;
+    Semaphore, Guard<Permit>, ;
 }
 
 impl Lockable for CountDownLatch {

@@ -5,7 +5,8 @@ use crate::connection::{self, FAREWELL};
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::shown::{counted, shown};
-use leasehold::{Client, PermitCounts};
+use leasehold::Client;
+use leasehold::inspect::PermitCounts;
 use serde_json::json;
 
 /// Shows the number of permits, or changes it.

@@ -7,7 +7,8 @@ use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::seen::millis;
 use crate::shown::shown;
-use leasehold::{Deadlock, DeadlockedWait, Error, UnseenLock};
+use leasehold::Error;
+use leasehold::inspect::{Deadlock, DeadlockedWait, UnseenLock};
 use serde_json::{Value, json};
 use std::collections::BTreeSet;
 

@@ -10,7 +10,8 @@ use crate::people::{People, Person};
 use crate::permits::find_holders;
 use crate::seen::{Seen, with_process};
 use crate::shown::shown;
-use leasehold::{Client, FoundKind, Waiter};
+use leasehold::Client;
+use leasehold::inspect::{FoundKind, Waiter};
 use serde_json::json;
 use std::fmt::Write as _;
 

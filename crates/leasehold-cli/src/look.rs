@@ -3,7 +3,8 @@
 use crate::failure::{Exit, Failure};
 use crate::people::People;
 use crate::seen::Hold;
-use leasehold::{Client, Error, FoundKind, Holder, LockProblem, LockState};
+use leasehold::inspect::{FoundKind, Holder, LockProblem, LockState};
+use leasehold::{Client, Error};
 use std::time::Duration;
 
 /// No simple lock has a longer text. `inspect` calls such a key no lock, too.

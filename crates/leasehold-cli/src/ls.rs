@@ -9,7 +9,8 @@ use crate::people::People;
 use crate::seen::{Seen, millis};
 use crate::shown::shown;
 use crate::table::Table;
-use leasehold::{Client, FoundKind};
+use leasehold::Client;
+use leasehold::inspect::FoundKind;
 use std::collections::BTreeMap;
 
 const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "WAITERS", "PROBLEMS"];

@@ -1,6 +1,7 @@
 //! The processes behind holders and waiters, as far as they have announced themselves.
 
-use leasehold::{AnnouncedClient, AnnouncedLock, Client, ClientRecord, HolderId, PermitId};
+use leasehold::inspect::{AnnouncedClient, AnnouncedLock, ClientRecord};
+use leasehold::{Client, HolderId, PermitId};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};

@@ -3,7 +3,8 @@
 use crate::duration::show;
 use crate::people::{People, Person};
 use crate::shown::shown;
-use leasehold::{ClientRecord, FoundKind, HeldPermit, Holder, HolderId, LockState, Waiter};
+use leasehold::HolderId;
+use leasehold::inspect::{ClientRecord, FoundKind, HeldPermit, Holder, LockState, Waiter};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 use std::sync::Arc;

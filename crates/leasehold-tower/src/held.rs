@@ -1,7 +1,8 @@
 //! The lock of a request, as its handler and its answer show it.
 
 use leasehold::fence::FencingToken;
-use leasehold::{AnyGuard, HoldToken, HolderId, LossReason};
+use leasehold::kind::Any;
+use leasehold::{Guard, HoldToken, HolderId, LossReason};
 
 /// The lock under which a request is served. It is an extension of the request: with axum, a handler takes `Extension<HeldLock>`.
 ///
@@ -15,7 +16,7 @@ pub struct HeldLock {
 }
 
 impl HeldLock {
-    pub(crate) fn of(guard: &AnyGuard) -> Self {
+    pub(crate) fn of(guard: &Guard<Any>) -> Self {
         Self {
             name: guard.lock().name().to_owned(),
             holder_id: guard.holder_id(),

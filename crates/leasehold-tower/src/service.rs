@@ -5,7 +5,8 @@ use crate::refusal::{Refusal, Refuse};
 use crate::settings::{Settings, Waiting, WithoutKey};
 use http::request::Parts;
 use http::{Request, Response};
-use leasehold::{AnyGuard, AnyLock, Error};
+use leasehold::kind::Any;
+use leasehold::{AnyLock, Error, Guard};
 use std::fmt;
 use std::future::poll_fn;
 use std::pin::Pin;
@@ -67,7 +68,7 @@ async fn serve<S: Service<Request<Q>>, Q>(mut inner: S, request: Request<Q>) -> 
     inner.call(request).await
 }
 
-async fn acquire(lock: &AnyLock, waiting: Waiting) -> Result<AnyGuard, Refusal> {
+async fn acquire(lock: &AnyLock, waiting: Waiting) -> Result<Guard<Any>, Refusal> {
     let guard = match waiting {
         Waiting::Try => lock.try_acquire().await,
         Waiting::For(wait) => lock.acquire().wait(wait).await.map(Some),

@@ -1,6 +1,6 @@
 //! The same locks for threads without a runtime.
 //!
-//! Every type here stands for the one of the same name in the root of the crate, is made [`From`] it, and gives it back by `as_async`. A
+//! Every type here stands for the asynchronous one of the same name, is made [`From`] it, and gives it back by `as_async`. A
 //! setting of an asynchronous lock, such as a [class](crate::Lock::class), is described there:
 //! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
 //!
@@ -63,16 +63,16 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// Makes a type of threads out of its asynchronous one, and the way back.
 macro_rules! mirrors {
-    ($($name:ident $(<$kind:ident: $bound:ident>)?),*) => {$(
-        impl $(<$kind: crate::kind::$bound>)? From<crate::$name $(<$kind>)?> for $name $(<$kind>)? {
-            fn from(inner: crate::$name $(<$kind>)?) -> Self {
+    ($($name:ident $(<$kind:ident: $bound:ident>)? = $path:ty),*) => {$(
+        impl $(<$kind: crate::kind::$bound>)? From<$path> for $name $(<$kind>)? {
+            fn from(inner: $path) -> Self {
                 Self(inner)
             }
         }
 
         impl $(<$kind: crate::kind::$bound>)? $name $(<$kind>)? {
             /// The asynchronous one, for what it alone can do.
-            pub const fn as_async(&self) -> &crate::$name $(<$kind>)? {
+            pub const fn as_async(&self) -> &$path {
                 &self.0
             }
         }

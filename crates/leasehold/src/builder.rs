@@ -40,7 +40,7 @@ pub struct ClientBuilder {
     certificates: Certificates,
     provider: Option<Provider>,
     addresses: Option<AddressMap>,
-    publish: Publish,
+    publish: PublishCommand,
     sends_alone: bool,
     /// The client must not use the caller's runtime.
     on_thread: bool,
@@ -53,7 +53,7 @@ pub struct ClientBuilder {
 /// The Pub/Sub command that announces a release. All clients of a lock, including Redisson, must use one command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Publish {
+pub enum PublishCommand {
     /// As Redisson does by default: `SPUBLISH` on a cluster that knows it (Redis 7.0, Valkey), else `PUBLISH`.
     #[default]
     Auto,
@@ -294,9 +294,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the command that announces a release. Default: [`Publish::Auto`]. Embedded engines have only one such
+    /// Sets the command that announces a release. Default: [`PublishCommand::Auto`]. Embedded engines have only one such
     /// command.
-    pub const fn publish(mut self, publish: Publish) -> Self {
+    pub const fn publish(mut self, publish: PublishCommand) -> Self {
         self.publish = publish;
         self
     }

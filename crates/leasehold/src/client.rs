@@ -215,7 +215,7 @@ impl Client {
         Owner::new(self.handle.clone())
     }
 
-    /// The identity of this client, a random UUID: the part of a [`Holder::id`](crate::Holder::id) before the colon.
+    /// The identity of this client, a random UUID: the part of a [`Holder::id`](crate::inspect::Holder::id) before the colon.
     pub fn id(&self) -> ClientId {
         self.handle.with(|session, _| session.client().to_string()).into()
     }
@@ -241,7 +241,7 @@ impl Client {
     /// another quarter of a second for work that stops at once.
     ///
     /// So first stop the sources of new work, such as the HTTP server; then await the shutdown with the time that your
-    /// work needs. A [leader](crate::Leader) resigns when the shutdown begins. Two concurrent shutdowns both use the
+    /// work needs. A [leader](crate::leader::Leader) resigns when the shutdown begins. Two concurrent shutdowns both use the
     /// shorter time.
     ///
     /// # Errors

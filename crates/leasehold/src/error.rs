@@ -14,12 +14,15 @@ mod with;
 pub use cause::Cause;
 pub use connect::ConnectError;
 pub use invalid::InvalidInput;
+pub use leasehold_core::command::permits::InvalidPermitId;
+pub use leasehold_core::link::ServerError;
+pub use leasehold_core::name::NameError;
 pub use with::WithError;
 
 use crate::fence::FencingToken;
 use crate::ids::HolderId;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
-use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::link::LinkError;
 use std::time::Duration;
 use thiserror::Error;
 
@@ -44,7 +47,7 @@ pub enum Error {
         kind: &'static str,
         /// How long the caller waited.
         waited: Duration,
-        /// The [`Holder::id`](crate::Holder::id) of the holder right after the wait; [`Client::who_is`](crate::Client::who_is) may tell which
+        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait; [`Client::who_is`](crate::Client::who_is) may tell which
         /// process that is. It is `None` if the lock was free by then, if the server did not tell the holder within the command timeout, and
         /// for locks that several owners may hold or that have several members: semaphores, latches, multi locks, quorum locks.
         holder: Option<HolderId>,

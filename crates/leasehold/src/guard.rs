@@ -30,6 +30,26 @@ use std::time::Duration;
 /// clock that also counts while the machine is suspended. If the deadline passes without a renewal, the guard is lost, whatever
 /// a later reply says.
 ///
+/// # Storing it
+///
+/// `Guard` is the guard of a [`Lock`]. The guard of another kind names its [kind](crate::kind):
+///
+/// | lock | guard |
+/// |---|---|
+/// | [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), … | `Guard<kind::Fair>`, `Guard<kind::Fenced>`, `Guard<kind::Spin>`, … |
+/// | [`Semaphore`](crate::Semaphore), [`BareSemaphore`](crate::BareSemaphore) | `Guard<kind::Permit>`, `Guard<kind::Counter>` |
+/// | [`AnyLock`](crate::AnyLock) | `Guard<kind::Any>` |
+/// | [`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock) | [`MultiGuard`](crate::group::MultiGuard), [`QuorumGuard`](crate::group::QuorumGuard) |
+///
+/// ```
+/// use leasehold::{Guard, kind};
+///
+/// struct Session {
+///     account: Guard<kind::Fenced>,
+///     connection: Guard<kind::Permit>,
+/// }
+/// ```
+///
 /// # Dropping it
 ///
 /// The background releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
@@ -95,7 +115,7 @@ impl<K: LockKind> Guard<K> {
         self.lock.spec().handle().clock.now().min(self.cell.deadline()).since(self.cell.acquired_at())
     }
 
-    /// The holder's name on the server: `uuid:number`, with a `~` at its end where the lock may [linger](Lock::linger), as [`Holder::id`](crate::Holder::id) shows it to others.
+    /// The holder's name on the server: `uuid:number`, with a `~` at its end where the lock may [linger](Lock::linger), as [`Holder::id`](crate::inspect::Holder::id) shows it to others.
     pub fn holder_id(&self) -> HolderId {
         String::from_utf8_lossy(&self.cell.field()).into_owned().into()
     }

@@ -1,4 +1,8 @@
-//! Inspecting a lock from outside, and ending the hold of another owner.
+//! What the server knows of locks, their holders and waiters, and the processes behind them.
+//!
+//! [`Lock::inspect`](crate::Lock::inspect) and [`Client::inspect`](crate::Client::inspect) read one name,
+//! [`Client::locks`](crate::Client::locks) searches names, [`Client::who_is`](crate::Client::who_is) names the process of a
+//! holder, and [`Client::deadlocks`](crate::Client::deadlocks) finds deadlocks.
 
 mod announced;
 mod any;
@@ -10,6 +14,8 @@ mod search;
 pub(crate) mod seen;
 mod state;
 
+pub use crate::kinds::{HeldPermit, PermitCounts};
+pub use crate::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use announced::AnnouncedClients;
 pub use deadlocks::{Deadlock, DeadlockedWait, Deadlocks, UnseenLock};
 pub use search::Locks;
@@ -211,7 +217,8 @@ impl Lock<Simple> {
 #[cfg(all(test, feature = "serde"))]
 mod tests {
     use super::*;
-    use crate::{AnnouncedClient, AnnouncedLock, ClientRecord, ClientStats, HeldPermit, PermitCounts, ServerInfo};
+    use crate::inspect::{AnnouncedClient, AnnouncedLock, ClientRecord, HeldPermit, PermitCounts};
+    use crate::{ClientStats, ServerInfo};
     use serde::Serialize;
     use serde::de::DeserializeOwned;
     use std::time::{Duration, SystemTime};

@@ -37,15 +37,15 @@ pub trait SupportsFallback: LockKind {}
 /// A kind without release notices: who waits for it asks again and again.
 pub trait Polled: LockKind {}
 
-/// How many members of a [`GroupGuard`](crate::GroupGuard) must be held.
+/// How many members of a [`GroupGuard`](crate::group::GroupGuard) must be held.
 pub trait GroupRule: sealed::Group + Debug + Send + Sync + Unpin + 'static {}
 
-/// All members: [`MultiGuard`](crate::MultiGuard).
+/// All members: [`MultiGuard`](crate::group::MultiGuard).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum AllMembers {}
 
-/// A majority of the servers: [`QuorumGuard`](crate::QuorumGuard).
+/// A majority of the servers: [`QuorumGuard`](crate::group::QuorumGuard).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum Majority {}

@@ -10,8 +10,9 @@ use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
 use crate::error::{Error, WithError};
+use crate::guard::Guard;
 use crate::kind::Fenced;
-use crate::kinds::{FencedGuard, FencedLock};
+use crate::kinds::FencedLock;
 use crate::owner::Owner;
 use futures_util::future::{Either, select};
 use handle::{Campaign, Shared};
@@ -200,7 +201,7 @@ impl Leader {
     }
 
     /// Waits for the lock. A wait that fails no more, for as long as a server that is out of reach would let it fail, is one behind another leader.
-    async fn wait(&self, acquire: Acquire<Fenced>, campaign: &Campaign<'_>) -> Result<FencedGuard, Error> {
+    async fn wait(&self, acquire: Acquire<Fenced>, campaign: &Campaign<'_>) -> Result<Guard<Fenced>, Error> {
         let handle = self.lock.spec().handle();
         let settings = &handle.settings;
         let in_touch = pin!(attempt::pause(handle, settings.unreachable_after + settings.command_timeout * 2));

@@ -58,7 +58,7 @@
 //! |---|---|
 //! | `tls` | secure connections, by `rediss://` and `valkeys://`; it compiles ring and so needs a C compiler |
 //! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
-//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`], [`ClientStats`] and [`ServerInfo`] |
+//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`](inspect::Holder), [`ClientStats`] and [`ServerInfo`] |
 //! | `unstable-raw` | plain commands to the server, exempt from semantic versioning: `ClientBuilder::connect_raw` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
@@ -74,20 +74,20 @@ mod builder;
 mod client;
 mod client_inner;
 mod clock;
-mod error;
+pub mod error;
 mod fair_settings;
 pub mod fence;
 mod foreign;
 mod guard;
 mod ids;
-mod inspect;
+pub mod inspect;
 pub mod kind;
 mod kinds;
-mod leader;
+pub mod leader;
 mod link;
 mod lock_spec;
 mod loss;
-mod once;
+pub mod once;
 mod owner;
 mod process;
 #[cfg(feature = "unstable-raw")]
@@ -101,34 +101,35 @@ pub mod telemetry;
 mod url;
 
 pub use acquire::{Acquire, Acquiring};
-pub use builder::{ClientBuilder, Publish};
+pub use builder::{ClientBuilder, PublishCommand};
 pub use client::{Client, NotReleased};
-pub use error::{Cause, ConnectError, Error, InvalidInput, WithError};
+#[doc(inline)]
+pub use error::{ConnectError, Error, InvalidInput, WithError};
 pub use fair_settings::FairSettings;
 pub use guard::Guard;
 pub use ids::{ClientId, HolderId};
-pub use inspect::{
-    AnnouncedClients, Deadlock, DeadlockedWait, Deadlocks, FairQueue, FoundKind, Holder, LockProblem, LockState, Locks,
-    ReadWriteHolders, UnseenLock, Waiter,
+pub use kinds::{
+    AnyLock, BareSemaphore, CountDownLatch, FairLock, FencedFairLock, FencedLock, LatchWait, LatchWaiting, MultiLock,
+    QuorumLock, ReadLock, ReadWriteLock, Semaphore, SimpleLock, SpinLock, StripedLock, WriteLock,
 };
-pub use kinds::*;
-pub use leader::{Leader, LeaderHandle, LeaderState, Term};
 pub use leasehold_core::backoff::Backoff;
 pub use leasehold_core::call::Replicas;
-pub use leasehold_core::command::permits::{InvalidPermitId, PermitId};
+pub use leasehold_core::command::permits::PermitId;
 pub use leasehold_core::error::{HoldEnd, LossReason};
-pub use leasehold_core::link::{ServerError, ServerInfo};
-pub use leasehold_core::name::NameError;
+pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
 pub use link::server::Credentials;
 pub use lock::Lock;
 pub use loss::{HoldToken, Lost};
-pub use once::{Occurrence, Once, Period};
 pub use owner::Owner;
-pub use record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
 /// The token of the crate `tokio-util`, as [`HoldToken::token`] makes it.
 pub use tokio_util::sync::CancellationToken;
+
+/// Guards and acquires of a [`MultiLock`] and a [`QuorumLock`].
+pub mod group {
+    pub use crate::kinds::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
+}
 
 /// The engine inside the process, for tests, examples, and locks within one process.
 ///

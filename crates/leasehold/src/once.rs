@@ -32,7 +32,7 @@ use std::time::Duration;
 /// # use std::time::Duration;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = leasehold::Client::embedded();
-/// use leasehold::{Occurrence, Period};
+/// use leasehold::once::{Occurrence, Period};
 ///
 /// // In each of five pods, at two in the morning:
 /// let nightly = client.once("report", Period::key("2026-11-23"));
@@ -94,7 +94,7 @@ impl Once {
     /// # Errors
     ///
     /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with).
-    /// [`InvalidInput::Period`](crate::InvalidInput::Period) if processes could compute different periods. After
+    /// [`InvalidInput::Period`] if processes could compute different periods. After
     /// [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and the
     /// background retries to mark it as done; if that fails for a whole lease, another process may run the job.
     ///

@@ -1,6 +1,6 @@
 //! The URL of a server: the settings of a client in its query, and the variables of the environment that name it.
 
-use crate::builder::{ClientBuilder, Publish};
+use crate::builder::{ClientBuilder, PublishCommand};
 use crate::error::ConnectError;
 use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;
@@ -112,9 +112,9 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "require_noeviction" => builder.require_noeviction(switch()?),
         "hand_over" => builder.hand_over(switch()?),
         "publish" => builder.publish(match value {
-            "auto" => Publish::Auto,
-            "classic" => Publish::Classic,
-            "sharded" => Publish::Sharded,
+            "auto" => PublishCommand::Auto,
+            "classic" => PublishCommand::Classic,
+            "sharded" => PublishCommand::Sharded,
             _ => return Err("auto, classic or sharded"),
         }),
         "batch_calls" => builder.batch_calls(switch()?),
@@ -172,7 +172,7 @@ mod tests {
             .connect_deadline(Duration::from_secs(3))
             .require_noeviction(true)
             .hand_over(true)
-            .publish(Publish::Classic)
+            .publish(PublishCommand::Classic)
             .batch_calls(true);
         assert_eq!(settings(&format!("redis://host?{query}")), format!("{told:?}"));
         let names: Vec<_> = query.split('&').filter_map(|part| Some(part.split_once('=')?.0)).collect();

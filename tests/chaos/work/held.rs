@@ -4,8 +4,9 @@ use super::{Bench, Manner};
 use crate::history::{Rule, Wish, label};
 use crate::moment::now;
 use fastrand::Rng;
+use leasehold::group::GroupGuard;
 use leasehold::kind::{GroupRule, LockKind};
-use leasehold::{Acquire, Error, GroupGuard, Guard, Lock, Lost};
+use leasehold::{Acquire, Error, Guard, Lock, Lost};
 use std::future::IntoFuture as _;
 use std::time::Duration;
 

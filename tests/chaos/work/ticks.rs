@@ -5,7 +5,8 @@ use super::{Bench, TICK};
 use crate::history::{Rule, Wish};
 use crate::moment::now;
 use fastrand::Rng;
-use leasehold::{Error, Guard, Occurrence, Period, WithError};
+use leasehold::once::{Occurrence, Period};
+use leasehold::{Error, Guard, WithError};
 use std::sync::Arc;
 use std::time::Duration;
 

@@ -6,7 +6,8 @@ use crate::child;
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{LEASE, NEVER, SLACK, World, clock, pass, soon};
-use leasehold::{Error, LossReason, PermitGuard, PermitId, Semaphore};
+use leasehold::kind::Permit;
+use leasehold::{Error, Guard, LossReason, PermitId, Semaphore};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::time::{Duration, Instant};
@@ -84,7 +85,7 @@ fn id(text: &str) -> PermitId {
     text.parse().unwrap_or_else(|_| panic!("{text:?} is no id"))
 }
 
-async fn taken(semaphore: &Semaphore) -> Option<PermitGuard> {
+async fn taken(semaphore: &Semaphore) -> Option<Guard<Permit>> {
     semaphore.try_acquire().await.expect("an answer")
 }
 

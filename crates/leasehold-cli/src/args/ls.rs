@@ -3,7 +3,7 @@
 use super::KindWord;
 use crate::duration;
 use clap::Args;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\

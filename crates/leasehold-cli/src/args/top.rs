@@ -3,7 +3,7 @@
 use super::every::at_least_10ms;
 use super::{Column, KindWord};
 use clap::Args;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 use std::time::Duration;
 
 const EXAMPLES: &str = "\

@@ -1,7 +1,7 @@
 //! The words for columns and kinds of locks, on the command line and in the address of a page.
 
 use clap::ValueEnum;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 
 /// A column of the table of `top` and `serve`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]

@@ -3,7 +3,7 @@
 use super::column::Column;
 use super::filter;
 use super::row::Row;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 use std::cmp::Ordering;
 
 /// The order of the rows.

@@ -2,7 +2,7 @@
 
 use crate::seen::Seen;
 use crate::shown::shown;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 use std::time::Duration;
 
 /// A lock as one look has found it. Texts that people read are harmless to a terminal, except for the name.

@@ -1,7 +1,7 @@
 //! Locks for tests.
 
 use super::row::{Found, Held, Row};
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 
 /// A plain lock that a process holds which says nothing of itself.
 pub(crate) fn lock(name: &str) -> Found {

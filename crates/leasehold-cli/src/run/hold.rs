@@ -6,7 +6,8 @@ use crate::args::RunOptions;
 use crate::failure::{Exit, Failure, passes};
 use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
-use leasehold::{AnyGuard, AnyLock, Client, Error, FencedGuard, Guard, HolderId, LossReason, Lost, PermitGuard};
+use leasehold::kind::{Any, Fenced, Permit};
+use leasehold::{AnyLock, Client, Error, Guard, HolderId, LossReason, Lost};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -24,10 +25,10 @@ const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1
 
 /// A held lock or permit. Kinds that support `--at-least` have their own variants, because not every kind does.
 pub(super) enum Held {
-    Lock(AnyGuard),
+    Lock(Guard<Any>),
     Kept(Guard),
-    KeptFenced(FencedGuard),
-    Permit(PermitGuard),
+    KeptFenced(Guard<Fenced>),
+    Permit(Guard<Permit>),
 }
 
 /// Evaluates an expression for the guard of each kind.

@@ -4,7 +4,7 @@ use crate::args::{Column, KindWord};
 use crate::overview::order::Sort;
 use clap::ValueEnum;
 use form_urlencoded::{Serializer, parse};
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 
 /// How many rows a page has.
 pub(super) const PAGE: usize = 100;

@@ -6,7 +6,8 @@ use crate::failure::{Exit, Failure};
 use crate::look::{is_of_a_client, look};
 use crate::people::{Person, client_of};
 use crate::seen::Hold;
-use leasehold::{Client, FoundKind, HeldPermit, LockState};
+use leasehold::Client;
+use leasehold::inspect::{FoundKind, HeldPermit, LockState};
 
 /// The holds of a process.
 pub(super) struct Found {

@@ -1,7 +1,7 @@
 //! The changes between two looks at the same locks.
 
 use super::Locks;
-use leasehold::{FoundKind, LockState};
+use leasehold::inspect::{FoundKind, LockState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 

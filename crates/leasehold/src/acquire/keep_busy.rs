@@ -16,7 +16,7 @@ impl<K: Keepable> Acquire<K> {
     ///
     /// The time begins when the caller gets the guard, and whole milliseconds count. A re-entry can prolong it. A lock that is lost, or
     /// [detached](crate::Guard::detach), is free when its lease ends, and one whose process dies when the lease of the dead ends. While the
-    /// lock stays busy, its holder on the server has a `!` at its end ([`Holder::is_kept`](crate::Holder::is_kept)), also for its former owner
+    /// lock stays busy, its holder on the server has a `!` at its end ([`Holder::is_kept`](crate::inspect::Holder::is_kept)), also for its former owner
     /// the lock is busy, and a force release frees it.
     ///
     /// # Errors

@@ -6,16 +6,19 @@ use super::{
 };
 use crate::ClientId;
 use crate::error::{ConnectError, Error};
+use crate::group::Member;
+use crate::inspect::{Deadlocks, LockState};
 use crate::kind::{Fair, Fenced, Simple, Spin};
+use crate::once::Period;
 use crate::record::{AnnouncedLock, ClientRecord};
-use crate::{ClientBuilder, ClientStats, Deadlocks, LockState, Member, NotReleased, Owner, Period};
+use crate::{ClientBuilder, ClientStats, NotReleased, Owner};
 use std::time::Duration;
 
 /// A [`Client`](crate::Client) for threads.
 #[derive(Clone, Debug)]
 pub struct Client(crate::Client);
 
-mirrors!(Client);
+mirrors!(Client = crate::Client);
 
 impl Client {
     /// Connects to a server with the default settings.

@@ -16,7 +16,7 @@ pub type Semaphore = Lock<Permit>;
 #[derive(Clone, Debug)]
 pub struct CountDownLatch(crate::CountDownLatch);
 
-mirrors!(CountDownLatch);
+mirrors!(CountDownLatch = crate::CountDownLatch);
 
 impl<K: Counted> Lock<K> {
     /// Takes so many permits if they are there.

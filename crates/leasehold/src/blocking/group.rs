@@ -1,36 +1,37 @@
 //! Locks over many, for threads.
 
 use super::{mirrors, park_on};
+use crate::Client;
 use crate::error::Error;
+use crate::group::{MultiAcquire, QuorumAcquire};
 use crate::kind::{AllMembers, GroupRule, Majority};
 use crate::loss::{HoldToken, Lost};
-use crate::{Client, MultiAcquire, QuorumAcquire};
 use std::time::Duration;
 
 /// A [`MultiLock`](crate::MultiLock) for threads.
 #[derive(Clone, Debug)]
 pub struct MultiLock(crate::MultiLock);
 
-/// A [`GroupGuard`](crate::GroupGuard) for threads. Dropping it waits for each release, as for a
+/// A [`GroupGuard`](crate::group::GroupGuard) for threads. Dropping it waits for each release, as for a
 /// [`Guard`](super::Guard).
 #[derive(Debug)]
 #[must_use = "a guard that is dropped releases its locks at once"]
-pub struct GroupGuard<R: GroupRule>(crate::GroupGuard<R>);
+pub struct GroupGuard<R: GroupRule>(crate::group::GroupGuard<R>);
 
-/// A [`MultiGuard`](crate::MultiGuard) for threads.
+/// A [`MultiGuard`](crate::group::MultiGuard) for threads.
 pub type MultiGuard = GroupGuard<AllMembers>;
 
-/// A [`QuorumGuard`](crate::QuorumGuard) for threads.
+/// A [`QuorumGuard`](crate::group::QuorumGuard) for threads.
 pub type QuorumGuard = GroupGuard<Majority>;
 
 /// A [`QuorumLock`](crate::QuorumLock) for threads.
 #[derive(Clone, Debug)]
 pub struct QuorumLock(crate::QuorumLock);
 
-mirrors!(MultiLock, QuorumLock);
+mirrors!(MultiLock = crate::MultiLock, QuorumLock = crate::QuorumLock);
 
-impl<R: GroupRule> From<crate::GroupGuard<R>> for GroupGuard<R> {
-    fn from(mut inner: crate::GroupGuard<R>) -> Self {
+impl<R: GroupRule> From<crate::group::GroupGuard<R>> for GroupGuard<R> {
+    fn from(mut inner: crate::group::GroupGuard<R>) -> Self {
         inner.set_waits(true);
         Self(inner)
     }
@@ -74,7 +75,7 @@ impl MultiLock {
 
 impl<R: GroupRule> GroupGuard<R> {
     /// The asynchronous guard, for its further methods.
-    pub const fn as_async(&self) -> &crate::GroupGuard<R> {
+    pub const fn as_async(&self) -> &crate::group::GroupGuard<R> {
         &self.0
     }
 
@@ -103,7 +104,7 @@ impl<R: GroupRule> GroupGuard<R> {
     ///
     /// # Errors
     ///
-    /// As [`GroupGuard::release`](crate::GroupGuard::release).
+    /// As [`GroupGuard::release`](crate::group::GroupGuard::release).
     #[track_caller]
     pub fn release(self) -> Result<(), Error> {
         park_on(self.0.release())

@@ -135,21 +135,21 @@ impl Guard<Permit> {
 }
 
 impl Guard<Write> {
-    /// Takes the read half too. See [`WriteGuard::read`](crate::Guard::read).
+    /// Takes the read half too. See [`Guard::read`](crate::Guard::read).
     ///
     /// # Errors
     ///
-    /// As [`WriteGuard::read`](crate::Guard::read).
+    /// As [`Guard::read`](crate::Guard::read).
     #[track_caller]
     pub fn read(&self) -> Result<Guard<Read>, Error> {
         park_on(self.0.read()).map(Guard::from)
     }
 
-    /// Becomes a reader without letting another writer in between. See [`WriteGuard::downgrade`](crate::Guard::downgrade).
+    /// Becomes a reader without letting another writer in between. See [`Guard::downgrade`](crate::Guard::downgrade).
     ///
     /// # Errors
     ///
-    /// As [`WriteGuard::downgrade`](crate::Guard::downgrade).
+    /// As [`Guard::downgrade`](crate::Guard::downgrade).
     #[track_caller]
     pub fn downgrade(self) -> Result<Guard<Read>, Error> {
         park_on(self.0.downgrade()).map(Guard::from)

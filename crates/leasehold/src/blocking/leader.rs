@@ -6,7 +6,7 @@ use crate::inspect::Holder;
 use crate::leader::{LeaderState, Term};
 use std::time::Duration;
 
-/// A [`Leader`](crate::Leader) for threads.
+/// A [`Leader`](crate::leader::Leader) for threads.
 ///
 /// # Examples
 ///
@@ -27,16 +27,16 @@ use std::time::Duration;
 /// ```
 #[derive(Debug)]
 #[must_use = "nobody campaigns before `run` is called"]
-pub struct Leader(crate::Leader);
+pub struct Leader(crate::leader::Leader);
 
-/// A [`LeaderHandle`](crate::LeaderHandle) for threads.
+/// A [`LeaderHandle`](crate::leader::LeaderHandle) for threads.
 #[derive(Clone, Debug)]
-pub struct LeaderHandle(crate::LeaderHandle);
+pub struct LeaderHandle(crate::leader::LeaderHandle);
 
-mirrors!(Leader, LeaderHandle);
+mirrors!(Leader = crate::leader::Leader, LeaderHandle = crate::leader::LeaderHandle);
 
 impl Leader {
-    /// Sets the lease. See [`Leader::lease`](crate::Leader::lease).
+    /// Sets the lease. See [`Leader::lease`](crate::leader::Leader::lease).
     pub fn lease(self, lease: Duration) -> Self {
         Self(self.0.lease(lease))
     }
@@ -52,7 +52,7 @@ impl Leader {
     ///
     /// # Errors
     ///
-    /// As [`Leader::run`](crate::Leader::run). [`WithError::Lost`] has the result of a work that returned after the leadership was lost; another
+    /// As [`Leader::run`](crate::leader::Leader::run). [`WithError::Lost`] has the result of a work that returned after the leadership was lost; another
     /// candidate can campaign then.
     #[track_caller]
     pub fn run<T>(self, work: impl FnOnce(&Term) -> T) -> Result<Option<T>, WithError<T>> {
@@ -64,7 +64,7 @@ impl Leader {
 }
 
 impl LeaderHandle {
-    /// Whether the candidate leads at this moment. See [`LeaderHandle::is_leader`](crate::LeaderHandle::is_leader).
+    /// Whether the candidate leads at this moment. See [`LeaderHandle::is_leader`](crate::leader::LeaderHandle::is_leader).
     pub fn is_leader(&self) -> bool {
         self.0.is_leader()
     }
@@ -78,13 +78,13 @@ impl LeaderHandle {
     ///
     /// # Errors
     ///
-    /// As [`LeaderHandle::leader`](crate::LeaderHandle::leader).
+    /// As [`LeaderHandle::leader`](crate::leader::LeaderHandle::leader).
     #[track_caller]
     pub fn leader(&self) -> Result<Option<Holder>, Error> {
         park_on(self.0.leader())
     }
 
-    /// Has the candidate end, and sleeps until it has. See [`LeaderHandle::resign`](crate::LeaderHandle::resign).
+    /// Has the candidate end, and sleeps until it has. See [`LeaderHandle::resign`](crate::leader::LeaderHandle::resign).
     #[track_caller]
     pub fn resign(&self) {
         park_on(self.0.resign());

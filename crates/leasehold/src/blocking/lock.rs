@@ -9,7 +9,7 @@ use std::time::Duration;
 /// A [`Lock`](crate::Lock) for threads, of whatever kind.
 pub struct Lock<K: LockKind = Reentrant>(crate::Lock<K>);
 
-mirrors!(Lock<K: LockKind>, ReadWriteLock);
+mirrors!(Lock<K: LockKind> = crate::Lock<K>, ReadWriteLock = crate::ReadWriteLock);
 
 /// An [`AnyLock`](crate::AnyLock) for threads.
 pub type AnyLock = Lock<Any>;

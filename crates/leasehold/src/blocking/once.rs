@@ -4,7 +4,7 @@ use super::{Guard, Lock, mirrors, park_on};
 use crate::error::WithError;
 use crate::once::Occurrence;
 
-/// A [`Once`](crate::Once) for threads.
+/// A [`Once`](crate::once::Once) for threads.
 ///
 /// # Examples
 ///
@@ -12,7 +12,7 @@ use crate::once::Occurrence;
 /// # use leasehold::blocking::Client;
 /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
 /// # let client = Client::from(leasehold::Client::embedded());
-/// use leasehold::{Occurrence, Period};
+/// use leasehold::once::{Occurrence, Period};
 ///
 /// let nightly = client.once("report", Period::key("2026-11-23"));
 /// assert_eq!(nightly.run(|_held| 42)?, Occurrence::Ran(42));
@@ -21,9 +21,9 @@ use crate::once::Occurrence;
 /// ```
 #[derive(Clone, Debug)]
 #[must_use = "nothing runs before `run` is called"]
-pub struct Once(crate::Once);
+pub struct Once(crate::once::Once);
 
-mirrors!(Once);
+mirrors!(Once = crate::once::Once);
 
 impl Once {
     /// The lock of the period.
@@ -36,17 +36,17 @@ impl Once {
     ///
     /// # Errors
     ///
-    /// As [`Once::run`](crate::Once::run).
+    /// As [`Once::run`](crate::once::Once::run).
     #[track_caller]
     pub fn run<T>(&self, job: impl FnOnce(&Guard) -> T) -> Result<Occurrence<T>, WithError<T>> {
         self.run_and_keep(job, |_| true)
     }
 
-    /// As [`Once::run`], for a job that can fail. See [`Once::try_run`](crate::Once::try_run).
+    /// As [`Once::run`], for a job that can fail. See [`Once::try_run`](crate::once::Once::try_run).
     ///
     /// # Errors
     ///
-    /// As [`Once::try_run`](crate::Once::try_run).
+    /// As [`Once::try_run`](crate::once::Once::try_run).
     #[expect(clippy::type_complexity, reason = "an alias would hide what stands where")]
     #[track_caller]
     pub fn try_run<T, E>(

@@ -2,9 +2,9 @@
 
 use super::{mirrors, park_on};
 use crate::error::Error;
-use crate::{AnnouncedClient, LockState};
+use crate::inspect::{AnnouncedClient, LockState};
 
-/// A [`Locks`](crate::Locks) for threads: an iterator, which is over after an error.
+/// A [`Locks`](crate::inspect::Locks) for threads: an iterator, which is over after an error.
 ///
 /// # Examples
 ///
@@ -19,17 +19,17 @@ use crate::{AnnouncedClient, LockState};
 /// ```
 #[derive(Debug)]
 #[must_use = "a search does nothing until it is asked for the next lock"]
-pub struct Locks(crate::Locks);
+pub struct Locks(crate::inspect::Locks);
 
-mirrors!(Locks);
+mirrors!(Locks = crate::inspect::Locks);
 
 impl Locks {
-    /// Also finds keys that are no locks. See [`Locks::with_foreign`](crate::Locks::with_foreign).
+    /// Also finds keys that are no locks. See [`Locks::with_foreign`](crate::inspect::Locks::with_foreign).
     pub fn with_foreign(self) -> Self {
         Self(self.0.with_foreign())
     }
 
-    /// Looks only at names for which `wants` says yes. See [`Locks::only`](crate::Locks::only).
+    /// Looks only at names for which `wants` says yes. See [`Locks::only`](crate::inspect::Locks::only).
     pub fn only(self, wants: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
         Self(self.0.only(wants))
     }
@@ -44,7 +44,7 @@ impl Iterator for Locks {
     }
 }
 
-/// [`AnnouncedClients`](crate::AnnouncedClients) for threads: an iterator, which is over after an error.
+/// [`AnnouncedClients`](crate::inspect::AnnouncedClients) for threads: an iterator, which is over after an error.
 ///
 /// # Examples
 ///
@@ -57,9 +57,9 @@ impl Iterator for Locks {
 /// ```
 #[derive(Debug)]
 #[must_use = "a search does nothing until it is asked for the next client"]
-pub struct AnnouncedClients(crate::AnnouncedClients);
+pub struct AnnouncedClients(crate::inspect::AnnouncedClients);
 
-mirrors!(AnnouncedClients);
+mirrors!(AnnouncedClients = crate::inspect::AnnouncedClients);
 
 impl Iterator for AnnouncedClients {
     type Item = Result<AnnouncedClient, Error>;

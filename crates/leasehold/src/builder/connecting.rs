@@ -1,6 +1,6 @@
 //! Connecting: from settings and a server to a client.
 
-use super::{ClientBuilder, Publish};
+use super::{ClientBuilder, PublishCommand};
 use crate::background::{self, Background};
 use crate::client::Client;
 use crate::client_inner::{ClientInner, Handle};
@@ -333,9 +333,9 @@ impl ClientBuilder {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
             publish: match self.publish {
-                Publish::Auto => server_link::Publish::Auto,
-                Publish::Classic => server_link::Publish::Classic,
-                Publish::Sharded => server_link::Publish::Sharded,
+                PublishCommand::Auto => server_link::Publish::Auto,
+                PublishCommand::Classic => server_link::Publish::Classic,
+                PublishCommand::Sharded => server_link::Publish::Sharded,
             },
             batch_from: defaults.batch_from.filter(|_| !self.sends_alone),
             ..defaults

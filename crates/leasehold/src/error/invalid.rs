@@ -99,7 +99,7 @@ pub enum InvalidInput {
     /// An owner of another client was named.
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]
     ForeignOwner,
-    /// A job was given a [`Period`](crate::Period) that processes would name differently.
+    /// A job was given a [`Period`](crate::once::Period) that processes would name differently.
     #[error("the period of the job {job:?} cannot be used: {message}")]
     Period {
         /// The name of the job.

@@ -27,7 +27,7 @@ impl Client {
     /// # Examples
     ///
     /// ```
-    /// # use leasehold::FoundKind;
+    /// # use leasehold::inspect::FoundKind;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// # let client = leasehold::Client::embedded();
     /// let guard = client.fenced_lock("stock:1001").acquire().await?;

@@ -12,7 +12,7 @@ use leasehold_core::owner::ClientId;
 use uuid::Uuid;
 
 impl Client {
-    /// The process behind a [`Holder::id`](crate::Holder::id), a [`Waiter::id`](crate::Waiter::id) or a [`Client::id`]; `None` if the
+    /// The process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`]; `None` if the
     /// client announced nothing, is gone for a minute, or is none of this library.
     ///
     /// # Errors

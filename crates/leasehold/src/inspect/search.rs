@@ -109,7 +109,8 @@ impl Locks {
     /// # Examples
     ///
     /// ```
-    /// # use leasehold::{FoundKind, embedded::EmbeddedServer};
+    /// # use leasehold::inspect::FoundKind;
+    /// # use leasehold::embedded::EmbeddedServer;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let server = EmbeddedServer::new();
     /// let client = leasehold::Client::builder().embedded(&server)?;
@@ -177,7 +178,7 @@ impl Locks {
     }
 
     /// How many names were found so far at which the user of the client may not look, by the rules of the server. Some of them may be those of
-    /// locks. With [`with_foreign`](Self::with_foreign) they are found, with [`LockProblem::NotSeen`](crate::LockProblem::NotSeen).
+    /// locks. With [`with_foreign`](Self::with_foreign) they are found, with [`LockProblem::NotSeen`](crate::inspect::LockProblem::NotSeen).
     ///
     /// # Examples
     ///

@@ -41,9 +41,6 @@ use crate::lock::Lock;
 /// ```
 pub type AnyLock = Lock<Any>;
 
-/// An [`AnyLock`] that is held.
-pub type AnyGuard = Guard<Any>;
-
 impl<K: Owned + Leased> Lock<K> {
     /// The same lock, as one whose kind the program learns at run time.
     #[must_use]
@@ -65,7 +62,7 @@ macro_rules! from {
 from!(Reentrant, Fair, FencedFair, Fenced, Spin, Simple, Read, Write);
 
 impl Guard<Any> {
-    /// The fencing token of this hold, where its kind gives one: see [`FencedGuard`](crate::FencedGuard).
+    /// The fencing token of this hold, where its kind gives one: see [`Fencing`](crate::kind::Fencing).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell().token().map(FencingToken::told)
     }

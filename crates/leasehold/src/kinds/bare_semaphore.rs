@@ -1,7 +1,6 @@
 //! The bare semaphore: a counter of permits without leases.
 
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::kind::Counter;
 use crate::lock::Lock;
 use crate::lock_spec::Outcome;
@@ -44,9 +43,6 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type BareSemaphore = Lock<Counter>;
-
-/// Permits of a [`BareSemaphore`] that are held.
-pub type BareSemaphoreGuard = Guard<Counter>;
 
 impl BareSemaphore {
     /// Sets the number of permits where none was ever set, and says whether it did. A number that is there is left as it is, also

@@ -1,6 +1,5 @@
 //! The fair lock.
 
-use crate::guard::Guard;
 use crate::kind::{Fair, FencedFair};
 use crate::lock::Lock;
 use leasehold_core::command::Kind;
@@ -29,9 +28,6 @@ use leasehold_core::command::Kind;
 /// ```
 pub type FairLock = Lock<Fair>;
 
-/// A [`FairLock`] that is held.
-pub type FairGuard = Guard<Fair>;
-
 /// A [`FairLock`] whose grants carry fencing tokens: see [`FencedLock`](crate::FencedLock) for what these are for.
 ///
 /// # Examples
@@ -46,9 +42,6 @@ pub type FairGuard = Guard<Fair>;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type FencedFairLock = Lock<FencedFair>;
-
-/// A [`FencedFairLock`] that is held.
-pub type FencedFairGuard = Guard<FencedFair>;
 
 impl FairLock {
     /// The same lock, whose grants carry fencing tokens. All who use the name should ask for them: a grant without one leaves the token of

@@ -1,6 +1,5 @@
 //! The fenced lock.
 
-use crate::guard::Guard;
 use crate::kind::Fenced;
 use crate::lock::Lock;
 
@@ -33,6 +32,3 @@ use crate::lock::Lock;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type FencedLock = Lock<Fenced>;
-
-/// A [`FencedLock`] that is held: a guard with a [`fencing_token`](Guard::fencing_token).
-pub type FencedGuard = Guard<Fenced>;

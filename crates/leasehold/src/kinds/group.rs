@@ -39,8 +39,8 @@ impl<K: LockKind> AnyGuard for Guard<K> {
     }
 }
 
-/// Guards that stand and fall together: a [`MultiGuard`](crate::MultiGuard) of all members, or a
-/// [`QuorumGuard`](crate::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
+/// Guards that stand and fall together: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a
+/// [`QuorumGuard`](crate::group::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
 ///
 /// The server of every member granted it: a group never falls back, so its guard is never
 /// [degraded](Guard::is_degraded).

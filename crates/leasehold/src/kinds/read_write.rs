@@ -79,12 +79,6 @@ pub type ReadLock = Lock<Read>;
 /// ```
 pub type WriteLock = Lock<Write>;
 
-/// A [`ReadLock`] that is held.
-pub type ReadGuard = Guard<Read>;
-
-/// A [`WriteLock`] that is held.
-pub type WriteGuard = Guard<Write>;
-
 /// How long the mark of a waiting writer counts, unless it is renewed: three attempts.
 const MARK: Duration = Duration::from_secs(3);
 
@@ -129,7 +123,7 @@ impl ReadWriteLock {
     }
 }
 
-impl WriteGuard {
+impl Guard<Write> {
     /// Acquires the read half in addition to this write half. This only waits for the server, because the lock is
     /// already held.
     ///
@@ -140,7 +134,7 @@ impl WriteGuard {
     /// # Cancel safety
     ///
     /// See [`Acquire`]. The write half stays held.
-    pub async fn read(&self) -> Result<ReadGuard, Error> {
+    pub async fn read(&self) -> Result<Guard<Read>, Error> {
         let spec = self.lock().spec().with_kind(Kind::Read);
         let acquire = Acquire::new(spec).standing_beside(self.hold());
         acquire.await
@@ -151,12 +145,12 @@ impl WriteGuard {
     ///
     /// # Errors
     ///
-    /// Those of [`WriteGuard::read`] and of [`Guard::release`]. After an error both halves are given back.
+    /// Those of [`Guard::read`] and of [`Guard::release`]. After an error both halves are given back.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future gives both halves back.
-    pub async fn downgrade(self) -> Result<ReadGuard, Error> {
+    pub async fn downgrade(self) -> Result<Guard<Read>, Error> {
         let reading = self.read().await?;
         self.release().await?;
         Ok(reading)

@@ -46,9 +46,6 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// ```
 pub type Semaphore = Lock<Permit>;
 
-/// Permits of a [`Semaphore`] that are held.
-pub type PermitGuard = Guard<Permit>;
-
 /// A held permit, as the server has it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
@@ -225,7 +222,7 @@ impl Semaphore {
     }
 }
 
-impl PermitGuard {
+impl Guard<Permit> {
     /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
     pub fn ids(&self) -> Vec<PermitId> {
         let hold = self.cell().key();

@@ -1,7 +1,6 @@
 //! The simple lock.
 
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::kind::Simple;
 use crate::lock::Lock;
 use crate::settings;
@@ -32,9 +31,6 @@ use std::time::Duration;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type SimpleLock = Lock<Simple>;
-
-/// A [`SimpleLock`] that is held.
-pub type SimpleGuard = Guard<Simple>;
 
 impl SimpleLock {
     /// Holds the lock under this id. All processes with an equal id are one holder: an acquire refreshes the lease, and

@@ -1,6 +1,5 @@
 //! The spin lock.
 
-use crate::guard::Guard;
 use crate::kind::Spin;
 use crate::lock::Lock;
 
@@ -26,6 +25,3 @@ use crate::lock::Lock;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type SpinLock = Lock<Spin>;
-
-/// A [`SpinLock`] that is held.
-pub type SpinGuard = Guard<Spin>;

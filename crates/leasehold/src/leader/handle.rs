@@ -4,8 +4,10 @@ use super::Term;
 use crate::clock::Clock;
 use crate::error::Error;
 use crate::fence::FencingToken;
+use crate::guard::Guard;
 use crate::inspect::Holder;
-use crate::kinds::{FencedGuard, FencedLock};
+use crate::kind::Fenced;
+use crate::kinds::FencedLock;
 use crate::sync::Mutex;
 use crate::telemetry::event;
 use leasehold_core::hold_cell::HoldCell;
@@ -20,7 +22,7 @@ use tokio_util::sync::CancellationToken;
 /// # Examples
 ///
 /// ```
-/// # use leasehold::LeaderState;
+/// # use leasehold::leader::LeaderState;
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = leasehold::Client::embedded();
 /// let leader = client.leader("scheduler");
@@ -59,7 +61,7 @@ pub enum LeaderState {
         /// The reason.
         error: Error,
     },
-    /// It campaigns no more: it has resigned, its work has ended, or the future of [`Leader::run`](crate::Leader::run) was dropped.
+    /// It campaigns no more: it has resigned, its work has ended, or the future of [`Leader::run`](crate::leader::Leader::run) was dropped.
     Ended,
 }
 
@@ -98,7 +100,7 @@ impl LeaderHandle {
         self.lock.inspect().await
     }
 
-    /// Has the candidate end: one that follows campaigns no more, and one that leads gets the [`grace`](crate::Leader::grace) for its work
+    /// Has the candidate end: one that follows campaigns no more, and one that leads gets the [`grace`](crate::leader::Leader::grace) for its work
     /// and releases the lock, so that another candidate leads at once. Completes when it has ended. A candidate that has not begun ends
     /// when it does.
     ///
@@ -164,7 +166,7 @@ impl<'a> Campaign<'a> {
         Self(shared)
     }
 
-    pub(super) fn begin_term(&self, guard: FencedGuard) -> Term {
+    pub(super) fn begin_term(&self, guard: Guard<Fenced>) -> Term {
         *self.0.term.lock() = Some(guard.cell().clone());
         let token = guard.fencing_token();
         event!(info, lock = guard.lock().name(), %token, "leads");

@@ -3,20 +3,21 @@
 use super::handle::Shared;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::kinds::FencedGuard;
+use crate::guard::Guard;
+use crate::kind::Fenced;
 use crate::loss::HoldToken;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The time in which one candidate leads, from the grant of the lock to its loss or release. [`Leader::run`](crate::Leader::run) gives it to the work.
+/// The time in which one candidate leads, from the grant of the lock to its loss or release. [`Leader::run`](crate::leader::Leader::run) gives it to the work.
 #[derive(Debug)]
 pub struct Term {
-    guard: FencedGuard,
+    guard: Guard<Fenced>,
     shared: Arc<Shared>,
 }
 
 impl Term {
-    pub(super) const fn new(guard: FencedGuard, shared: Arc<Shared>) -> Self {
+    pub(super) const fn new(guard: Guard<Fenced>, shared: Arc<Shared>) -> Self {
         Self { guard, shared }
     }
 
@@ -36,14 +37,14 @@ impl Term {
         self.guard.remaining()
     }
 
-    /// Whether the candidate is to resign: the work has the time of the [`grace`](crate::Leader::grace) from then on to come to an end.
+    /// Whether the candidate is to resign: the work has the time of the [`grace`](crate::leader::Leader::grace) from then on to come to an end.
     pub fn is_resigned(&self) -> bool {
         self.shared.is_resigned()
     }
 
-    /// Completes when [`LeaderHandle::resign`](crate::LeaderHandle::resign) or
+    /// Completes when [`LeaderHandle::resign`](crate::leader::LeaderHandle::resign) or
     /// [`Client::shutdown`](crate::Client::shutdown) asks the candidate to resign. From then on the work has its
-    /// [`grace`](crate::Leader::grace) to finish.
+    /// [`grace`](crate::leader::Leader::grace) to finish.
     ///
     /// # Cancel safety
     ///
@@ -58,7 +59,7 @@ impl Term {
     }
 
     /// The guard of the leader's lock, such as for a [`FencedValue`](crate::fence::FencedValue).
-    pub const fn guard(&self) -> &FencedGuard {
+    pub const fn guard(&self) -> &Guard<Fenced> {
         &self.guard
     }
 

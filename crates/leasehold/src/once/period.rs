@@ -48,7 +48,7 @@ impl Period {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::Period;
+    /// use leasehold::once::Period;
     /// use std::time::Duration;
     ///
     /// let month = Period::key("2026-11").keep(Duration::from_secs(32 * 24 * 60 * 60));
@@ -64,13 +64,13 @@ impl Period {
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: such a
+    /// [`Once::run`](crate::once::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: such a
     /// time is a clock reading, which differs between processes.
     ///
     /// # Examples
     ///
     /// ```
-    /// use leasehold::Period;
+    /// use leasehold::once::Period;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// // A cron library names the next time of "0 7 * * *" in the zone of New York: 12:00 UTC in winter.
@@ -99,7 +99,7 @@ impl Period {
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses a period whose clock reading is about halfway between two scheduled
+    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled
     /// times: another process with a slightly different clock would compute the other time and run the job again. **A
     /// job that fires daily at 12:00 UTC, hourly at half past, or weekly on Sunday at noon needs an
     /// [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
@@ -116,7 +116,7 @@ impl Period {
     /// # Examples
     ///
     /// ```
-    /// use leasehold::Period;
+    /// use leasehold::once::Period;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// let (hour, early) = (Duration::from_secs(3_600), Duration::from_millis(1));
@@ -138,12 +138,12 @@ impl Period {
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::Once::run) refuses an offset for [`Period::key`] and [`Period::at`].
+    /// [`Once::run`](crate::once::Once::run) refuses an offset for [`Period::key`] and [`Period::at`].
     ///
     /// # Examples
     ///
     /// ```
-    /// use leasehold::Period;
+    /// use leasehold::once::Period;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
     /// let hour = Duration::from_secs(3_600);

@@ -6,7 +6,8 @@ use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::routing::post;
 use leasehold::fence::sql;
-use leasehold::{AnyLock, Client, Error, FencedGuard};
+use leasehold::kind::Fenced;
+use leasehold::{AnyLock, Client, Error, Guard};
 use sqlx::{PgPool, SqlitePool};
 use std::time::Duration;
 
@@ -75,7 +76,7 @@ pub async fn sell(shop: &Shop, item: i64) -> Result<i64, Failure> {
 }
 
 /// Reads and writes the stock, after the database has admitted the token.
-async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<i64, Failure> {
+async fn take_one(stock: &SqlitePool, item: i64, guard: &Guard<Fenced>) -> Result<i64, Failure> {
     let mut change = stock.begin().await?;
     let admit = sqlx::query(sql::SQLITE_ADMIT).bind(format!("stock:{item}"));
     let admit = admit.bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());
@@ -95,7 +96,7 @@ async fn take_one(stock: &SqlitePool, item: i64, guard: &FencedGuard) -> Result<
 }
 
 /// The same recipe on PostgreSQL.
-pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &FencedGuard) -> Result<(), Failure> {
+pub async fn admit_on_postgres(pool: &PgPool, name: &str, guard: &Guard<Fenced>) -> Result<(), Failure> {
     let mut change = pool.begin().await?;
     let admit =
         sqlx::query(sql::ADMIT).bind(name).bind(guard.fencing_token().as_i64()).bind(guard.holder_id().into_string());

@@ -6,7 +6,7 @@ use super::*;
 use crate::overview::looks::{Look, Told};
 use crate::overview::row::Found;
 use crate::overview::sample::lock;
-use leasehold::FoundKind;
+use leasehold::inspect::FoundKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
 use std::time::Duration;
