@@ -9,7 +9,7 @@ use crate::moment;
 use crate::relay::Relays;
 use crate::stall::Brake;
 use crate::work::{self, Bench};
-use leasehold::{Client, ClientBuilder};
+use leasehold::{Client, ClientBuilder, Tuning};
 use std::io::Write as _;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -49,7 +49,7 @@ fn settings() -> ClientBuilder {
     let has = |habit| habits.split(' ').any(|word| word == habit);
     // A waiter that missed a notice tries again after the lease at the latest, because a sleep is no longer than that.
     let usual = Client::builder().lease(LEASE).unreachable_after(UNREACHABLE).command_timeout(TIMEOUT);
-    usual.announce("chaos").batch_calls(has("batch")).hand_over(has("hand-over"))
+    usual.announce("chaos").tuning(Tuning::new().batch_calls(has("batch"))).hand_over(has("hand-over"))
 }
 
 /// Obeys orders until there are no more.

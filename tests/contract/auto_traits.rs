@@ -15,7 +15,7 @@ use leasehold::{
     ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
     FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock, LossReason, Lost,
     MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore,
-    ServerInfo, SimpleLock, SpinLock, StripedLock, WithError, WriteLock, blocking,
+    ServerInfo, SimpleLock, SpinLock, StripedLock, Tuning, WithError, WriteLock, blocking,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -114,6 +114,7 @@ types! {
     PermitCounts: send sync unpin forever;
     PermitId: send sync unpin forever;
     Semaphore: send sync unpin forever;
+    Tuning: send sync unpin forever;
     PublishCommand: send sync unpin forever;
     QuorumAcquire: send sync unpin forever;
     QuorumGuard: send sync unpin forever;

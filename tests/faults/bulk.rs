@@ -1,6 +1,7 @@
 //! Many guards that are dropped at once.
 
 use crate::support::{on_one_of_each, runtime, settings, until};
+use leasehold::Tuning;
 use leasehold_core::script::RELEASE;
 use leasehold_test_support::{Proxy, Server};
 
@@ -14,7 +15,8 @@ fn guard_dropped_behind_thousands_is_released_early() {
         let proxy = Proxy::to(&server);
         runtime().block_on(async {
             // The test counts commands, so each release must be one.
-            let client = settings().batch_calls(false).connect(&proxy.url()).await.expect("a client");
+            let client =
+                settings().tuning(Tuning::new().batch_calls(false)).connect(&proxy.url()).await.expect("a client");
             let left = || server.command(&["DBSIZE"]).as_int().expect("a number");
             let mut guards = Vec::with_capacity(MANY);
             for first in (0..MANY).step_by(200) {

@@ -3,7 +3,7 @@
 use crate::support::{
     NEVER, RENEWED, TIMEOUT, counts, held, lease_left, on_one_of_each, runtime, settings, soon, until,
 };
-use leasehold::{Client, Error, LossReason, PublishCommand};
+use leasehold::{Client, Error, LossReason, PublishCommand, Tuning};
 use leasehold_test_support::{Cluster, Server};
 use std::time::Duration;
 
@@ -21,7 +21,7 @@ fn name_on(cluster: &Cluster, node: &Server, family: &str) -> String {
 }
 
 async fn client(cluster: &Cluster, publish: PublishCommand) -> Client {
-    settings().lease(LEASE).publish(publish).connect(&cluster.url()).await.expect("a client")
+    settings().lease(LEASE).tuning(Tuning::new().publish(publish)).connect(&cluster.url()).await.expect("a client")
 }
 
 #[test]
@@ -69,7 +69,7 @@ fn a_lock_is_released_and_taken_again_while_its_slot_moves() {
         for batches in [false, true] {
             let cluster = Cluster::builder().binary(binary).start();
             runtime().block_on(async {
-                let settings = settings().lease(NEVER).batch_calls(batches);
+                let settings = settings().lease(NEVER).tuning(Tuning::new().batch_calls(batches));
                 let client = settings.connect(&cluster.url()).await.expect("a client");
                 let slot = cluster.slot_of("{stock}");
                 let from = cluster.owner_of(slot).expect("its node");

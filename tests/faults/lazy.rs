@@ -1,7 +1,7 @@
 //! Clients that are made without waiting for a server: during an outage, and of servers that cannot be used yet.
 
 use crate::support::{NEVER, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, soon, until};
-use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, blocking};
+use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, Tuning, blocking};
 use leasehold_test_support::{Cluster, Server};
 use std::time::{Duration, Instant};
 
@@ -85,7 +85,7 @@ fn what_can_be_seen_without_a_server_fails_at_once() {
         assert!(matches!(error, ConnectError::Invalid { .. }), "{error:?}");
         blocking::Client::connect_lazy(url).expect_err(url);
     }
-    let wrong = [settings().lease(Duration::ZERO), settings().recheck(Duration::ZERO)];
+    let wrong = [settings().lease(Duration::ZERO), settings().tuning(Tuning::new().recheck(Duration::ZERO))];
     for builder in wrong {
         builder.connect_lazy("redis://localhost").expect_err("a setting that cannot be used");
     }

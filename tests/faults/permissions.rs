@@ -4,7 +4,7 @@
 //! ACL log stays empty.
 
 use crate::support::{HUNG, RENEWED, counts, on_each, on_one_of_each, runtime, soon, until};
-use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason};
+use leasehold::{Client, ClientBuilder, ConnectError, Error, Guard, LossReason, Tuning};
 use leasehold_test_support::{After, Cluster, Proxy, Rounds, Server};
 use std::time::{Duration, Instant};
 
@@ -62,7 +62,11 @@ async fn walk(url: &str, number: usize, admin: &(impl Fn(&[&str]) + Sync)) -> Re
     let lease = Duration::from_secs(1);
     let connected = walker().lease(lease).connect(url).await;
     let client = connected.map_err(|error| error.to_string())?;
-    let careful = walker().server_side_expiry(true).connect(url).await.map_err(|error| error.to_string())?;
+    let careful = walker()
+        .tuning(Tuning::new().server_side_expiry(true))
+        .connect(url)
+        .await
+        .map_err(|error| error.to_string())?;
     if client.server().eviction_policy.is_none() || client.server().version.is_empty() {
         return Err("the server is not known".to_owned());
     }

@@ -1,7 +1,7 @@
 //! A proxy with the URL of one server, which refuses commands with keys of several hash slots.
 
 use crate::support::{RENEWED, held, on_one_of_each, pass, runtime, settings, soon, until};
-use leasehold::Client;
+use leasehold::{Client, Tuning};
 use leasehold_test_support::SplittingProxy;
 
 /// How many locks a client has at a time.
@@ -50,7 +50,8 @@ fn calls_of_many_slots_are_answered_behind_a_proxy_that_splits_by_slot() {
     on_one_of_each(|binary| {
         let proxy = SplittingProxy::start(binary);
         runtime().block_on(async {
-            let client = settings().batch_calls(true).connect(&proxy.url()).await.expect("a client");
+            let client =
+                settings().tuning(Tuning::new().batch_calls(true)).connect(&proxy.url()).await.expect("a client");
             for _ in 0..3 {
                 soon("locks of many slots", all_at_once(&client)).await;
             }

@@ -1,6 +1,6 @@
 //! The common part of the tests: a test on each server, runtimes, clients, and bounded waiting.
 
-use leasehold::{Client, ClientBuilder, Guard};
+use leasehold::{Client, ClientBuilder, Guard, Tuning};
 use leasehold_test_support::{Binary, Server, Version, binaries};
 use std::time::{Duration, Instant};
 use tokio::runtime::{Builder, Runtime};
@@ -47,7 +47,11 @@ pub(crate) fn runtime() -> Runtime {
 
 /// The settings that most tests use.
 pub(crate) fn settings() -> ClientBuilder {
-    Client::builder().command_timeout(TIMEOUT).lease(NEVER).recheck(NEVER).unreachable_after(NEVER)
+    Client::builder()
+        .command_timeout(TIMEOUT)
+        .lease(NEVER)
+        .tuning(Tuning::new().recheck(NEVER))
+        .unreachable_after(NEVER)
 }
 
 /// A client with these settings.

@@ -4,7 +4,7 @@ use crate::agent::{Actor, Jvm};
 use crate::child::Child;
 use crate::kind::{Kind, RustLock};
 use crate::place::{Place, PlaceName};
-use leasehold::{Client, ClientBuilder};
+use leasehold::{Client, ClientBuilder, Tuning};
 use leasehold_test_support::{Connection, Resp};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -46,7 +46,7 @@ pub(crate) struct World {
 
 /// The settings of our clients. The JVMs' watchdog is told, because its renewals cut the leases of our readers.
 pub(crate) fn settings() -> ClientBuilder {
-    Client::builder().lease(LEASE).jvm_watchdog(crate::agent::WATCHDOG)
+    Client::builder().lease(LEASE).tuning(Tuning::new().jvm_watchdog(crate::agent::WATCHDOG))
 }
 
 impl World {

@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
-use leasehold::{AnyLock, Error, LossReason, blocking};
+use leasehold::{AnyLock, Error, LossReason, Tuning, blocking};
 
 pub(crate) async fn an_inspection_names_the_holder(world: World) {
     let (client, other) = (world.client().await, world.client().await);
@@ -81,7 +81,7 @@ pub(crate) async fn grant_of_permits_has_missing_ones_asked_for_at_once(world: W
 pub(crate) async fn a_force_release_wakes_waiters_and_is_a_loss(world: World) {
     // A waiter that is not woken sleeps until the test has ended.
     let holder = world.client_with(|builder| builder.lease(NEVER)).await;
-    let waiter = world.client_with(|builder| builder.recheck(NEVER)).await;
+    let waiter = world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await;
     let operator = world.client().await;
     let name = world.name("forced");
     assert_eq!(operator.lock(&name).force_release().await.expect("an answer"), None);

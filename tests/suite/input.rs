@@ -4,7 +4,7 @@ use crate::support::{Engine, World, ms, secs};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::error::NameError;
 use leasehold::once::Period;
-use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput};
+use leasehold::{Client, ConnectError, Error, FairSettings, InvalidInput, Tuning};
 use std::time::Duration;
 
 pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
@@ -117,7 +117,7 @@ pub(crate) async fn settings_are_checked_before_anything_is_sent(world: World) {
     };
     assert!(refused(Client::builder().lease(Duration::ZERO)).await.contains("lease"));
     assert!(refused(Client::builder().lease(Duration::MAX)).await.contains("lease"));
-    assert!(refused(Client::builder().recheck(Duration::ZERO)).await.contains("re-check"));
+    assert!(refused(Client::builder().tuning(Tuning::new().recheck(Duration::ZERO))).await.contains("re-check"));
     assert!(refused(Client::builder().default_wait(Duration::ZERO)).await.contains("wait"));
     assert!(refused(Client::builder().command_timeout(Duration::ZERO)).await.contains("command"));
     assert!(refused(Client::builder().unreachable_after(Duration::ZERO)).await.contains("unreachable"));

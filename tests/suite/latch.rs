@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, World, ms, secs, until};
-use leasehold::{Client, Error, InvalidInput};
+use leasehold::{Client, Error, InvalidInput, Tuning};
 use leasehold_core::script;
 use std::time::Duration;
 
@@ -35,7 +35,7 @@ async fn waiters(client: &Client, name: &str, tasks: usize) -> Vec<tokio::task::
 
 pub(crate) async fn c2_all_who_wait_are_woken(world: World) {
     // A waiter that is not woken sleeps until the test has ended.
-    let asleep = || world.client_with(|builder| builder.recheck(NEVER));
+    let asleep = || world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER)));
     let (one, other, counter) = (asleep().await, asleep().await, world.client().await);
     let name = world.name("parts");
     for opens in ["the last count", "a deletion"] {

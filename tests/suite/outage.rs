@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Actor, NEVER, Stage, World, ms, secs, until};
-use leasehold::{Client, Error, Fallback};
+use leasehold::{Client, Error, Fallback, Tuning};
 use std::time::Instant;
 
 pub(crate) async fn l11_down_server_is_an_error_in_time_and_can_be_cancelled(world: World) {
@@ -106,7 +106,7 @@ async fn fails_before_a_wait(client: &Client, name: &str, way: u32) -> bool {
 /// The key goes, and no message tells of it: the waiter looks again by itself.
 pub(crate) async fn l3_a_lost_notice_costs_one_sleep(world: World) {
     let holder = world.client_with(|builder| builder.lease(NEVER)).await;
-    let waiter = world.client_with(|builder| builder.recheck(ms(300))).await;
+    let waiter = world.client_with(|builder| builder.tuning(Tuning::new().recheck(ms(300)))).await;
     let name = world.name("silent");
     let guard = holder.lock(&name).acquire().await.expect("the lock");
     let waiting = tokio::spawn({
@@ -123,7 +123,7 @@ pub(crate) async fn l3_a_lost_notice_costs_one_sleep(world: World) {
 
 pub(crate) async fn after_a_reconnect_waiters_try_again(world: World) {
     let world = world.proxied();
-    let waiter = world.client_with(|builder| builder.recheck(NEVER)).await;
+    let waiter = world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await;
     let name = world.name("reconnected");
     let _ = world.command(&name, &["HSET", &name, "somebody:1", "1"]);
     let _ = world.command(&name, &["PEXPIRE", &name, "3600000"]);

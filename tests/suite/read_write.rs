@@ -3,7 +3,7 @@
 use crate::support::world::idle;
 use crate::support::{Actor, NEVER, Stage, World, ms, secs, until};
 use leasehold::kind::{Read, Write};
-use leasehold::{Client, Error, Guard, LossReason, ReadLock, WriteLock};
+use leasehold::{Client, Error, Guard, LossReason, ReadLock, Tuning, WriteLock};
 use leasehold_core::reply::Reply;
 use std::time::Duration;
 
@@ -155,7 +155,8 @@ pub(crate) async fn rw11_a_reader_does_not_become_a_writer(world: World) {
 
 /// One of two readers, that with the long lease, leaves, and the other one's lease runs out. The writer is told of neither.
 pub(crate) async fn a_writer_does_not_sleep_for_a_reader_that_has_left(world: World) {
-    let (client, other) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
+    let (client, other) =
+        (world.client().await, world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await);
     let name = world.name("sleeps");
     let read = client.read_write_lock(&name).read();
     let _short = read.acquire().lease(secs(2)).await.expect("the read half");

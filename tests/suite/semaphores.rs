@@ -5,7 +5,7 @@ use crate::support::{Polled, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget, ManualClock};
 use leasehold::error::NameError;
 use leasehold::kind::Counted;
-use leasehold::{Client, Error, InvalidInput, Lock};
+use leasehold::{Client, Error, InvalidInput, Lock, Tuning};
 use leasehold_core::script;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -239,8 +239,11 @@ pub(crate) async fn a_lost_reply_to_an_operation_counts_it_once(world: World) {
 
 pub(crate) async fn an_operation_on_a_server_that_is_down_is_an_error_in_time(world: World) {
     let world = world.proxied();
-    let client =
-        world.client_with(|builder| builder.unreachable_after(ms(300)).command_timeout(secs(1)).recheck(secs(1))).await;
+    let client = world
+        .client_with(|builder| {
+            builder.unreachable_after(ms(300)).command_timeout(secs(1)).tuning(Tuning::new().recheck(secs(1)))
+        })
+        .await;
     let seats = client.bare_semaphore(world.name("seats"));
     world.set_down(true);
     let begun = std::time::Instant::now();

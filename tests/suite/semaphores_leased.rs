@@ -3,7 +3,7 @@
 use super::semaphores::{crowd, waits};
 use crate::support::world::idle;
 use crate::support::{NEVER, Polled, RENEWED, World, ms, secs};
-use leasehold::{Error, InvalidInput, LossReason, PermitId, Semaphore};
+use leasehold::{Error, InvalidInput, LossReason, PermitId, Semaphore, Tuning};
 use leasehold_core::script;
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -24,7 +24,8 @@ async fn available(seats: &Semaphore) -> i64 {
 }
 
 pub(crate) async fn s1_what_a_crashed_holder_had_is_back_after_its_lease(world: World) {
-    let (crashed, other) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
+    let (crashed, other) =
+        (world.client().await, world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await);
     let name = world.name("seats");
     let seats = other.semaphore(&name);
     seats.try_set_permits(2).await.expect("an answer");
@@ -124,7 +125,7 @@ pub(crate) async fn s7_each_of_several_permits_is_given_back_on_its_own(world: W
 }
 
 pub(crate) async fn s11_more_than_there_are_in_all_is_refused_at_once(world: World) {
-    let client = world.client_with(|builder| builder.recheck(NEVER)).await;
+    let client = world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await;
     let seats = client.semaphore(world.name("seats"));
     seats.try_set_permits(3).await.expect("an answer");
     let one = seats.acquire().await.expect("a permit");

@@ -5,7 +5,7 @@ use crate::support::wire::Log;
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Sent, Stage, World, ms, secs, until};
 use leasehold::embedded::{Fault, FaultTarget};
-use leasehold::{Client, ClientStats};
+use leasehold::{Client, ClientStats, Tuning};
 use leasehold_core::script::ACQUIRE;
 use leasehold_test_support::{Resp, Rounds};
 use std::time::Instant;
@@ -211,7 +211,9 @@ for_every_kind!(late_copies, and permits);
 pub(crate) async fn a_first_grant_after_its_time_is_refused(world: World) {
     let world = world.proxied();
     world.warm();
-    let client = world.client_with(|builder| builder.server_side_expiry(true).command_timeout(ms(200))).await;
+    let client = world
+        .client_with(|builder| builder.tuning(Tuning::new().server_side_expiry(true)).command_timeout(ms(200)))
+        .await;
     let lock = client.lock(world.name("not-after"));
     // The first reply tells the server's time.
     lock.acquire().await.expect("the lock").release().await.expect("a release");

@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Engine, NEVER, World, ms, secs, until};
-use leasehold::{Client, Error};
+use leasehold::{Client, Error, Tuning};
 use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
@@ -137,7 +137,7 @@ pub(crate) async fn a_release_wakes_another_client_without_polling(world: World)
     world.warm();
     // A waiter that is not woken sleeps until the test has ended.
     let holder = world.client_with(|builder| builder.lease(NEVER)).await;
-    let waiter = world.client_with(|builder| builder.recheck(NEVER)).await;
+    let waiter = world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await;
     // A task that is held up makes one call more: no round is without these, and one is without others.
     let mut rounds = Rounds::default();
     loop {
@@ -212,7 +212,8 @@ pub(crate) async fn many_waiters_are_one_subscription_and_one_attempt_a_release(
 }
 
 pub(crate) async fn a_waiter_gets_what_a_crashed_holder_left_when_the_lease_ends(world: World) {
-    let (crashed, waiter) = (world.client().await, world.client_with(|builder| builder.recheck(NEVER)).await);
+    let (crashed, waiter) =
+        (world.client().await, world.client_with(|builder| builder.tuning(Tuning::new().recheck(NEVER))).await);
     let name = world.name("crashed");
     let begun = Instant::now();
     // A holder that will never renew nor release, and of whose end no waiter is told.

@@ -3,8 +3,8 @@
 
 use crate::support::{NEVER, Polled, World, ms, secs};
 use futures_util::FutureExt as _;
-use leasehold::Client;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
+use leasehold::{Client, Tuning};
 use leasehold_test_support::Way;
 use std::time::{Duration, Instant};
 
@@ -13,7 +13,7 @@ const DELAY: Duration = ms(100);
 
 /// A client that waits for the end of no lease and of no sleep.
 async fn client(world: &World) -> Client {
-    world.client_with(|builder| builder.lease(NEVER).recheck(NEVER)).await
+    world.client_with(|builder| builder.lease(NEVER).tuning(Tuning::new().recheck(NEVER))).await
 }
 
 async fn forgets_its_first_attempt(world: World, same_client: bool) {

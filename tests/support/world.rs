@@ -3,7 +3,7 @@
 use super::engine::{Backend, Engine};
 use super::{secs, until};
 use leasehold::embedded::EmbeddedServer;
-use leasehold::{Client, ClientBuilder, ClientStats, ConnectError};
+use leasehold::{Client, ClientBuilder, ClientStats, ConnectError, Tuning};
 use leasehold_core::name::LockName;
 use leasehold_core::script;
 use leasehold_test_support::{Proxy, Resp, Server};
@@ -61,7 +61,8 @@ impl World {
         settings: impl FnOnce(ClientBuilder) -> ClientBuilder,
     ) -> Result<Client, ConnectError> {
         // Where every reply comes, a machine that is held up loses none.
-        let builder = Client::builder().command_timeout(secs(10)).batch_calls(self.engine.batches());
+        let builder =
+            Client::builder().command_timeout(secs(10)).tuning(Tuning::new().batch_calls(self.engine.batches()));
         let builder = settings(builder);
         match self.url() {
             Some(url) => builder.connect(&url).await,

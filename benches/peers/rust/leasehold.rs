@@ -2,7 +2,7 @@
 
 use crate::library::Library;
 use leasehold::kind::LockKind;
-use leasehold::{Client, Guard, Lock};
+use leasehold::{Client, Guard, Lock, Tuning};
 use std::sync::Arc;
 
 /// The setting of the client in which a variant differs from the defaults.
@@ -43,7 +43,7 @@ impl<K: LockKind> Leasehold<K> {
 async fn client(url: &str, settings: Settings) -> Client {
     let builder = match settings {
         Settings::Usual => Client::builder(),
-        Settings::NoBatches => Client::builder().batch_calls(false),
+        Settings::NoBatches => Client::builder().tuning(Tuning::new().batch_calls(false)),
         Settings::HandOver => Client::builder().hand_over(true),
         Settings::NoHandOver => Client::builder().hand_over(false),
     };

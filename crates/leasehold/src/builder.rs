@@ -3,6 +3,9 @@
 #[cfg(feature = "tls")]
 mod certificates;
 mod connecting;
+mod tuning;
+
+pub use tuning::Tuning;
 
 use crate::error::ConnectError;
 use crate::fair_settings::FairSettings;
@@ -70,16 +73,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. Default: 30 seconds, as in
-    /// Redisson.
-    ///
-    /// When a reader of Redisson renews, it *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of
-    /// another reader. Readers of this library raise it again every third of this value, for fixed leases too.
-    pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
-        self.settings.jvm_watchdog = watchdog;
-        self
-    }
-
     /// Sets the behaviour of acquires once the server has been out of reach for `unreachable_after`, for the kinds that offer it. Default:
     /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
     pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
@@ -106,12 +99,6 @@ impl ClientBuilder {
     /// Sets the wait of an acquire that names none. Default: as long as it takes.
     pub const fn default_wait(mut self, wait: Duration) -> Self {
         self.settings.default_wait = Some(wait);
-        self
-    }
-
-    /// Sets the longest time for which a waiter sleeps without another attempt. A lost notice delays a waiter by up to this. Default: 30 s.
-    pub const fn recheck(mut self, interval: Duration) -> Self {
-        self.settings.recheck = interval;
         self
     }
 
@@ -206,13 +193,6 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether a first acquire carries a time, by the server's clock, after which the server refuses it. This is for servers that forbid
-    /// `CLIENT KILL`, and costs a third of the script's time. Default: no.
-    pub const fn server_side_expiry(mut self, carry: bool) -> Self {
-        self.settings.not_after = carry;
-        self
-    }
-
     /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
     /// while other clients listen. `false`: never. Default: only while no other client listens.
     ///
@@ -291,32 +271,6 @@ impl ClientBuilder {
     /// indexes every value. WARN and ERROR events always name their lock. Default: `true`.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.spans.lock_names = named;
-        self
-    }
-
-    /// Sets the command that announces a release. Default: [`PublishCommand::Auto`]. Embedded engines have only one such
-    /// command.
-    pub const fn publish(mut self, publish: PublishCommand) -> Self {
-        self.publish = publish;
-        self
-    }
-
-    /// Sets whether acquires and releases that leave together are sent as one script. Default: `true`.
-    ///
-    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to
-    /// arrive. One batch blocks the server for at most about a third of a millisecond, so a call beside hundreds of others may
-    /// have a longer 99th percentile; use `false` if that matters more than the throughput. On a cluster only calls of one hash
-    /// slot share a batch. Embedded engines have no batches.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn build() -> Result<(), leasehold::ConnectError> {
-    /// let client = leasehold::Client::builder().batch_calls(false).connect("redis://127.0.0.1:6379").await?;
-    /// # drop(client); Ok(()) }
-    /// ```
-    pub const fn batch_calls(mut self, batch: bool) -> Self {
-        self.sends_alone = !batch;
         self
     }
 

@@ -101,7 +101,7 @@ pub mod telemetry;
 mod url;
 
 pub use acquire::{Acquire, Acquiring};
-pub use builder::{ClientBuilder, PublishCommand};
+pub use builder::{ClientBuilder, PublishCommand, Tuning};
 pub use client::{Client, NotReleased};
 #[doc(inline)]
 pub use error::{ConnectError, Error, InvalidInput, WithError};

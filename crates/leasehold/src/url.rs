@@ -1,6 +1,6 @@
 //! The URL of a server: the settings of a client in its query, and the variables of the environment that name it.
 
-use crate::builder::{ClientBuilder, PublishCommand};
+use crate::builder::{ClientBuilder, PublishCommand, Tuning};
 use crate::error::ConnectError;
 use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;
@@ -105,19 +105,19 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "announce" => builder.announce(text()?),
         "lease" => builder.lease(time()?),
         "default_wait" => builder.default_wait(time()?),
-        "recheck" => builder.recheck(time()?),
+        "recheck" => builder.tuning(Tuning::new().recheck(time()?)),
         "unreachable_after" => builder.unreachable_after(time()?),
         "command_timeout" => builder.command_timeout(time()?),
         "connect_deadline" => builder.connect_deadline(time()?),
         "require_noeviction" => builder.require_noeviction(switch()?),
         "hand_over" => builder.hand_over(switch()?),
-        "publish" => builder.publish(match value {
+        "publish" => builder.tuning(Tuning::new().publish(match value {
             "auto" => PublishCommand::Auto,
             "classic" => PublishCommand::Classic,
             "sharded" => PublishCommand::Sharded,
             _ => return Err("auto, classic or sharded"),
-        }),
-        "batch_calls" => builder.batch_calls(switch()?),
+        })),
+        "batch_calls" => builder.tuning(Tuning::new().batch_calls(switch()?)),
         _ => return Err("no setting"),
     })
 }
@@ -166,14 +166,14 @@ mod tests {
             .announce("the orders")
             .lease(Duration::from_secs(20))
             .default_wait(Duration::from_secs(120))
-            .recheck(Duration::from_secs(3600))
+            .tuning(Tuning::new().recheck(Duration::from_secs(3600)))
             .unreachable_after(Duration::from_millis(900))
             .command_timeout(Duration::from_millis(250))
             .connect_deadline(Duration::from_secs(3))
             .require_noeviction(true)
             .hand_over(true)
-            .publish(PublishCommand::Classic)
-            .batch_calls(true);
+            .tuning(Tuning::new().publish(PublishCommand::Classic))
+            .tuning(Tuning::new().batch_calls(true));
         assert_eq!(settings(&format!("redis://host?{query}")), format!("{told:?}"));
         let names: Vec<_> = query.split('&').filter_map(|part| Some(part.split_once('=')?.0)).collect();
         assert_eq!(names, SETTINGS, "each setting is tried here");

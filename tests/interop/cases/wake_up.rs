@@ -4,7 +4,7 @@ use crate::kind::{Kind, Wish};
 use crate::place::PlaceName;
 use crate::suite::Cases;
 use crate::world::{NEVER, World, clock, settings};
-use leasehold::PublishCommand;
+use leasehold::{PublishCommand, Tuning};
 use std::time::Duration;
 
 /// The time below which half of the wake-ups must stay, from before the release is sent until the waiter holds the lock.
@@ -65,7 +65,7 @@ async fn jvm_wakes(world: World, kind: Kind) {
 /// A fleet whose JVMs were told not to use sharded notices.
 async fn without_sharding(world: World, kind: Kind) {
     let jvm = world.instance(&["sharded=OFF"]).await;
-    let client = world.client(settings().publish(PublishCommand::Classic)).await;
+    let client = world.client(settings().tuning(Tuning::new().publish(PublishCommand::Classic))).await;
     let (lock, object) = (kind.of(&client, &world.name), world.object(kind));
     let listening = || {
         let channel = kind.channel(&world.name);

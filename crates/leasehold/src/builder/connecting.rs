@@ -54,8 +54,8 @@ impl ClientBuilder {
     /// and `valkeys` for `rediss`, everywhere. The default port is 6379, and 26379 of a Sentinel. `node` may occur several times. An IPv6 address is
     /// written in brackets, as in `node=[::1]:6379`. User and password have `/ : ? # @` percent-encoded.
     ///
-    /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method:
-    /// `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
+    /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method of this builder
+    /// or of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
     /// Unknown parameters, repeated parameters and a `#` are refused. White space around the URL is ignored.

@@ -1,0 +1,113 @@
+//! The settings of a client that most programs never change.
+
+use super::{ClientBuilder, PublishCommand};
+use std::time::Duration;
+
+/// Settings of a client that most programs never change, for [`ClientBuilder::tuning`]. A setting that is not set here stays as it was.
+///
+/// # Examples
+///
+/// ```no_run
+/// # use leasehold::{Client, Tuning};
+/// # use std::time::Duration;
+/// # async fn build() -> Result<(), leasehold::ConnectError> {
+/// let tuning = Tuning::new().recheck(Duration::from_secs(5)).batch_calls(false);
+/// let client = Client::builder().tuning(tuning).connect("redis://127.0.0.1:6379").await?;
+/// # drop(client); Ok(()) }
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[must_use = "settings do nothing until a builder is given them"]
+pub struct Tuning {
+    recheck: Option<Duration>,
+    batch_calls: Option<bool>,
+    publish: Option<PublishCommand>,
+    jvm_watchdog: Option<Duration>,
+    server_side_expiry: Option<bool>,
+}
+
+impl Tuning {
+    /// Changes nothing.
+    pub const fn new() -> Self {
+        Self { recheck: None, batch_calls: None, publish: None, jvm_watchdog: None, server_side_expiry: None }
+    }
+
+    /// Sets the longest time for which a waiter sleeps without another attempt. A lost notice delays a waiter by up to this. From 10 ms to
+    /// a day. Default: 30 s.
+    pub const fn recheck(mut self, interval: Duration) -> Self {
+        self.recheck = Some(interval);
+        self
+    }
+
+    /// Sets whether acquires and releases that leave together are sent as one script. Default: `true`.
+    ///
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to
+    /// arrive. One batch blocks the server for at most about a third of a millisecond, so a call beside hundreds of others may
+    /// have a longer 99th percentile; use `false` if that matters more than the throughput. On a cluster only calls of one hash
+    /// slot share a batch. Embedded engines have no batches.
+    pub const fn batch_calls(mut self, batch: bool) -> Self {
+        self.batch_calls = Some(batch);
+        self
+    }
+
+    /// Sets the command that announces a release. Default: [`PublishCommand::Auto`]. Embedded engines have only one such
+    /// command.
+    pub const fn publish(mut self, command: PublishCommand) -> Self {
+        self.publish = Some(command);
+        self
+    }
+
+    /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. From 300 ms to a day. Default:
+    /// 30 s, as in Redisson.
+    ///
+    /// When a reader of Redisson renews, it *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of
+    /// another reader. Readers of this library raise it again every third of this value, for fixed leases too.
+    pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
+        self.jvm_watchdog = Some(watchdog);
+        self
+    }
+
+    /// Sets whether a first acquire carries a time, by the server's clock, after which the server refuses it. This is for servers that forbid
+    /// `CLIENT KILL`, and costs a third of the script's time. Default: `false`.
+    pub const fn server_side_expiry(mut self, carry: bool) -> Self {
+        self.server_side_expiry = Some(carry);
+        self
+    }
+}
+
+impl ClientBuilder {
+    /// Changes settings that most programs never change. What `tuning` does not set stays as it was.
+    pub const fn tuning(mut self, tuning: Tuning) -> Self {
+        let Tuning { recheck, batch_calls, publish, jvm_watchdog, server_side_expiry } = tuning;
+        if let Some(interval) = recheck {
+            self.settings.recheck = interval;
+        }
+        if let Some(batch) = batch_calls {
+            self.sends_alone = !batch;
+        }
+        if let Some(command) = publish {
+            self.publish = command;
+        }
+        if let Some(watchdog) = jvm_watchdog {
+            self.settings.jvm_watchdog = watchdog;
+        }
+        if let Some(carry) = server_side_expiry {
+            self.settings.not_after = carry;
+        }
+        self
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_not_tuned_stays() {
+        let recheck = Tuning::new().recheck(Duration::from_secs(1));
+        let alone = Tuning::new().batch_calls(false);
+        let builder = ClientBuilder::default().tuning(recheck).tuning(alone).tuning(Tuning::new());
+        assert_eq!((builder.settings.recheck, builder.sends_alone), (Duration::from_secs(1), true));
+        let settings = ClientBuilder::default().tuning(Tuning::new()).settings;
+        assert_eq!(settings.jvm_watchdog, Duration::from_secs(30));
+    }
+}
