@@ -156,9 +156,7 @@ types! {
     embedded::EmbeddedLink: send sync unpin forever;
     embedded::EmbeddedServer: send sync unpin forever;
     embedded::Fault: send sync unpin forever;
-    embedded::Inside: send sync unpin forever;
     embedded::ManualClock: send sync unpin forever;
-    embedded::Met: send sync unpin forever;
     embedded::Recorded: send sync unpin forever;
     embedded::Recorder: send sync unpin forever;
     embedded::ServerClock: send sync unpin forever;

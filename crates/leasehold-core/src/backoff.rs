@@ -61,6 +61,7 @@ impl Backoff {
     }
 
     /// Whether the pauses are what the caller's own code says, which must not run under any lock of a client.
+    #[doc(hidden)]
     pub const fn is_custom(&self) -> bool {
         matches!(self.shape, Shape::Custom(_))
     }
@@ -73,6 +74,7 @@ impl Backoff {
     }
 
     /// The pause after `failures` failed attempts; `None` where there is to be no further one. `random` lies between 0 and 1.
+    #[doc(hidden)]
     pub fn pause(&self, failures: u32, random: f64) -> Option<Duration> {
         if self.attempts.is_some_and(|most| failures >= most) {
             return None;

@@ -29,6 +29,7 @@ pub struct Replicas {
 
 impl Replicas {
     /// The condition that satisfies both.
+    #[doc(hidden)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self { at_least: self.at_least.max(other.at_least), within: self.within.max(other.within) }

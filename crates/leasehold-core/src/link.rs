@@ -115,6 +115,7 @@ impl ServerError {
     }
 
     /// Whether the server takes no writes, because it is a replica. It may have been a primary before.
+    #[doc(hidden)]
     pub fn is_of_a_replica(&self) -> bool {
         // Servers before 7.0 wrap an error that a script met into a sentence of their own.
         self.code() == "READONLY" || self.text.contains("-READONLY ")
@@ -127,6 +128,7 @@ impl ServerError {
     }
 
     /// Whether the server lacks or has disabled a command, or refuses it to this user.
+    #[doc(hidden)]
     pub fn is_of_a_missing_command(&self) -> bool {
         self.code() == "NOPERM" || self.lacks_the_command()
     }
@@ -144,6 +146,7 @@ impl ServerError {
     /// A server lets a script fail in its middle, and what the script had written by then stays. Servers before 7.0 say so in a sentence of
     /// their own, newer ones add the line of the script, and neither does where the script itself answers with the error that it met. So
     /// this is a list of the errors that come before the first write of a script, or instead of it; whatever is not on it proves nothing.
+    #[doc(hidden)]
     pub fn proves_nothing_done(&self) -> bool {
         // The server is asked at each command for whether it has room, may write, or has its replicas. It never refuses that to a script
         // that has begun to write.
@@ -173,21 +176,25 @@ impl ServerError {
 
     /// Whether the call certainly granted nothing and raised no count. The script may have made preparations, such as a
     /// place in a queue.
+    #[doc(hidden)]
     pub const fn proves_no_grant(&self) -> bool {
         self.ungranted
     }
 
     /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.
+    #[doc(hidden)]
     pub fn is_detour(&self) -> bool {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
     /// Whether the server, or a proxy in front of it, refused the call because its keys lie in several hash slots.
+    #[doc(hidden)]
     pub fn is_of_several_slots(&self) -> bool {
         self.code() == "CROSSSLOT"
     }
 
     /// Whether some keys of the call are at a new node of a cluster already, and others are not: no node can carry it out until all are.
+    #[doc(hidden)]
     pub fn is_of_a_moving_slot(&self) -> bool {
         self.code() == "TRYAGAIN"
     }

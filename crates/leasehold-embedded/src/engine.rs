@@ -21,7 +21,7 @@ use leasehold_core::scan::ScanPage;
 use leasehold_core::script::Script;
 use lua::{Compiled, Host};
 use parking_lot::{MappedMutexGuard, Mutex, MutexGuard};
-use refusal::{Inside, Met};
+use refusal::{RefusalEffect, RefuseAt};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
@@ -83,12 +83,12 @@ impl Engine {
     }
 
     /// The next script meets an error in its middle, until [`Engine::end_refusal`] takes that back.
-    pub(crate) fn plan_refusal(&self, inside: Inside, error: ServerError) {
+    pub(crate) fn plan_refusal(&self, inside: RefuseAt, error: ServerError) {
         self.keyspace.lock().refusals.plan(inside, error);
     }
 
     /// Also says whether a script came so far.
-    pub(crate) fn end_refusal(&self) -> Met {
+    pub(crate) fn end_refusal(&self) -> RefusalEffect {
         self.keyspace.lock().refusals.end()
     }
 

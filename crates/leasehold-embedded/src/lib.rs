@@ -31,7 +31,7 @@ mod link;
 mod server;
 
 pub use clock::{ClockSort, ManualClock, ServerClock, Sleep};
-pub use engine::refusal::{Inside, Met};
+pub use engine::refusal::{RefusalEffect, RefuseAt};
 pub use link::EmbeddedLink;
 pub use server::EmbeddedServer;
 pub use server::fault::{Fault, FaultTarget};

@@ -118,6 +118,7 @@ impl EmbeddedLink {
 
     /// Makes every operation wait once before it takes effect and once after, waking itself, so that a test can drop its future at
     /// each of these points.
+    #[doc(hidden)]
     pub fn stepped(&self, stepped: bool) {
         self.with_connections(|connections| connections.stepped = stepped);
     }

@@ -13,7 +13,7 @@ pub(crate) mod state;
 mod transit;
 
 use crate::clock::ServerClock;
-use crate::engine::refusal::{Inside, Met};
+use crate::engine::refusal::{RefusalEffect, RefuseAt};
 use bytes::Bytes;
 use connections::LinkState;
 use courier::Courier;
@@ -86,21 +86,24 @@ impl EmbeddedServer {
     /// # Errors
     ///
     /// The server's error reply. The writes of the script before it stay.
+    #[doc(hidden)]
     pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
         self.with(|state| state.apply(call, None))
     }
 
     /// Runs a script at once, past all faults but one: it is refused something in its middle. Also says whether it came so far.
+    #[doc(hidden)]
     pub fn execute_refused(
         &self,
         call: &Call,
-        inside: Inside,
+        inside: RefuseAt,
         error: ServerError,
-    ) -> (Result<Reply, ServerError>, Met) {
+    ) -> (Result<Reply, ServerError>, RefusalEffect) {
         self.with(|state| state.apply_refused(call, None, inside, error))
     }
 
     /// From now on scripts may use none of these commands, as those of a user who lacks the right to them; an empty list allows all again.
+    #[doc(hidden)]
     pub fn forbid(&self, commands: &[&'static str]) {
         self.with(|state| state.engine.keyspace().refusals.forbid(commands));
     }
@@ -110,6 +113,7 @@ impl EmbeddedServer {
     /// # Errors
     ///
     /// The server's error reply. The writes of the script before it stay.
+    #[doc(hidden)]
     pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         self.with(|state| state.turn(|engine| engine.eval(source, keys, args)))
     }
@@ -141,6 +145,7 @@ impl EmbeddedServer {
 
     /// Channel and text of every message of `PUBLISH` that reached a link since the last call of this; the first call gives none. It
     /// is for tests: a link itself learns where a message came, and not what it said.
+    #[doc(hidden)]
     pub fn take_messages(&self) -> Vec<(Bytes, Bytes)> {
         self.with(|state| state.engine.channels().take_log())
     }
@@ -167,6 +172,7 @@ impl EmbeddedServer {
 
     /// Whether memory is full: commands that could need more are refused, as under `maxmemory`. Deleting is allowed, and a script
     /// that has begun to write may finish.
+    #[doc(hidden)]
     pub fn deny_growth(&self, deny: bool) {
         self.with(|state| state.engine.keyspace().deny_growth = deny);
     }
@@ -218,6 +224,7 @@ impl EmbeddedServer {
     }
 
     /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`](crate::EmbeddedLink::stepped).
+    #[doc(hidden)]
     pub fn stepped(&self, stepped: bool) {
         self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
     }

@@ -182,7 +182,7 @@ pub mod group {
 #[cfg(feature = "embedded")]
 pub mod embedded {
     pub use leasehold_embedded::{
-        EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, ManualClock, Met, Recorded, Recorder, ServerClock,
+        EmbeddedLink, EmbeddedServer, Fault, FaultTarget, ManualClock, Recorded, Recorder, ServerClock,
     };
 
     /// tokio's clock, which a test can pause, as the clock of a server. It starts at `zero`. [`EmbeddedServer::paused`]

@@ -6,7 +6,7 @@ use crate::support::ms;
 use leasehold_core::command::Acquired;
 use leasehold_core::command::fair::{Heartbeat, Inspected};
 use leasehold_core::link::ServerError;
-use leasehold_embedded::{Inside, Met};
+use leasehold_embedded::{RefusalEffect, RefuseAt};
 
 /// A lock held by one of ours for 30 s.
 fn held() -> (World, String) {
@@ -403,7 +403,8 @@ fn a_refused_place_hides_no_jvm_that_came_behind_it() {
         let [first, refused, last] = processes.map(|process| process.hold(1));
         assert!(is_held(&world.acquire(&holder.hold(1))) && is_placed(&world.acquire(&first)));
         let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
-        let (_, met) = world.server().execute_refused(&world.acquire_call(&refused, |_| {}), Inside::Call(at), denied);
+        let (_, met) =
+            world.server().execute_refused(&world.acquire_call(&refused, |_| {}), RefuseAt::Call(at), denied);
         let jvm = Jvm::new(1, 5_000);
         jvm.acquire(&world, 30_000);
         assert!(is_placed(&world.acquire(&last)), "it has its place");
@@ -417,7 +418,7 @@ fn a_refused_place_hides_no_jvm_that_came_behind_it() {
         assert_eq!(jvm.acquire(&world, 30_000), None);
         assert!(jvm.unlock(&world, 30_000));
         assert!(world.queue().contains(&last), "refused at {at}: {met:?}: the JVM took out who stood behind it");
-        if met == Met::Nothing {
+        if met == RefusalEffect::Nothing {
             break;
         }
     }

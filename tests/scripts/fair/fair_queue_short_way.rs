@@ -11,7 +11,7 @@ use leasehold_core::call::Call;
 use leasehold_core::command::{Kind, fair};
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
-use leasehold_embedded::{Inside, Met};
+use leasehold_embedded::{RefusalEffect, RefuseAt};
 use std::collections::BTreeMap;
 
 /// The scripts that have a short way, with its text.
@@ -283,7 +283,8 @@ fn a_refusal_within_a_grant_leaves_no_place_behind() {
             rest.iter().for_each(|hold| drop(world.acquire(hold)));
             assert_eq!(world.release(&holder, 0), 1);
             let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
-            let (_, met) = world.server().execute_refused(&world.acquire_call(&head, |_| {}), Inside::Call(at), denied);
+            let (_, met) =
+                world.server().execute_refused(&world.acquire_call(&head, |_| {}), RefuseAt::Call(at), denied);
             // The hold goes, as the client has it go if it does not know what became of its request.
             world.release(&head, 0);
             let queue = world.command(&["LRANGE", &world.key("queue"), "0", "-1"]);
@@ -291,7 +292,7 @@ fn a_refusal_within_a_grant_leaves_no_place_behind() {
             let left = Reply::Array(rest.iter().map(|hold| Reply::Bulk(hold.clone().into())).collect());
             assert_eq!((&queue, &scores), (&left, &left), "{kind:?}, {others} others, refused at {at}: {met:?}");
             assert_eq!(int(&world.command(&["EXISTS", "stock"])), 0);
-            if met == Met::Nothing {
+            if met == RefusalEffect::Nothing {
                 break;
             }
         }

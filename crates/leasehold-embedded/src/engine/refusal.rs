@@ -5,7 +5,7 @@ use leasehold_core::link::ServerError;
 /// At which of its commands a script is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Inside {
+pub enum RefuseAt {
     /// At its n-th one, which is counted from 1, and at no other: a key is not what it should be.
     Call(u32),
     /// At the n-th name of a command that it uses, counted from 1, whenever it uses that: a user lacks the right to a command.
@@ -15,7 +15,7 @@ pub enum Inside {
 /// Whether a script came as far as what it was to be refused.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Met {
+pub enum RefusalEffect {
     /// It did not, and was refused nothing.
     #[default]
     Nothing,
@@ -36,22 +36,22 @@ pub(crate) struct Refusals {
 
 #[derive(Debug)]
 struct Planned {
-    inside: Inside,
+    inside: RefuseAt,
     error: ServerError,
     calls: u32,
     /// The names that the script has used, in order.
     names: Vec<Vec<u8>>,
-    met: Met,
+    met: RefusalEffect,
 }
 
 impl Refusals {
     /// The next script is refused something.
-    pub(crate) fn plan(&mut self, inside: Inside, error: ServerError) {
-        self.now = Some(Planned { inside, error, calls: 0, names: Vec::new(), met: Met::Nothing });
+    pub(crate) fn plan(&mut self, inside: RefuseAt, error: ServerError) {
+        self.now = Some(Planned { inside, error, calls: 0, names: Vec::new(), met: RefusalEffect::Nothing });
     }
 
     /// The script has ended.
-    pub(crate) fn end(&mut self) -> Met {
+    pub(crate) fn end(&mut self) -> RefusalEffect {
         self.now.take().map(|planned| planned.met).unwrap_or_default()
     }
 
@@ -74,11 +74,11 @@ impl Refusals {
             planned.names.push(name.to_vec());
         }
         let is_it = match planned.inside {
-            Inside::Call(at) => planned.calls == at,
-            Inside::Command(at) => u32::try_from(place + 1) == Ok(at),
+            RefuseAt::Call(at) => planned.calls == at,
+            RefuseAt::Command(at) => u32::try_from(place + 1) == Ok(at),
         };
-        if is_it && planned.met == Met::Nothing {
-            planned.met = if dirty { Met::AfterWriting } else { Met::BeforeWriting };
+        if is_it && planned.met == RefusalEffect::Nothing {
+            planned.met = if dirty { RefusalEffect::AfterWriting } else { RefusalEffect::BeforeWriting };
         }
         is_it.then(|| planned.error.clone())
     }

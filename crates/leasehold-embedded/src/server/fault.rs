@@ -1,6 +1,6 @@
 //! The faults between a client and its server, on demand.
 
-use crate::engine::refusal::Inside;
+use crate::engine::refusal::RefuseAt;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 
@@ -16,7 +16,8 @@ pub enum Fault {
     Refuse(ServerError),
     /// The server answers with an error that the script meets in its middle: what comes before that is done. A script that does not come so
     /// far meets nothing.
-    RefuseInside(Inside, ServerError),
+    #[doc(hidden)]
+    RefuseInside(RefuseAt, ServerError),
     /// A proxy keeps the request and lets its future wait. It is applied by
     /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
     /// it is settled first.

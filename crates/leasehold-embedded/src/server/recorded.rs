@@ -32,6 +32,7 @@ impl Recorded {
     }
 
     /// The whole call.
+    #[doc(hidden)]
     pub const fn call(&self) -> &Call {
         &self.call
     }
@@ -42,6 +43,7 @@ impl Recorded {
     }
 
     /// The reply to the caller, or that it was to get had it still listened. `None` while the reply has not come.
+    #[doc(hidden)]
     pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
         self.outcome.as_ref()
     }

@@ -10,12 +10,14 @@ pub struct Snapshot(Entries);
 
 impl EmbeddedServer {
     /// Copies all keys, with the ends of their times to live.
+    #[doc(hidden)]
     pub fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot(state.engine.keyspace().copy()))
     }
 
     /// Replaces all keys by those of a snapshot, as a failover to a replica does that has not heard of the last writes. Keys end when they
     /// would have ended. Subscriptions and connections stay as they are.
+    #[doc(hidden)]
     pub fn restore(&self, snapshot: &Snapshot) {
         self.with(|state| state.engine.keyspace().replace_all(snapshot.0.clone()));
     }

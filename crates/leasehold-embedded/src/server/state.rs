@@ -3,7 +3,7 @@
 use crate::clock::ServerClock;
 use crate::engine::Engine;
 use crate::engine::channels::PubSubMode;
-use crate::engine::refusal::{Inside, Met};
+use crate::engine::refusal::{RefusalEffect, RefuseAt};
 use crate::server::connections::{Connections, LinkId};
 use crate::server::fault::Faults;
 use crate::server::in_flight::{CallId, Held, Route, Waiting};
@@ -94,9 +94,9 @@ impl State {
         &mut self,
         call: &Call,
         entry: Option<usize>,
-        inside: Inside,
+        inside: RefuseAt,
         error: ServerError,
-    ) -> (Result<Reply, ServerError>, Met) {
+    ) -> (Result<Reply, ServerError>, RefusalEffect) {
         self.engine.plan_refusal(inside, error);
         let result = self.apply(call, entry);
         (result, self.engine.end_refusal())

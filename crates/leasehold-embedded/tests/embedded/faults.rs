@@ -4,7 +4,7 @@ use crate::support::{call, check, now, poll, server, show_result};
 use leasehold_core::call::Call;
 use leasehold_core::link::{Link, LinkError, LinkEvent, ServerError, Settled};
 use leasehold_core::script::{ACQUIRE, INSPECT, RELEASE};
-use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, Inside, Met};
+use leasehold_embedded::{EmbeddedLink, EmbeddedServer, Fault, FaultTarget, RefusalEffect, RefuseAt};
 use std::pin::pin;
 use std::task::Poll;
 
@@ -286,20 +286,20 @@ fn script_refused_in_its_middle_has_done_what_came_before() {
     let (server, _) = server();
     let (mut ends, mut mets) = (Vec::new(), Vec::new());
     for at in 1.. {
-        let (result, met) = server.execute_refused(&acquire(), Inside::Call(at), denied());
-        assert_eq!(result.is_err(), met != Met::Nothing, "{at}");
+        let (result, met) = server.execute_refused(&acquire(), RefuseAt::Call(at), denied());
+        assert_eq!(result.is_err(), met != RefusalEffect::Nothing, "{at}");
         mets.push(met);
         ends.push(count(&server));
-        if met == Met::Nothing {
+        if met == RefusalEffect::Nothing {
             break;
         }
         server.command(&[b"DEL", b"k"]).expect("a key can be removed");
     }
     assert!(ends.len() > 3 && ends.last().is_some_and(|count| count == "\"1\""), "{ends:?}");
-    assert!(mets.contains(&Met::BeforeWriting) && mets.contains(&Met::AfterWriting), "{mets:?}");
+    assert!(mets.contains(&RefusalEffect::BeforeWriting) && mets.contains(&RefusalEffect::AfterWriting), "{mets:?}");
     let link = server.link();
     server.command(&[b"DEL", b"k"]).expect("a key can be removed");
-    link.inject(Fault::RefuseInside(Inside::Command(1), denied()), FaultTarget::next());
+    link.inject(Fault::RefuseInside(RefuseAt::Command(1), denied()), FaultTarget::next());
     assert!(send(&link, acquire()).contains("denied"));
     server.forbid(&["PEXPIRE"]);
     assert!(send(&link, acquire()).contains("'pexpire'"));

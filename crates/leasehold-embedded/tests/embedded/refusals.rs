@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 use leasehold_core::script::{self, Script};
-use leasehold_embedded::{EmbeddedServer, Inside, Met};
+use leasehold_embedded::{EmbeddedServer, RefusalEffect, RefuseAt};
 use std::collections::BTreeSet;
 
 /// The state in which a script is called, as commands between semicolons; its keys; its arguments.
@@ -229,7 +229,7 @@ fn call_of(&(name, _, keys, args): &Story) -> Call {
 }
 
 /// Refuses a script something at each of its commands, in one way; gives how often it had begun to write by then.
-fn walk(story: &Story, inside: fn(u32) -> Inside) -> usize {
+fn walk(story: &Story, inside: fn(u32) -> RefuseAt) -> usize {
     let call = call_of(story);
     let undisturbed = begin(story.1);
     let reply = undisturbed.execute(&call);
@@ -243,15 +243,15 @@ fn walk(story: &Story, inside: fn(u32) -> Inside) -> usize {
     for at in 1.. {
         let server = begin(story.1);
         let (result, met) = server.execute_refused(&call, inside(at), denied());
-        if met == Met::Nothing {
+        if met == RefusalEffect::Nothing {
             assert!(at > 1, "{story:?} uses no command");
             return after_writing;
         }
-        after_writing += usize::from(met == Met::AfterWriting);
+        after_writing += usize::from(met == RefusalEffect::AfterWriting);
         let left = shown(&server);
         // A user without the right to a command lacks it each time.
         assert!(
-            matches!(inside(at), Inside::Call(_)) || endless(&left).is_subset(&may_stay),
+            matches!(inside(at), RefuseAt::Call(_)) || endless(&left).is_subset(&may_stay),
             "{story:?} refused at {at}: {result:?} leaves {left:#?} of {before:#?}"
         );
         let again = server.execute(&call);
@@ -273,9 +273,9 @@ fn call_resent_after_failing_anywhere_does_what_one_does() {
     let mut after_writing = 0;
     for story in STORIES {
         if !ALLOWED_ONCE.contains(&story.0) {
-            after_writing += walk(story, Inside::Call);
+            after_writing += walk(story, RefuseAt::Call);
         }
-        after_writing += walk(story, Inside::Command);
+        after_writing += walk(story, RefuseAt::Command);
     }
     assert!(after_writing > 100, "{after_writing}");
 }

@@ -4,7 +4,7 @@ use crate::report::stats::FaultKind;
 use crate::workload::family::hold_of;
 use crate::world::{World, ms};
 use leasehold_core::call::Call;
-use leasehold_embedded::Inside;
+use leasehold_embedded::RefuseAt;
 use std::time::Duration;
 
 /// A fault for one call.
@@ -23,7 +23,7 @@ pub(crate) enum CallFault {
     NotSent,
     Refuse(&'static str),
     /// The script is refused something in its middle.
-    Inside(Inside),
+    Inside(RefuseAt),
     #[cfg(test)]
     Delay(Duration),
     CopyAfter(Duration),
@@ -119,7 +119,7 @@ impl World {
         }
         if rates.inside > 0.0 && self.faults.insides.f64() < rates.inside {
             // Few scripts use more than a dozen names of commands; what they come to last is the most interesting.
-            return Some(CallFault::Inside(Inside::Command(self.faults.insides.u32(1..=12))));
+            return Some(CallFault::Inside(RefuseAt::Command(self.faults.insides.u32(1..=12))));
         }
         // Only what a copy may come of later: a changed count of a hold that goes on is settled before it changes again.
         let change = hold_of(call);

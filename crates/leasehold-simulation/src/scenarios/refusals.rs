@@ -9,7 +9,7 @@ use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::session::{AcquireRequest, Event, Patience};
-use leasehold_embedded::{Inside, Met};
+use leasehold_embedded::{RefusalEffect, RefuseAt};
 use std::time::Duration;
 
 /// The kinds that give holds, each with its family and its scripts.
@@ -64,17 +64,18 @@ fn is_free(world: &mut World, kind: Kind, within: Duration) {
 
 /// The ways in which the server refuses a command of a kind's script. A leased semaphore checks its right to remove
 /// permits before it counts them, so the server does not refuse a single removal.
-fn ways(kind: Kind) -> &'static [fn(u32) -> Inside] {
-    if kind == Kind::Permits { &[Inside::Command] } else { &[Inside::Call, Inside::Command] }
+fn ways(kind: Kind) -> &'static [fn(u32) -> RefuseAt] {
+    if kind == Kind::Permits { &[RefuseAt::Command] } else { &[RefuseAt::Call, RefuseAt::Command] }
 }
 
 /// Plays a story for each command of a script, until it comes to none any more; gives how many it came to after the script had written.
-fn at_each_command(kind: Kind, mut story: impl FnMut(Inside) -> Met) -> usize {
+fn at_each_command(kind: Kind, mut story: impl FnMut(RefuseAt) -> RefusalEffect) -> usize {
     let mut after_writing = 0;
     for inside in ways(kind) {
-        let mets: Vec<_> = (1..MOST).map(|at| story(inside(at))).take_while(|met| *met != Met::Nothing).collect();
+        let mets: Vec<_> =
+            (1..MOST).map(|at| story(inside(at))).take_while(|met| *met != RefusalEffect::Nothing).collect();
         assert!((2..MOST as usize - 1).contains(&mets.len()), "{mets:?}");
-        after_writing += mets.iter().filter(|met| **met == Met::AfterWriting).count();
+        after_writing += mets.iter().filter(|met| **met == RefusalEffect::AfterWriting).count();
     }
     after_writing
 }
@@ -180,7 +181,7 @@ fn acquire_that_may_not_be_taken_back_either_is_refused_and_holds_nothing() {
             world.fault(0, script, CallFault::Inside(inside));
             // A release may do nothing.
             for _ in 0..3 {
-                world.fault(0, release, CallFault::Inside(Inside::Call(1)));
+                world.fault(0, release, CallFault::Inside(RefuseAt::Call(1)));
             }
             let start = world.now;
             let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..all_of(kind) });

@@ -12,7 +12,7 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
-use leasehold_embedded::{Inside, Met};
+use leasehold_embedded::{RefusalEffect, RefuseAt};
 use std::time::Duration;
 
 impl World {
@@ -153,7 +153,7 @@ impl World {
     }
 
     /// The same, where the user lacks the right to a command of the script.
-    fn execute_refused(&mut self, call: &Call, inside: Inside) -> Result<Reply, ServerError> {
+    fn execute_refused(&mut self, call: &Call, inside: RefuseAt) -> Result<Reply, ServerError> {
         self.note_silence(call);
         let foreign = self.note_foreign(call);
         let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
@@ -162,7 +162,7 @@ impl World {
         let result = result.map(|reply| of_script(call, reply));
         let result = result.map_err(|error| error.of_script(call.script(), call.script()));
         self.check_foreign(call, foreign, &result);
-        if let Some((id, _)) = hold_of(call).filter(|_| met == Met::AfterWriting) {
+        if let Some((id, _)) = hold_of(call).filter(|_| met == RefusalEffect::AfterWriting) {
             // A release that was refused may have been carried out.
             self.doubts.doubtful.insert(id.clone());
             // Nor do the replies tell whether it took its place before.

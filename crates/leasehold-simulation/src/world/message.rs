@@ -8,7 +8,7 @@ use leasehold_core::link::{LinkError, LinkEvent};
 use leasehold_core::reply::Reply;
 use leasehold_core::session::CallId;
 use leasehold_core::time::Instant;
-use leasehold_embedded::{Inside, Snapshot};
+use leasehold_embedded::{RefuseAt, Snapshot};
 
 /// The number of a call in the world.
 pub(crate) type CallKey = u64;
@@ -142,5 +142,5 @@ pub(crate) enum ReplyFate {
     /// The server refuses the call with this error.
     Refused(&'static str),
     /// The script meets an error in its middle.
-    Inside(Inside),
+    Inside(RefuseAt),
 }

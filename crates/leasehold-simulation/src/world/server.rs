@@ -3,7 +3,7 @@
 use crate::world::replica::Replica;
 use bytes::Bytes;
 use leasehold_core::time::Instant;
-use leasehold_embedded::{EmbeddedServer, Met, ServerClock, Snapshot};
+use leasehold_embedded::{EmbeddedServer, RefusalEffect, ServerClock, Snapshot};
 use rustc_hash::{FxHashMap, FxHashSet};
 use std::ops::Deref;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ pub(crate) struct Server {
     /// The replica of a world whose requests wait for it.
     pub(crate) replica: Option<Replica>,
     /// Whether the last script that was to be refused something came as far.
-    pub(crate) met: Met,
+    pub(crate) met: RefusalEffect,
     /// When keys end that a command was aimed at.
     pub(crate) ends: FxHashMap<Bytes, i64>,
 }
@@ -47,7 +47,7 @@ impl Server {
             cache: None,
             snapshot: None,
             replica: None,
-            met: Met::Nothing,
+            met: RefusalEffect::Nothing,
             ends: FxHashMap::default(),
         }
     }

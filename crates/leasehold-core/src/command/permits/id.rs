@@ -38,6 +38,7 @@ impl PermitId {
     /// assert_eq!(ids[0].to_string(), "89b4c104a41ea4211536804100000001");
     /// assert_eq!(ids.len(), 2);
     /// ```
+    #[doc(hidden)]
     pub fn of_hold(hold: impl AsRef<[u8]>, permits: u32) -> impl Iterator<Item = Self> {
         // The client's mutex is held here, so there is one digest a hold, and not one a permit.
         let digest = Sha1::from(hold).digest().bytes();
@@ -50,21 +51,25 @@ impl PermitId {
     }
 
     /// Whether it is one of those that a hold with this field takes.
+    #[doc(hidden)]
     pub fn is_of(&self, field: &[u8]) -> bool {
         self.0[..NUMBER_AT] == Sha1::from(field).digest().bytes()[..NUMBER_AT]
     }
 
     /// The id that these bytes are; `None` where they are not sixteen.
+    #[doc(hidden)]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
     }
 
     /// The bytes on the server.
+    #[doc(hidden)]
     pub const fn as_bytes(&self) -> &[u8; ID_BYTES] {
         &self.0
     }
 
     /// Ids as one text, as scripts take them.
+    #[doc(hidden)]
     pub fn blob(ids: impl IntoIterator<Item = Self>) -> Bytes {
         let ids = ids.into_iter();
         let mut blob = Vec::with_capacity(ids.size_hint().0 * ID_BYTES);
