@@ -158,6 +158,8 @@ suite! {
             a_simple_lock_is_its_id;
         groups:
             m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all,
+            fair_lock_is_a_member_of_a_group,
+            work_under_a_group_ends_with_a_member_and_releases_all,
             members_left_of_a_lost_group_are_free_once_its_guard_ends,
             m3_members_in_another_order_do_not_deadlock,
             stripes_are_taken_together_in_any_order;

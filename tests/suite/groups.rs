@@ -5,7 +5,7 @@ use crate::support::world::idle;
 use crate::support::{Actor, Kind, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
 use leasehold::group::{Member, MultiGuard, QuorumGuard};
-use leasehold::{Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, MultiLock, QuorumLock};
+use leasehold::{Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, MultiLock, QuorumLock, WithError};
 use leasehold_core::link::ServerError;
 use std::future::pending;
 use std::sync::Arc;
@@ -47,6 +47,55 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
     guard.release().await.expect("a release");
     idle(&client).await;
     assert!(!world.exists(&a) && !world.exists(&b) && !world.exists(&c));
+}
+
+pub(crate) async fn fair_lock_is_a_member_of_a_group(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
+    let fenced = client.fair_lock(&c).fenced();
+    let multi = MultiLock::new([Member::from(client.lock(&a)), client.fair_lock(&b).into(), fenced.into()]);
+    let held = other.fair_lock(&b).acquire().await.expect("the lock");
+    assert!(multi.try_acquire().await.expect("an answer").is_none());
+    let error = multi.acquire().wait(ms(150)).await.expect_err("a busy member");
+    assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+    assert!(!world.exists(&a) && !world.exists(&c), "all or nothing");
+    let queue = other.fair_lock(&b).inspect().await.expect("an answer");
+    assert_eq!(queue.waiters, [], "the place in the queue is given up");
+    let (guard, released) = tokio::join!(multi.acquire().into_future(), held.release());
+    released.expect("a release");
+    let guard = guard.expect("all members");
+    assert!(other.fair_lock(&b).try_acquire().await.expect("an answer").is_none(), "the group holds it");
+    // The next in the queue gets the fair member as soon as the group releases it.
+    let waiting = tokio::spawn(other.fair_lock(&b).acquire().into_future());
+    guard.release().await.expect("a release");
+    waiting.await.expect("a task").expect("the lock").release().await.expect("a release");
+    idle(&client).await;
+    idle(&other).await;
+    assert!(!world.exists(&a) && !world.exists(&b) && !world.exists(&c));
+}
+
+pub(crate) async fn work_under_a_group_ends_with_a_member_and_releases_all(world: World) {
+    let client = world.client().await;
+    let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
+    let multi = client.multi_lock([client.lock(&a), client.lock(&b)]).class("tests");
+    let held = multi.with(async |held| held.is_held() && world.exists(&a) && world.exists(&b)).await;
+    assert_eq!(held, Ok(true));
+    assert!(!world.exists(&a) && !world.exists(&b));
+    let work = async |_: &MultiGuard| {
+        client.lock(&a).force_release().await.expect("an answer").expect("a holder");
+        pending::<()>().await;
+    };
+    let lost = multi.acquire().wait(secs(5)).with(work).await.expect_err("a member was lost");
+    assert!(matches!(lost, WithError::Lost { value: None, .. }), "{lost}");
+    let quorum = QuorumLock::new([client.clone()], &c).class("tests");
+    assert_eq!(quorum.with(async |held| held.servers()).await, Ok(1));
+    assert_eq!(quorum.acquire().wait(secs(5)).with(async |held| held.servers()).await, Ok(1));
+    idle(&client).await;
+    assert!(!world.exists(&a) && !world.exists(&b) && !world.exists(&c));
+    let stripe = client.striped_lock(&a, 8).class("tests").all_of(["x", "y"]);
+    for member in stripe.members().iter().chain(multi.members()) {
+        assert!(format!("{member:?}").contains(r#"class: "tests""#), "{member:?}");
+    }
 }
 
 pub(crate) async fn members_left_of_a_lost_group_are_free_once_its_guard_ends(world: World) {
@@ -604,9 +653,9 @@ pub(crate) async fn members_of_a_multi_lock_are_granted_by_their_servers(_: Worl
             client.multi_lock([client.lock("a"), client.lock("b")]),
             of_one(client.lock("a").into()),
             // A member that no conversion has seen.
-            of_one(Member::Lock(client.lock("a").fallback(fallback))),
-            of_one(Member::Read(halves.read().fallback(fallback))),
-            of_one(Member::Write(halves.write().fallback(fallback))),
+            of_one(Member::from(client.lock("a").fallback(fallback))),
+            of_one(Member::from(halves.read().fallback(fallback))),
+            of_one(Member::from(halves.write().fallback(fallback))),
             client.striped_lock("striped", 4).all_of(["one", "other"]),
         ];
         for multi in groups {

@@ -2,13 +2,13 @@
 
 use crate::attempt;
 use crate::client_inner::Handle;
-use crate::error::Error;
+use crate::error::{Error, WithError};
 use crate::guard::Guard;
-use crate::kind::{GroupRule, LockKind, Majority};
+use crate::kind::{Any, GroupRule, Majority};
 use crate::lock_spec::LockSpec;
 use crate::loss::{HoldToken, Lost};
 use leasehold_core::error::HoldEnd;
-use leasehold_core::hold_cell::{EndWatch, HoldCell};
+use leasehold_core::hold_cell::EndWatch;
 use leasehold_core::time::Instant;
 use std::fmt;
 use std::future::poll_fn;
@@ -18,25 +18,9 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A guard of whatever kind, as a member of a group.
-pub(super) trait AnyGuard: Send + Sync {
-    fn cell(&self) -> &Arc<HoldCell>;
-    fn set_waits(&mut self, waits: bool);
-    fn release(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>;
-}
-
-impl<K: LockKind> AnyGuard for Guard<K> {
-    fn cell(&self) -> &Arc<HoldCell> {
-        self.cell()
-    }
-
-    fn set_waits(&mut self, waits: bool) {
-        self.set_waits(waits);
-    }
-
-    fn release(self: Box<Self>) -> Pin<Box<dyn Future<Output = Result<(), Error>> + Send>> {
-        Box::pin((*self).release())
-    }
+/// The release of a member.
+pub(super) fn release(guard: Guard<Any>) -> Doing<Result<(), Error>> {
+    Box::pin(guard.release())
 }
 
 /// Guards that stand and fall together: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a
@@ -50,7 +34,7 @@ impl<K: LockKind> AnyGuard for Guard<K> {
 #[clippy::has_significant_drop]
 pub struct GroupGuard<R: GroupRule> {
     name: Arc<str>,
-    guards: Vec<Box<dyn AnyGuard>>,
+    guards: Vec<Guard<Any>>,
     /// How many are enough.
     needed: usize,
     /// Whose clock counts.
@@ -61,7 +45,7 @@ pub struct GroupGuard<R: GroupRule> {
 }
 
 impl<R: GroupRule> GroupGuard<R> {
-    pub(super) fn new(name: Arc<str>, guards: Vec<Box<dyn AnyGuard>>, needed: usize, handle: Arc<Handle>) -> Self {
+    pub(super) fn new(name: Arc<str>, guards: Vec<Guard<Any>>, needed: usize, handle: Arc<Handle>) -> Self {
         Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
     }
 
@@ -107,18 +91,31 @@ impl<R: GroupRule> GroupGuard<R> {
     ///
     /// Dropping the future drops `work`; the members stay held.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
+        let value = self.guarded(work).await?;
+        // The last poll may have outlived the lease.
+        self.lost_now().map_or(Ok(value), Err)
+    }
+
+    /// As [`GroupGuard::run`], for a caller that learns of a loss during the last poll in another way.
+    async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let mut work = pin!(work);
         let mut watches = self.watches();
-        let value = poll_fn(|cx| {
+        poll_fn(|cx| {
             wake_at_each(&mut watches, cx.waker());
             match self.lost_now() {
                 Some(lost) => Poll::Ready(Err(lost)),
                 None => work.as_mut().poll(cx).map(Ok),
             }
         })
-        .await?;
-        // The last poll may have outlived the lease.
-        self.lost_now().map_or(Ok(value), Err)
+        .await
+    }
+
+    /// Runs `work` under the group, and releases every member.
+    pub(super) async fn with<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, WithError<T>> {
+        match self.guarded(work(&self)).await {
+            Ok(value) => WithError::unless_released(value, self.release().await),
+            Err(lost) => Err(WithError::Lost { lock: lost.lock().to_owned(), reason: lost.reason(), value: None }),
+        }
     }
 
     /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
@@ -145,7 +142,7 @@ impl<R: GroupRule> GroupGuard<R> {
             if released >= needed { Enough::Yes } else { Enough::No }
         };
         // No caller waits for a server that does not answer: its release goes on without its future.
-        let outcomes = most(&self.handle, self.guards.into_iter().map(AnyGuard::release), enough).await;
+        let outcomes = most(&self.handle, self.guards.into_iter().map(release), enough).await;
         if let Some(lost) = lost {
             return Err(lost.into());
         }

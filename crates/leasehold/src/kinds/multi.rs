@@ -1,12 +1,13 @@
 //! The multi lock.
 
-use super::group::{AnyGuard, GroupGuard, Reach, all};
+use super::any::AnyLock;
+use super::group::{GroupGuard, Reach, all, release};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client_inner::Handle;
-use crate::error::{Error, InvalidInput};
+use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
-use crate::kind::{AllMembers, Fenced, LockKind, Read, Reentrant, Write};
+use crate::kind::{AllMembers, Any, Fair, Fenced, FencedFair, Read, Reentrant, Write};
 use crate::lock::Lock;
 use crate::lock_spec::LockSpec;
 use crate::owner::Owner;
@@ -25,10 +26,14 @@ use std::time::Duration;
 /// of the members, no two callers wait for each other for long. **When not:** to survive the loss of a server: that
 /// is the [`QuorumLock`](crate::QuorumLock). For many small things, see the [`StripedLock`](crate::StripedLock).
 ///
-/// Members are [`Lock`], [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and [`WriteLock`](crate::WriteLock), also of
-/// several clients and servers. All callers acquire them in the order of their names, so that multi locks do not deadlock. A caller waits for a
-/// busy member for up to 100 ms while it holds the members before it. Then it releases these, and waits for the busy one with nothing held. So
-/// a deadlock with code that takes one of the members by itself ends after 100 ms.
+/// Members are [`Lock`], [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and
+/// [`WriteLock`](crate::WriteLock), also of several clients and servers. All callers acquire them in the order of their names, so that
+/// multi locks do not deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it
+/// releases these, and waits for the busy one with nothing held. So a deadlock with code that takes one of the members by itself ends
+/// after 100 ms.
+///
+/// A caller keeps its place in the queue of a fair member only while it waits with nothing held. After the 100 ms it joins the queue
+/// again, at its tail. So the queue orders single locks and groups fairly only while the other members are free.
 ///
 /// The guard lasts as long as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a
 /// member is unreachable, an acquire fails regardless of [`Lock::fallback`].
@@ -50,82 +55,51 @@ pub struct MultiLock {
     name: Arc<str>,
 }
 
-/// A member of a [`MultiLock`].
+/// A member of a [`MultiLock`]: a lock of a kind that can be one, by `From`.
 #[derive(Clone, Debug)]
-#[non_exhaustive]
-pub enum Member {
-    /// A reentrant lock.
-    Lock(Lock),
-    /// A fenced lock.
-    Fenced(Lock<Fenced>),
-    /// The read half of a read-write lock.
-    Read(Lock<Read>),
-    /// The write half of a read-write lock.
-    Write(Lock<Write>),
+pub struct Member(AnyLock);
+
+macro_rules! members {
+    ($($kind:ident),*) => {$(
+        impl From<Lock<$kind>> for Member {
+            /// Members neither linger nor fall back: a group only holds grants of its servers.
+            fn from(lock: Lock<$kind>) -> Self {
+                Self(lock.as_member().erase())
+            }
+        }
+    )*};
 }
 
-impl From<Lock> for Member {
-    fn from(lock: Lock) -> Self {
-        Self::Lock(lock)
-    }
-}
-
-impl From<Lock<Fenced>> for Member {
-    fn from(lock: Lock<Fenced>) -> Self {
-        Self::Fenced(lock)
-    }
-}
-
-impl From<Lock<Read>> for Member {
-    fn from(lock: Lock<Read>) -> Self {
-        Self::Read(lock)
-    }
-}
-
-impl From<Lock<Write>> for Member {
-    fn from(lock: Lock<Write>) -> Self {
-        Self::Write(lock)
-    }
-}
+members!(Reentrant, Fair, FencedFair, Fenced, Read, Write);
 
 impl Member {
-    /// Members neither linger nor fall back: a group only holds grants of its servers.
-    fn in_group(self) -> Self {
-        match self {
-            Self::Lock(lock) => Self::Lock(lock.as_member()),
-            Self::Fenced(lock) => Self::Fenced(lock.as_member()),
-            Self::Read(lock) => Self::Read(lock.as_member()),
-            Self::Write(lock) => Self::Write(lock.as_member()),
-        }
+    /// The name as the caller gave it, without the prefix of its client.
+    pub fn name(&self) -> &str {
+        self.0.name()
     }
 
     fn spec(&self) -> &LockSpec {
-        match self {
-            Self::Lock(lock) => lock.spec(),
-            Self::Fenced(lock) => lock.spec(),
-            Self::Read(lock) => lock.spec(),
-            Self::Write(lock) => lock.spec(),
-        }
-    }
-
-    async fn acquire(&self, how: &MultiAcquire, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        match self {
-            Self::Lock(lock) => how.take::<Reentrant>(lock, patience).await,
-            Self::Fenced(lock) => how.take::<Fenced>(lock, patience).await,
-            Self::Read(lock) => how.take::<Read>(lock, patience).await,
-            Self::Write(lock) => how.take::<Write>(lock, patience).await,
-        }
+        self.0.spec()
     }
 }
 
 impl MultiLock {
     /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
     pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
-        let members: Arc<[Member]> =
-            members.into_iter().map(|member| Into::<Member>::into(member).in_group()).collect();
-        let names: Vec<&str> = members.iter().map(|member| member.spec().name()).collect();
+        Self::of(members.into_iter().map(Into::into).collect())
+    }
+
+    fn of(members: Arc<[Member]>) -> Self {
+        let names: Vec<&str> = members.iter().map(Member::name).collect();
         let name = names.join(" + ").into();
         Self { members, name }
+    }
+
+    /// Counts the metrics of every member under `class`. See [`Lock::class`].
+    #[must_use]
+    pub fn class(self, class: impl AsRef<str>) -> Self {
+        let class = class.as_ref();
+        Self::of(self.members.iter().map(|member| Member(member.0.clone().class(class))).collect())
     }
 
     /// The names of the members, joined by ` + `, as errors have it.
@@ -168,6 +142,30 @@ impl MultiLock {
         Ok(self.held(self.guard(&handle, guards)).await)
     }
 
+    /// Acquires all members, runs `work` under them, and releases them. Once the lock is lost, `work` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases all members in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let transfer = client.multi_lock([client.lock("account:1"), client.lock("account:2")]);
+    /// let moved = transfer.with(async |_held| 100).await?;
+    /// assert_eq!(moved, 100);
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&MultiGuard) -> T) -> Result<T, WithError<T>> {
+        self.acquire().with(work).await
+    }
+
     /// The guard, unless its first members ran out while the last ones were acquired. Then nothing of it stays.
     async fn held(&self, guard: MultiGuard) -> Option<MultiGuard> {
         let Some(reason) = guard.ended() else { return Some(guard) };
@@ -201,7 +199,7 @@ impl MultiLock {
         order
     }
 
-    fn guard(&self, handle: &Arc<Handle>, guards: Vec<Box<dyn AnyGuard>>) -> MultiGuard {
+    fn guard(&self, handle: &Arc<Handle>, guards: Vec<Guard<Any>>) -> MultiGuard {
         let needed = guards.len();
         GroupGuard::new(self.name.clone(), guards, needed, handle.clone())
     }
@@ -253,12 +251,24 @@ impl MultiAcquire {
         self
     }
 
-    async fn take<K: LockKind>(&self, lock: &Lock<K>, patience: Patience) -> Result<Option<Box<dyn AnyGuard>>, Error> {
-        let mut acquire = Acquire::<K>::new(lock.spec().clone());
+    /// Acquires all members, runs `work` under them, and releases them. Once the lock is lost, `work` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases all members in the background.
+    pub async fn with<T>(self, work: impl AsyncFnOnce(&MultiGuard) -> T) -> Result<T, WithError<T>> {
+        self.run().await.map_err(WithError::NotAcquired)?.with(work).await
+    }
+
+    async fn take(&self, member: &Member, patience: Patience) -> Result<Option<Guard<Any>>, Error> {
+        let mut acquire = Acquire::new(member.spec().clone());
         acquire.set_all(self.lease, self.max_hold, self.owner.as_ref());
         acquire.waits_as(self.wait);
-        let guard: Option<Guard<K>> = acquire.run(Some(patience)).await?;
-        Ok(guard.map(|guard| Box::new(guard) as Box<dyn AnyGuard>))
+        acquire.run(Some(patience)).await
     }
 
     /// Takes all members in this order, each with the patience for its place. `Err` is the place of the member that is busy; nothing is held
@@ -267,20 +277,20 @@ impl MultiAcquire {
         &self,
         order: &[usize],
         patience: impl Fn(usize) -> Patience,
-    ) -> Result<Result<Vec<Box<dyn AnyGuard>>, usize>, Error> {
+    ) -> Result<Result<Vec<Guard<Any>>, usize>, Error> {
         let mut guards = Vec::with_capacity(order.len());
         for (place, index) in order.iter().enumerate() {
             let patience = patience(place);
             // A wait behind the first member is short, so that its end may come before the answer of the server.
             let is_short = place > 0 && patience != Patience::Try;
-            match self.multi.members[*index].acquire(self, patience).await {
+            match self.take(&self.multi.members[*index], patience).await {
                 Ok(Some(guard)) => guards.push(guard),
                 Err(error) if !matches!(error, Error::WaitElapsed { .. } | Error::OutcomeUnknown { .. }) => {
                     return Err(error);
                 }
                 Err(error @ Error::OutcomeUnknown { .. }) if !is_short => return Err(error),
                 Ok(None) | Err(_) => {
-                    all(guards.into_iter().map(AnyGuard::release)).await;
+                    all(guards.into_iter().map(release)).await;
                     return Ok(Err(place));
                 }
             }

@@ -1,13 +1,14 @@
 //! The quorum lock.
 
-use super::group::{AnyGuard, Doing, Enough, GroupGuard, Reach, most};
+use super::group::{Doing, Enough, GroupGuard, Reach, most, release};
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::client::Client;
 use crate::client_inner::Handle;
-use crate::error::{Error, InvalidInput};
+use crate::error::{Error, InvalidInput, WithError};
 use crate::guard::Guard;
-use crate::kind::{Majority, Reentrant};
+use crate::kind::{Any, Majority};
+use crate::lock::Lock;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;
@@ -55,6 +56,7 @@ use std::time::Duration;
 pub struct QuorumLock {
     clients: Arc<[Client]>,
     name: Arc<str>,
+    class: Option<Arc<str>>,
     /// How many servers there are, which all who use the lock count alike.
     servers: usize,
 }
@@ -64,7 +66,7 @@ impl QuorumLock {
     /// uses the lock. An acquire fails without clients, or with two clients of one server.
     pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
         let clients: Arc<[Client]> = clients.into_iter().collect();
-        Self { servers: clients.len(), clients, name: name.as_ref().into() }
+        Self { servers: clients.len(), clients, name: name.as_ref().into(), class: None }
     }
 
     /// Returns the lock of that name over this many servers. `clients` are the clients of some or all of them; a server
@@ -84,12 +86,28 @@ impl QuorumLock {
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub fn of(servers: usize, clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
-        Self { clients: clients.into_iter().collect(), name: name.as_ref().into(), servers }
+        Self { clients: clients.into_iter().collect(), name: name.as_ref().into(), class: None, servers }
     }
 
     /// The name as the caller gave it.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Counts the metrics of the lock on every server under `class`. See [`Lock::class`].
+    #[must_use]
+    pub fn class(mut self, class: impl AsRef<str>) -> Self {
+        self.class = Some(class.as_ref().into());
+        self
+    }
+
+    /// The lock on one server.
+    fn on(&self, client: &Client) -> Lock {
+        let lock = client.lock(&self.name);
+        match &self.class {
+            Some(class) => lock.class(class),
+            None => lock,
+        }
     }
 
     /// How many servers must grant the lock: more than half of them all.
@@ -130,6 +148,19 @@ impl QuorumLock {
             Round::Busy => Ok(None),
             Round::Failed(error) => Err(error),
         }
+    }
+
+    /// Acquires the lock, runs `work` under it, and releases it. Once the lock is lost, `work` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&QuorumGuard) -> T) -> Result<T, WithError<T>> {
+        self.acquire().with(work).await
     }
 
     fn check(&self) -> Result<Arc<Handle>, Error> {
@@ -177,7 +208,7 @@ enum Round {
 }
 
 /// The answer of a server.
-type Answer = Result<Option<Guard>, Error>;
+type Answer = Result<Option<Guard<Any>>, Error>;
 
 impl QuorumAcquire {
     /// Waits for at most this long while others hold the lock. Default: that of the first client.
@@ -204,13 +235,26 @@ impl QuorumAcquire {
         self
     }
 
+    /// Acquires the lock, runs `work` under it, and releases it. Once the lock is lost, `work` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// As [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases the lock in the background.
+    pub async fn with<T>(self, work: impl AsyncFnOnce(&QuorumGuard) -> T) -> Result<T, WithError<T>> {
+        self.run().await.map_err(WithError::NotAcquired)?.with(work).await
+    }
+
     /// Asks all servers at once.
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
         let asked = self.lock.clients.iter().map(|client| {
             // Only grants of servers count, regardless of the client's fallback.
-            let lock = client.lock(&self.lock.name).as_member();
-            let mut acquire = Acquire::<Reentrant>::new(lock.spec().clone());
+            let lock = self.lock.on(client).as_member();
+            let mut acquire = Acquire::new(lock.spec().clone());
             acquire.set_all(self.lease, self.max_hold, None);
             let trying: Doing<Answer> = Box::pin(async move { acquire.run(Some(Patience::Try)).await });
             trying
@@ -230,11 +274,11 @@ impl QuorumAcquire {
             }
         };
         let answers = most(handle, asked, enough).await;
-        let mut guards: Vec<Box<dyn AnyGuard>> = Vec::with_capacity(clients);
+        let mut guards: Vec<Guard<Any>> = Vec::with_capacity(clients);
         let (mut busy, mut failure) = (0, None);
         for outcome in answers {
             match outcome {
-                Some(Ok(Some(guard))) => guards.push(Box::new(guard)),
+                Some(Ok(Some(guard))) => guards.push(guard),
                 Some(Ok(None)) => busy += 1,
                 Some(Err(error)) => failure = Some(error),
                 // Dropping its future takes back whatever it may still get.
@@ -254,7 +298,7 @@ impl QuorumAcquire {
         let half = guards.len().div_ceil(2);
         let back =
             |released: &[Option<_>]| if released.iter().flatten().count() >= half { Enough::Yes } else { Enough::No };
-        most(handle, guards.into_iter().map(AnyGuard::release), back).await;
+        most(handle, guards.into_iter().map(release), back).await;
         match failure {
             Some(error) if could < quorum => Round::Failed(error),
             _ => Round::Busy,
@@ -280,7 +324,7 @@ impl QuorumAcquire {
                     None
                 }
                 Round::Failed(error @ (Error::Unreachable { .. } | Error::OutcomeUnknown { .. })) => {
-                    let locks = self.lock.clients.iter().map(|client| client.lock(&self.lock.name).spec().clone());
+                    let locks = self.lock.clients.iter().map(|client| self.lock.on(client).spec().clone());
                     if reach.gives_up(now, locks, spare) {
                         return Err(error);
                     }

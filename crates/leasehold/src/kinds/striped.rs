@@ -34,17 +34,25 @@ use leasehold_core::name::check_ends;
 pub struct StripedLock {
     client: Client,
     name: String,
+    class: Option<String>,
     stripes: u32,
 }
 
 impl StripedLock {
     pub(crate) fn new(client: Client, name: &str, stripes: u32) -> Self {
-        Self { client, name: name.to_owned(), stripes }
+        Self { client, name: name.to_owned(), class: None, stripes }
     }
 
     /// The name that the stripes have in common.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Counts the metrics of every stripe under `class`. See [`Lock::class`].
+    #[must_use]
+    pub fn class(mut self, class: impl AsRef<str>) -> Self {
+        self.class = Some(class.as_ref().to_owned());
+        self
     }
 
     /// How many stripes there are.
@@ -71,7 +79,10 @@ impl StripedLock {
     }
 
     fn stripe(&self, stripe: u32) -> Lock {
-        let lock = self.client.lock(format!("{}:{stripe}", self.name));
+        let mut lock = self.client.lock(format!("{}:{stripe}", self.name));
+        if let Some(class) = &self.class {
+            lock = lock.class(class);
+        }
         let why = match check_ends(&self.name) {
             Err(why) => why.into(),
             Ok(()) if self.stripes == 0 => InvalidInput::NoStripes { name: self.name.clone() },
