@@ -47,20 +47,6 @@ impl<K: LockKind> Lock<K> {
         Self { spec, kind: PhantomData }
     }
 
-    /// The name as the caller gave it, without the client's prefix.
-    pub fn name(&self) -> &str {
-        self.spec.name()
-    }
-
-    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each
-    /// class for its whole life, and lock names are unbounded. A class may come from a configuration.
-    ///
-    /// Default: `default`.
-    #[must_use]
-    pub fn class(self, class: impl AsRef<str>) -> Self {
-        Self::of(self.spec.with_class(class.as_ref()))
-    }
-
     /// Acquires the lock, and waits for it while others hold it. The lease is renewed until the release, unless [`Acquire::lease`] says
     /// otherwise.
     ///
@@ -118,6 +104,20 @@ impl<K: LockKind> Lock<K> {
     /// ```
     pub async fn with<T>(&self, work: impl AsyncFnOnce(&Guard<K>) -> T) -> Result<T, WithError<T>> {
         self.acquire().with(work).await
+    }
+
+    /// The name as the caller gave it, without the client's prefix.
+    pub fn name(&self) -> &str {
+        self.spec.name()
+    }
+
+    /// Counts this lock's metrics under `class`, such as `orders`. Use few classes: a client keeps the series of each
+    /// class for its whole life, and lock names are unbounded. A class may come from a configuration.
+    ///
+    /// Default: `default`.
+    #[must_use]
+    pub fn class(self, class: impl AsRef<str>) -> Self {
+        Self::of(self.spec.with_class(class.as_ref()))
     }
 
     pub(crate) const fn spec(&self) -> &LockSpec {
