@@ -6,7 +6,8 @@
 
 mod support;
 
-use leasehold::{Error, blocking};
+use leasehold::Error;
+use leasehold::blocking::wait;
 use std::time::{Duration, Instant};
 use support::{Place, Stage};
 use tokio::sync::oneshot;
@@ -62,7 +63,7 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
 /// A job without a runtime, which ends by returning from `main`.
 fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let client = thread_client(stage)?;
-    let Some(guard) = client.lock("nightly").try_acquire()? else {
+    let Some(guard) = wait(client.lock("nightly").try_acquire())? else {
         stage.tell("another machine runs the nightly job");
         return Ok(());
     };
@@ -83,18 +84,18 @@ fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     // A drop that has waited for as long as it may says nothing about the release.
     let flushed = took < Duration::from_millis(250);
     assert!(
-        !flushed || witness.lock("nightly").inspect()?.is_none(),
+        !flushed || wait(witness.lock("nightly").inspect())?.is_none(),
         "the drop of the last handle flushes the release"
     );
     stage.tell("\"nightly\" is free on the server");
-    witness.shutdown(Duration::from_secs(5))?;
+    wait(witness.shutdown(Duration::from_secs(5)))?;
     Ok(())
 }
 
 /// A client for threads.
-fn thread_client(stage: &Stage) -> Result<blocking::Client, leasehold::ConnectError> {
+fn thread_client(stage: &Stage) -> Result<leasehold::Client, leasehold::ConnectError> {
     match &stage.place {
-        Place::Server(url) => blocking::Client::build(stage.builder(), url),
-        Place::Process(server) => Ok(blocking::Client::from(stage.builder().embedded(server)?)),
+        Place::Server(url) => wait(stage.builder().connect(url)),
+        Place::Process(server) => stage.builder().embedded(server),
     }
 }

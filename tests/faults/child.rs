@@ -4,7 +4,7 @@
 //! behind a mark, because the test harness writes there too. It ends with its input.
 
 use leasehold::Guard;
-use leasehold::blocking;
+use leasehold::blocking::wait;
 use std::collections::HashMap;
 use std::future::poll_fn;
 use std::io::{BufRead, BufReader, Write};
@@ -144,8 +144,8 @@ fn the_other_process() {
     match role.as_str() {
         "obey" => obey(builder, &url),
         "drop blocking" => {
-            let client = blocking::Client::build(builder, &url).expect("a client");
-            let guard = client.lock("stock").acquire().expect("the lock");
+            let client = wait(builder.connect(&url)).expect("a client");
+            let guard = wait(client.lock("stock").acquire()).expect("the lock");
             say(format_args!("held"));
             drop(guard);
             drop(client);
@@ -174,19 +174,19 @@ fn the_other_process() {
 
 /// A client that nothing drops, and its lock that lingers after the release.
 fn keeps_its_client(builder: leasehold::ClientBuilder, url: &str) {
-    static CLIENT: OnceLock<blocking::Client> = OnceLock::new();
-    let client = CLIENT.get_or_init(|| blocking::Client::build(builder, url).expect("a client"));
+    static CLIENT: OnceLock<leasehold::Client> = OnceLock::new();
+    let client = CLIENT.get_or_init(|| wait(builder.connect(url)).expect("a client"));
     let lock = client.lock("stock").linger(Duration::from_secs(60));
     loop {
-        let guard = lock.acquire().expect("the lock");
+        let guard = wait(lock.acquire()).expect("the lock");
         let lingers = guard.holder_id().to_string().ends_with('~');
-        guard.release().expect("a release");
+        wait(guard.release()).expect("a release");
         if lingers {
             break;
         }
     }
     say(format_args!("held"));
-    client.shutdown(Duration::from_secs(10)).expect("a shutdown that releases everything");
+    wait(client.shutdown(Duration::from_secs(10))).expect("a shutdown that releases everything");
     std::process::exit(0);
 }
 

@@ -3,6 +3,7 @@
 use crate::support::{
     HUNG, NEVER, TIMEOUT, connect, connections, held, on_each, on_one_of_each, runtime, settings, soon, until,
 };
+use leasehold::blocking::wait;
 use leasehold::{Client, ConnectError};
 use leasehold_test_support::{After, Cluster, Proxy, Server, Way};
 use std::io::{ErrorKind, Read};
@@ -177,7 +178,7 @@ fn a_server_that_ends_every_connection_is_out_of_reach() {
 #[test]
 fn a_refused_port_is_told_at_once_with_what_to_do() {
     let url = "redis://127.0.0.1:1?connect_deadline=600s";
-    let thread = std::thread::spawn(|| leasehold::blocking::Client::connect(url).expect_err("no client"));
+    let thread = std::thread::spawn(|| wait(Client::connect(url)).expect_err("no client"));
     leasehold_test_support::until("the thread is told", || thread.is_finished());
     let error = thread.join().expect("a thread");
     let connected = runtime().block_on(soon("connecting", Client::connect(url)));
@@ -323,7 +324,7 @@ fn a_client_has_one_connection() {
         let runtime = runtime();
         runtime.block_on(strict.connect(&server.url())).expect_err("no client");
         leasehold_test_support::until("all connections are closed", || connections(&server) == 0);
-        let client = leasehold::blocking::Client::connect(&server.url()).expect("a client");
+        let client = wait(Client::connect(&server.url())).expect("a client");
         assert_eq!(connections(&server), 1);
         drop(client);
         leasehold_test_support::until("all connections are closed", || connections(&server) == 0);

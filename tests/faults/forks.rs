@@ -3,8 +3,8 @@
 use crate::child::{Child, say};
 use crate::support::on_one_of_each;
 use fork::{Fork, fork, waitpid};
-use leasehold::blocking::Client;
-use leasehold::{ClientBuilder, Error, InvalidInput};
+use leasehold::blocking::wait;
+use leasehold::{Client, ClientBuilder, Error, InvalidInput};
 use leasehold_test_support::Server;
 use std::collections::BTreeSet;
 use std::io::stdin;
@@ -44,8 +44,8 @@ fn next_order() {
 
 /// The other process, which forks.
 pub(crate) fn child(builder: ClientBuilder, url: &str) {
-    let client = Client::build(builder, url).expect("a client");
-    let guard = client.lock("stock").acquire().expect("the lock");
+    let client = wait(builder.connect(url)).expect("a client");
+    let guard = wait(client.lock("stock").acquire()).expect("the lock");
     let token = guard.cancellation_token();
     say(format_args!("holds"));
     next_order();
@@ -53,21 +53,21 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
         Fork::Child => {
             let forked = |error: Option<Error>| matches!(error, Some(Error::Invalid(InvalidInput::Forked { .. })));
             let lock = client.lock("other");
-            assert!(forked(lock.acquire().err()) && forked(lock.try_acquire().err()));
-            assert!(forked(lock.inspect().err()) && forked(guard.reenter().err()));
-            assert!(forked(client.count_down_latch("gate").wait().err()));
-            assert!(forked(client.locks("*").next().and_then(Result::err)));
-            assert!(forked(client.multi_lock([client.as_async().lock("one")]).acquire().err()));
+            assert!(forked(wait(lock.acquire()).err()) && forked(wait(lock.try_acquire()).err()));
+            assert!(forked(wait(lock.inspect()).err()) && forked(wait(guard.reenter()).err()));
+            assert!(forked(wait(client.count_down_latch("gate").wait()).err()));
+            assert!(forked(wait(client.locks("*").next()).and_then(Result::err)));
+            assert!(forked(wait(client.multi_lock([client.lock("one")]).acquire()).err()));
             assert!(!guard.is_held() && guard.remaining().is_zero() && token.is_cancelled());
-            guard.lost();
-            client.shutdown(Duration::from_secs(30)).expect("nothing of this process");
+            wait(guard.lost());
+            wait(client.shutdown(Duration::from_secs(30))).expect("nothing of this process");
             say(format_args!("refused"));
-            assert!(matches!(guard.release(), Err(Error::Lost { .. })));
+            assert!(matches!(wait(guard.release()), Err(Error::Lost { .. })));
             drop((client, lock));
             say(format_args!("dropped"));
-            let own = Client::connect(url).expect("a client of its own");
-            assert!(own.lock("stock").try_acquire().expect("an answer").is_none(), "the parent has it");
-            own.lock("other").acquire().expect("the lock").release().expect("a release");
+            let own = wait(Client::connect(url)).expect("a client of its own");
+            assert!(wait(own.lock("stock").try_acquire()).expect("an answer").is_none(), "the parent has it");
+            wait(wait(own.lock("other").acquire()).expect("the lock").release()).expect("a release");
             say(format_args!("renewed"));
             std::process::exit(0);
         }
@@ -76,8 +76,9 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
             say(format_args!("ended"));
             next_order();
             assert!(guard.is_held());
-            guard.release().expect("it was held all the time");
-            client.lock("stock").acquire().expect("the connection is as before").release().expect("a release");
+            wait(guard.release()).expect("it was held all the time");
+            wait(wait(client.lock("stock").acquire()).expect("the connection is as before").release())
+                .expect("a release");
             say(format_args!("parent"));
             std::process::exit(0);
         }

@@ -1,7 +1,8 @@
 //! Clients that are made without waiting for a server: during an outage, and of servers that cannot be used yet.
 
 use crate::support::{NEVER, TIMEOUT, connect, counts, on_each, on_one_of_each, runtime, settings, soon, until};
-use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, Tuning, blocking};
+use leasehold::blocking::wait;
+use leasehold::{Client, ConnectError, Error, Fallback, QuorumLock, Tuning};
 use leasehold_test_support::{Cluster, Server};
 use std::time::{Duration, Instant};
 
@@ -15,16 +16,16 @@ fn a_client_made_in_an_outage_works_once_its_server_is_there() {
         let server = Server::builder().binary(binary).start();
         server.kill();
         // No client waits for the server, which comes later.
-        let threads = blocking::Client::build_lazy(settings(), &server.url()).expect("a client");
+        let threads = settings().connect_lazy(&server.url()).expect("a client");
         runtime().block_on(async {
             let clients = [lazy(&server.url()), lazy(&server.url())];
             assert!(clients.iter().all(|client| client.server().version.is_empty()));
             let lock = clients[0].lock("stock");
             let waiting = tokio::spawn(async move { lock.acquire().await });
             let thread = std::thread::spawn(move || {
-                let guard = threads.lock("of a thread").acquire().expect("the lock");
-                guard.release().expect("a release");
-                threads.shutdown(TIMEOUT).expect("a shutdown");
+                let guard = wait(threads.lock("of a thread").acquire()).expect("the lock");
+                wait(guard.release()).expect("a release");
+                wait(threads.shutdown(TIMEOUT)).expect("a shutdown");
             });
             until("it waits", || clients[0].stats().requests == 1).await;
             server.restart();
@@ -83,7 +84,6 @@ fn what_can_be_seen_without_a_server_fails_at_once() {
     for url in ["", "redis://", "http://localhost", "redis://localhost/stock", "redis-sentinel://localhost:1"] {
         let error = Client::connect_lazy(url).expect_err(url);
         assert!(matches!(error, ConnectError::Invalid { .. }), "{error:?}");
-        blocking::Client::connect_lazy(url).expect_err(url);
     }
     let wrong = [settings().lease(Duration::ZERO), settings().tuning(Tuning::new().recheck(Duration::ZERO))];
     for builder in wrong {
@@ -155,7 +155,7 @@ fn a_lazy_client_that_never_met_its_server_ends_at_once() {
         soon("a shutdown", client.shutdown(NEVER)).await.expect("nothing to release");
     });
     let url = "redis://127.0.0.1:1?connect_deadline=600s";
-    let thread = std::thread::spawn(|| drop(blocking::Client::connect_lazy(url).expect("a client")));
+    let thread = std::thread::spawn(|| drop(Client::connect_lazy(url).expect("a client")));
     leasehold_test_support::until("the client has ended", || thread.is_finished());
 }
 

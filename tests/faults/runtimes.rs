@@ -1,6 +1,7 @@
 //! The callers' runtime: it is saturated, it goes away while a guard lives elsewhere, or while an acquire is in flight.
 
 use crate::support::{HUNG, RENEWED, connect, counts, held, lease_left, on_each, runtime, settings, soon, until};
+use leasehold::blocking::wait;
 use leasehold::{Client, Error, Lock};
 use leasehold_test_support::{Proxy, Server, Way};
 use std::sync::Arc;
@@ -188,8 +189,8 @@ fn idle(server: &Server) -> (tokio::runtime::Runtime, Client) {
 
 /// Takes a lock on this thread and releases it.
 fn take(client: &Client, name: &str) {
-    let guard = leasehold::blocking::Client::from(client.clone()).lock(name).acquire().expect("a lock");
-    guard.release().expect("a release");
+    let guard = wait(client.lock(name).acquire()).expect("a lock");
+    wait(guard.release()).expect("a release");
 }
 
 /// Does so on a thread of its own, and waits until that has ended.

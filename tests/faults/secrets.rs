@@ -142,7 +142,6 @@ async fn works(builder: &ClientBuilder, url: &str, server: &Server) {
     show(&lock.inspect().await);
     server.command(&["CLIENT", "KILL", "TYPE", "normal"]);
     show(&lock.try_acquire().await);
-    show(&leasehold::blocking::Client::from(client.clone()));
     server.command(&["CLIENT", "PAUSE", "700", "ALL"]);
     show(&client.lock("order").try_acquire().await);
     show(&guard.release().await);

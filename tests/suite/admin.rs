@@ -2,7 +2,8 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
-use leasehold::{AnyLock, Error, LossReason, Tuning, blocking};
+use leasehold::blocking::wait;
+use leasehold::{AnyLock, Error, LossReason, Tuning};
 
 pub(crate) async fn an_inspection_names_the_holder(world: World) {
     let (client, other) = (world.client().await, world.client().await);
@@ -116,45 +117,43 @@ pub(crate) async fn threads_without_a_runtime_take_the_same_locks(world: World) 
         let name = name.clone();
         std::thread::spawn(move || {
             let client = match (url, embedded) {
-                (Some(url), _) => blocking::Client::connect(&url).expect("a client"),
-                (None, Some(server)) => {
-                    leasehold::Client::builder().embedded(&server).map(blocking::Client::from).expect("a client")
-                }
+                (Some(url), _) => wait(leasehold::Client::connect(&url)).expect("a client"),
+                (None, Some(server)) => leasehold::Client::builder().embedded(&server).expect("a client"),
                 (None, None) => unreachable!("an engine is one of the two"),
             };
             let lock = client.lock(&name);
-            assert!(lock.try_acquire().expect("an answer").is_none());
-            let error = lock.acquire_with(|acquire| acquire.wait(ms(30))).expect_err("a busy lock");
+            assert!(wait(lock.try_acquire()).expect("an answer").is_none());
+            let error = wait(lock.acquire().wait(ms(30))).expect_err("a busy lock");
             assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
             began.send(()).expect("somebody who listens");
             let workers: Vec<_> = (0..4)
                 .map(|_| {
                     let lock = lock.clone();
                     std::thread::spawn(move || {
-                        let guard = lock.acquire().expect("the lock");
-                        assert_eq!(lock.inspect().expect("an answer").map(|holder| holder.hold_count), Some(1));
-                        let again = guard.reenter().expect("a re-entry");
+                        let guard = wait(lock.acquire()).expect("the lock");
+                        assert_eq!(wait(lock.inspect()).expect("an answer").map(|holder| holder.hold_count), Some(1));
+                        let again = wait(guard.reenter()).expect("a re-entry");
                         assert_eq!(again.hold_count(), 2);
-                        again.release().expect("a release");
+                        wait(again.release()).expect("a release");
                         assert!(guard.is_held() && guard.remaining() > ms(0));
-                        guard.release().expect("a release");
+                        wait(guard.release()).expect("a release");
                     })
                 })
                 .collect();
             for worker in workers {
                 worker.join().expect("a thread");
             }
-            assert_eq!(lock.with(|held| held.hold_count()).expect("work under the lock"), 1);
-            let guard = lock.acquire_with(|acquire| acquire.lease(ms(80))).expect("the lock");
+            assert_eq!(wait(lock.with(async |held| held.hold_count())).expect("work under the lock"), 1);
+            let guard = wait(lock.acquire().lease(ms(80))).expect("the lock");
             let token = guard.cancellation_token();
-            assert_eq!(guard.lost().reason(), LossReason::LeaseExpired);
+            assert_eq!(wait(guard.lost()).reason(), LossReason::LeaseExpired);
             assert!(token.is_cancelled());
             drop(guard);
-            let guard = lock.acquire().expect("the lock");
-            assert!(lock.force_release().expect("an answer").is_some());
-            assert!(matches!(guard.release(), Err(Error::Lost { .. })));
-            lock.acquire().expect("the lock").detach();
-            client.shutdown(secs(5)).expect("nothing is left but what was detached");
+            let guard = wait(lock.acquire()).expect("the lock");
+            assert!(wait(lock.force_release()).expect("an answer").is_some());
+            assert!(matches!(wait(guard.release()), Err(Error::Lost { .. })));
+            wait(lock.acquire()).expect("the lock").detach();
+            wait(client.shutdown(secs(5))).expect("nothing is left but what was detached");
         })
     };
     begun.await.expect("threads that begin");
@@ -166,11 +165,11 @@ pub(crate) async fn threads_without_a_runtime_take_the_same_locks(world: World) 
 }
 
 pub(crate) async fn a_blocking_call_panics_in_an_async_context(world: World) {
-    let client = blocking::Client::from(world.client().await);
+    let client = world.client().await;
     let lock = client.lock(world.name("async"));
     let from_async = tokio::spawn({
         let lock = lock.clone();
-        async move { lock.acquire().map(drop) }
+        async move { wait(lock.acquire()).map(drop) }
     });
     let panic = from_async.await.expect_err("a panic").into_panic();
     let text =
@@ -180,7 +179,7 @@ pub(crate) async fn a_blocking_call_panics_in_an_async_context(world: World) {
     // A thread that the runtime keeps for blocking may block.
     let kept = tokio::task::spawn_blocking({
         let lock = lock.clone();
-        move || lock.acquire()?.release()
+        move || wait(wait(lock.acquire())?.release())
     });
     kept.await.expect("a task").expect("the lock, and its release");
     world.gone(lock.name()).await;

@@ -2,9 +2,10 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, Polled, World, ms, secs, until};
+use leasehold::blocking::wait;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::inspect::{FoundKind, LockProblem, LockState, Locks};
-use leasehold::{Client, Error, blocking};
+use leasehold::{Client, Error};
 use std::collections::HashMap;
 use std::task::Poll;
 use std::time::Duration;
@@ -248,16 +249,16 @@ pub(crate) async fn what_is_no_lock_is_left_out_or_named(world: World) {
 }
 
 pub(crate) async fn threads_find_locks_too(world: World) {
-    let client = blocking::Client::from(world.client().await);
+    let client = world.client().await;
     let name = world.name("thread");
     let found = tokio::task::spawn_blocking(move || {
-        let guard = client.lock(&name).acquire()?;
-        let found = client.locks(&name).collect::<Result<Vec<_>, _>>()?;
-        let seen = client.inspect(&name)?.expect("a lock");
+        let guard = wait(client.lock(&name).acquire())?;
+        let found = wait(all(client.locks(&name)));
+        let seen = wait(client.inspect(&name))?.expect("a lock");
         assert_eq!(names(&found), [name.as_str()]);
         assert_eq!((&found[0].holders[0].id, found[0].kind), (&seen.holders[0].id, seen.kind));
-        guard.release()?;
-        assert_eq!(client.locks(&name).with_foreign().count(), 0);
+        wait(guard.release())?;
+        assert_eq!(wait(all(client.locks(&name).with_foreign())).len(), 0);
         Ok::<_, Error>(found.len())
     });
     assert_eq!(found.await.expect("a thread"), Ok(1));

@@ -2,8 +2,9 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, RENEWED, World, ms, secs, until};
+use leasehold::blocking::wait;
 use leasehold::leader::Term;
-use leasehold::{ClientBuilder, Error, LossReason, blocking};
+use leasehold::{ClientBuilder, Error, LossReason};
 use leasehold_test_support::Rounds;
 use std::sync::Arc;
 use std::time::Instant;
@@ -96,9 +97,9 @@ pub(crate) async fn work_and_threads_and_leaders_end_in_order_through_a_shutdown
         async move { lock.with(async |_| work.await).await }
     });
     let thread = tokio::task::spawn_blocking({
-        let lock = blocking::Client::from(client.clone()).lock(&names[1]);
+        let lock = client.lock(&names[1]);
         let (work, home) = (ended(), tokio::runtime::Handle::current());
-        move || lock.with(|guard| (home.block_on(work), guard.is_held()).1)
+        move || wait(lock.with(async |guard| (home.block_on(work), guard.is_held()).1))
     });
     let permits = tokio::spawn({
         let (permits, work) = (client.semaphore(&names[2]), ended());
@@ -220,14 +221,14 @@ pub(crate) async fn last_handle_that_is_dropped_in_a_runtime_waits_for_its_relea
 }
 
 pub(crate) async fn thread_that_drops_a_guard_of_a_client_that_lives_waits_for_the_release(world: World) {
-    let client = blocking::Client::from(world.client().await);
+    let client = world.client().await;
     std::thread::scope(|scope| {
         scope.spawn(|| {
             let mut rounds = Rounds::default();
             loop {
                 let names = ["lock", "one of many"].map(|what| world.name(what));
-                let guard = client.lock(&names[0]).acquire().expect("the lock");
-                let many = client.multi_lock([client.as_async().lock(&names[1])]).acquire().expect("the locks");
+                let guard = wait(client.lock(&names[0]).acquire()).expect("the lock");
+                let many = wait(client.multi_lock([client.lock(&names[1])]).acquire()).expect("the locks");
                 let begun = Instant::now();
                 drop((guard, many));
                 let is_free = names.iter().all(|name| !world.exists(name));

@@ -1,115 +1,147 @@
-//! The same locks for threads without a runtime.
+//! Locks for threads without a runtime.
 //!
-//! Every type here stands for the asynchronous one of the same name, is made [`From`] it, and gives it back by `as_async`. A
-//! setting of an asynchronous lock, such as a [class](crate::Lock::class), is described there:
-//! `blocking::Lock::from(client.as_async().fair_lock("till").fenced())`.
+//! [`wait`] waits on the calling thread for any future of this crate. It needs no runtime: the client's own thread reads the replies,
+//! and wakes the thread. A thread that waits for a lock sleeps, and the release notice wakes it.
 //!
-//! The client's own thread reads the replies. A thread that waits for a lock sleeps, and the release notice wakes it. A lost lock
-//! cannot stop a thread: call [`Guard::is_held`] before critical steps.
-//!
-//! # Panics
-//!
-//! Waiting methods would block the executor in an async context, so they panic there with the location of the call.
-//! tokio prints its own panic before that.
+//! - **Connecting:** `wait(Client::connect(url))`. A client that a thread connects in this way uses no runtime of the application.
+//! - **Work under a lock:** a lost lock cannot stop a thread. Call [`Guard::is_held`](crate::Guard::is_held) before critical steps. The
+//!   work of [`Lock::with`](crate::Lock::with), [`Leader::run`](crate::leader::Leader::run) and [`Once::run`](crate::once::Once::run) is an
+//!   async closure, which may block here: `wait(lock.with(async |held| work(held)))`.
+//! - **Dropping a guard** that a thread acquired through `wait` waits up to 250 ms for the release, because the process may end with the
+//!   thread. In the context of a runtime, or during an outage, the background releases the lock and the drop does not wait.
+//! - **Searches:** `while let Some(found) = wait(locks.next())`.
 //!
 //! # Examples
 //!
 //! ```
-//! # use leasehold::blocking::Client;
-//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let client = Client::from(leasehold::Client::embedded());
-//! let stock = client.lock("stock:1001");
-//! let guard = stock.acquire()?;
-//! assert!(stock.try_acquire()?.is_none());
-//! guard.release()?;
+//! use leasehold::Client;
+//! use leasehold::blocking::wait;
+//! use std::time::Duration;
 //!
-//! // An owner takes its locks again.
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let client = Client::embedded();
+//! // Client::connect in a program with a server: let client = wait(Client::connect(url))?;
+//! let stock = client.lock("stock:1001");
+//! let guard = wait(stock.acquire().wait(Duration::from_secs(5)))?;
+//! assert!(wait(stock.try_acquire())?.is_none());
+//! wait(guard.release())?;
+//!
+//! let left = wait(stock.with(async |held| if held.is_held() { 99 } else { 100 }))?;
+//! assert_eq!(left, 99);
+//!
+//! // An owner re-enters its locks.
 //! let owner = client.new_owner();
 //! owner.scope_blocking(|| {
-//!     let outer = stock.acquire()?;
-//!     let inner = stock.acquire()?;
+//!     let outer = wait(stock.acquire())?;
+//!     let inner = wait(stock.acquire())?;
 //!     assert_eq!(inner.hold_count(), 2);
-//!     inner.release()?;
-//!     outer.release()
+//!     wait(inner.release())?;
+//!     wait(outer.release())
 //! })?;
+//!
+//! wait(client.shutdown(Duration::from_secs(5)))?;
 //! # Ok(()) }
 //! ```
 
-mod client;
-mod counted;
-mod fenced;
-mod group;
-mod guard;
-mod leader;
-mod lock;
-mod once;
-mod search;
-
-pub use client::Client;
-pub use counted::{BareSemaphore, CountDownLatch, Semaphore};
-pub use fenced::FencedValue;
-pub use group::{GroupGuard, MultiGuard, MultiLock, QuorumGuard, QuorumLock};
-pub use guard::Guard;
-pub use leader::{Leader, LeaderHandle};
-pub use lock::{AnyLock, Lock, ReadWriteLock};
-pub use once::Once;
-pub use search::{AnnouncedClients, Locks};
-
-use crate::sync::{Thread, thread};
+use crate::sync::{AtomicBool, Thread, thread, thread_local};
+use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
-/// Makes a type of threads out of its asynchronous one, and the way back.
-macro_rules! mirrors {
-    ($($name:ident $(<$kind:ident: $bound:ident>)? = $path:ty),*) => {$(
-        impl $(<$kind: crate::kind::$bound>)? From<$path> for $name $(<$kind>)? {
-            fn from(inner: $path) -> Self {
-                Self(inner)
-            }
-        }
-
-        impl $(<$kind: crate::kind::$bound>)? $name $(<$kind>)? {
-            /// The asynchronous one, for what it alone can do.
-            pub const fn as_async(&self) -> &$path {
-                &self.0
-            }
-        }
-    )*};
+thread_local! {
+    /// How many calls of [`wait`] poll on this thread, one within the other.
+    static WAITS: Cell<u32> = const { Cell::new(0) };
 }
 
-use mirrors;
-
-/// Polls a future on this thread, and parks it in between. The futures of this crate need no runtime: what they wait for is
-/// woken by the background. No runtime of the application has part in it, so none needs to run.
+/// Waits on this thread until a future of this crate is ready, and returns its output.
+///
+/// # Panics
+///
+/// In an async context, where it would block the executor, with the location of the call. tokio prints its own panic before that. A
+/// thread of `tokio::task::spawn_blocking` may call it.
 #[track_caller]
-pub(crate) fn park_on<T>(future: impl Future<Output = T>) -> T {
+pub fn wait<F: IntoFuture>(future: F) -> F::Output {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
         // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio has no other check
         // for this.
         let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
         assert!(
             may_block,
-            "a method of leasehold::blocking was called in an async context and would block its executor: await the method of the \
-             asynchronous type, which `as_async` gives, or call this one in `tokio::task::spawn_blocking`"
+            "leasehold::blocking::wait was called in an async context and would block its executor: await the future, or call wait in \
+             `tokio::task::spawn_blocking`"
         );
     }
-    let mut future = pin!(future);
-    let waker = Waker::from(Arc::new(Unpark(thread::current())));
+    let mut future = pin!(future.into_future());
+    let wakeup = Arc::new(Wakeup { thread: thread::current(), woken: AtomicBool::new(false) });
+    let waker = Waker::from(wakeup.clone());
     let mut cx = Context::from_waker(&waker);
     loop {
-        match future.as_mut().poll(&mut cx) {
-            Poll::Ready(value) => return value,
-            Poll::Pending => thread::park(),
+        let polls = Polls::begin();
+        if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            return value;
+        }
+        drop(polls);
+        // A wait within the poll may have used up the thread's token, so the flag counts.
+        while !wakeup.woken.swap(false, Ordering::Acquire) {
+            thread::park();
         }
     }
 }
 
-struct Unpark(Thread);
+/// Whether the caller is polled by [`wait`], so that it has a thread of its own.
+pub(crate) fn is_waited_for() -> bool {
+    WAITS.with(|waits| waits.get() > 0)
+}
 
-impl Wake for Unpark {
+/// A poll on this thread.
+struct Polls;
+
+impl Polls {
+    fn begin() -> Self {
+        WAITS.with(|waits| waits.set(waits.get() + 1));
+        Self
+    }
+}
+
+impl Drop for Polls {
+    fn drop(&mut self) {
+        WAITS.with(|waits| waits.set(waits.get() - 1));
+    }
+}
+
+struct Wakeup {
+    thread: Thread,
+    woken: AtomicBool,
+}
+
+impl Wake for Wakeup {
     fn wake(self: Arc<Self>) {
-        self.0.unpark();
+        self.woken.store(true, Ordering::Release);
+        self.thread.unpark();
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+    use crate::Client;
+
+    #[test]
+    fn wait_within_a_wait_misses_no_wakeup() {
+        let client = Client::embedded();
+        let (outer, inner) = (client.lock("outer"), client.lock("inner"));
+        let held = wait(outer.acquire()).expect("the lock");
+        let thread = thread::spawn({
+            let (outer, inner) = (outer.clone(), inner.clone());
+            move || wait(outer.with(async |_| wait(inner.with(async |held| held.is_held())).expect("the inner lock")))
+        });
+        let beside = wait(inner.acquire()).expect("the lock");
+        wait(held.release()).expect("a release");
+        wait(beside.release()).expect("a release");
+        assert_eq!(thread.join().expect("a thread"), Ok(true));
+        assert!(!is_waited_for());
     }
 }

@@ -45,8 +45,6 @@ pub struct ClientBuilder {
     addresses: Option<AddressMap>,
     publish: PublishCommand,
     sends_alone: bool,
-    /// The client must not use the caller's runtime.
-    on_thread: bool,
     #[cfg(feature = "embedded")]
     clock: Option<Clock>,
     #[cfg(feature = "embedded")]
@@ -67,12 +65,6 @@ pub enum PublishCommand {
 }
 
 impl ClientBuilder {
-    /// Keeps the client off the current runtime.
-    pub(crate) const fn on_thread(mut self) -> Self {
-        self.on_thread = true;
-        self
-    }
-
     /// Sets the behaviour of acquires once the server has been out of reach for `unreachable_after`, for the kinds that offer it. Default:
     /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
     pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {

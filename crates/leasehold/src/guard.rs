@@ -3,7 +3,7 @@
 use crate::acquire::Acquire;
 use crate::attempt;
 use crate::background::FLUSH;
-use crate::blocking::park_on;
+use crate::blocking::{is_waited_for, wait};
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::ids::HolderId;
@@ -69,19 +69,14 @@ pub struct Guard<K: LockKind = Reentrant> {
     renewed: bool,
     /// The work of the guard's drop has been done already.
     spent: bool,
-    /// Makes this the guard of a thread: dropping it waits for the release.
+    /// A thread acquired it, so dropping it waits for the release.
     waits: bool,
 }
 
 impl<K: LockKind> Guard<K> {
     pub(crate) fn new(spec: LockSpec, granted: Granted) -> Self {
         let Granted { hold, cell, renewed, .. } = granted;
-        Self { lock: Lock::of(spec), hold, cell, renewed, spent: false, waits: false }
-    }
-
-    /// Whether dropping the guard waits for the release, if the thread may block.
-    pub(crate) const fn set_waits(&mut self, waits: bool) {
-        self.waits = waits;
+        Self { lock: Lock::of(spec), hold, cell, renewed, spent: false, waits: is_waited_for() }
     }
 
     /// The lock that is held.
@@ -253,7 +248,7 @@ impl<K: LockKind> Guard<K> {
         let handle = spec.handle();
         if self.waits && handle.background.may_block() && spec.out_of_reach_for().is_none() {
             let releasing = attempt::release(handle, self.hold, self.renewed);
-            drop(park_on(select(releasing, pin!(attempt::pause(handle, FLUSH)))));
+            drop(wait(select(releasing, pin!(attempt::pause(handle, FLUSH)))));
         } else {
             handle.with(|session, now| session.drop_guard(now, self.hold, self.renewed));
         }

@@ -20,7 +20,7 @@ pub(crate) fn check() -> Result<(), ConnectError> {
     };
     Err(ConnectError::invalid(format!(
         "the tokio runtime that connects has no {lacking}: build it with enable_all(), or connect from a thread outside of it, with \
-         leasehold::blocking::Client"
+         leasehold::blocking::wait"
     )))
 }
 

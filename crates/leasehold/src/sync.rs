@@ -7,11 +7,10 @@
 #[cfg(not(all(test, leasehold_loom)))]
 pub(crate) use {
     parking_lot::{Condvar, Mutex},
+    std::sync::atomic::AtomicBool,
     std::thread::{self, Thread},
+    std::thread_local,
 };
-
-#[cfg(all(not(all(test, leasehold_loom)), feature = "embedded"))]
-pub(crate) use std::sync::atomic::AtomicBool;
 
 #[cfg(all(test, leasehold_loom))]
 pub(crate) use self::of_loom::{Condvar, Mutex};
@@ -20,6 +19,7 @@ pub(crate) use self::of_loom::{Condvar, Mutex};
 pub(crate) use loom::{
     sync::atomic::AtomicBool,
     thread::{self, Thread},
+    thread_local,
 };
 
 #[cfg(all(test, leasehold_loom))]

@@ -3,7 +3,8 @@
 //! The background runs on a thread of loom, and the clock stands still: no timer comes to the help of a thread that was not woken, so loom
 //! reports a deadlock.
 
-use crate::blocking::{Client, park_on};
+use crate::Client;
+use crate::blocking::wait;
 use crate::client_inner::Handle;
 use leasehold_embedded::{EmbeddedServer, ManualClock};
 use loom::thread::JoinHandle;
@@ -35,9 +36,9 @@ impl World {
     fn new() -> Self {
         let clock = ManualClock::new();
         let server = EmbeddedServer::with_clock(clock.clone());
-        let inner = crate::Client::builder().without_background(&server, clock);
-        let client = Client::from(crate::Client::from_handle(Handle::new(inner.clone())));
-        let background = spawn(move || park_on(super::run(inner)));
+        let inner = Client::builder().without_background(&server, clock);
+        let client = Client::from_handle(Handle::new(inner.clone()));
+        let background = spawn(move || wait(super::run(inner)));
         Self { client, server, background }
     }
 
@@ -52,7 +53,7 @@ impl World {
 #[test]
 fn the_last_handle_waits_for_the_release_of_its_lock() {
     explore(|world| {
-        drop(world.client.lock("stock").acquire().expect("the lock"));
+        drop(wait(world.client.lock("stock").acquire()).expect("the lock"));
         world.end();
     });
 }
@@ -61,8 +62,8 @@ fn the_last_handle_waits_for_the_release_of_its_lock() {
 fn a_thread_that_waits_is_woken_by_a_release() {
     explore(|world| {
         let lock = world.client.lock("stock");
-        let waits = spawn(move || lock.acquire().expect("the lock").release().expect("a release"));
-        world.client.lock("stock").acquire().expect("the lock").release().expect("a release");
+        let waits = spawn(move || wait(wait(lock.acquire()).expect("the lock").release()).expect("a release"));
+        wait(wait(world.client.lock("stock").acquire()).expect("the lock").release()).expect("a release");
         waits.join().expect("it gets the lock");
         world.end();
     });
@@ -72,8 +73,8 @@ fn a_thread_that_waits_is_woken_by_a_release() {
 fn a_thread_that_waits_is_woken_by_a_drop() {
     explore(|world| {
         let lock = world.client.lock("stock");
-        let waits = spawn(move || drop(lock.acquire().expect("the lock")));
-        drop(world.client.lock("stock").acquire().expect("the lock"));
+        let waits = spawn(move || drop(wait(lock.acquire()).expect("the lock")));
+        drop(wait(world.client.lock("stock").acquire()).expect("the lock"));
         waits.join().expect("it gets the lock");
         world.end();
     });
@@ -82,9 +83,9 @@ fn a_thread_that_waits_is_woken_by_a_drop() {
 #[test]
 fn a_shutdown_and_the_drop_of_a_guard_both_end() {
     explore(|world| {
-        let guard = world.client.lock("stock").acquire().expect("the lock");
+        let guard = wait(world.client.lock("stock").acquire()).expect("the lock");
         let drops = spawn(move || drop(guard));
-        world.client.shutdown(Duration::from_secs(5)).expect("nothing is left");
+        wait(world.client.shutdown(Duration::from_secs(5))).expect("nothing is left");
         drops.join().expect("a drop");
         world.end();
     });

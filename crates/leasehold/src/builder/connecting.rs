@@ -2,6 +2,7 @@
 
 use super::{ClientBuilder, PublishCommand};
 use crate::background::{self, Background};
+use crate::blocking::is_waited_for;
 use crate::client::Client;
 use crate::client_inner::{ClientInner, Handle};
 use crate::clock::Clock;
@@ -298,7 +299,7 @@ impl ClientBuilder {
             let message = "manual_clock, tokio_clock and seed are for an embedded engine, and a server would ignore them: leave them out";
             return Err(ConnectError::invalid(message));
         }
-        let home = tokio::runtime::Handle::try_current().ok().filter(|_| !self.on_thread);
+        let home = tokio::runtime::Handle::try_current().ok().filter(|_| !is_waited_for());
         if home.is_some() {
             runtime::check()?;
         }

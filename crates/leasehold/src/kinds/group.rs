@@ -49,11 +49,6 @@ impl<R: GroupRule> GroupGuard<R> {
         Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
     }
 
-    /// Whether dropping each member waits for its release, if the thread may block.
-    pub(crate) fn set_waits(&mut self, waits: bool) {
-        self.guards.iter_mut().for_each(|guard| guard.set_waits(waits));
-    }
-
     /// Whether enough members are certainly still held.
     pub fn is_held(&self) -> bool {
         self.ended().is_none()
