@@ -211,6 +211,69 @@ pub mod embedded {
     }
 }
 
+/// What must not compile: the compiler catches these mistakes of a caller.
+///
+/// A guard is released once.
+///
+/// ```compile_fail,E0382
+/// async fn twice(guard: leasehold::Guard) -> Result<(), leasehold::Error> {
+///     guard.release().await?;
+///     guard.release().await
+/// }
+/// ```
+///
+/// An acquire that nobody awaits, a guard that is not kept, and settings that no builder is given, acquire, hold and change nothing.
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn never_awaited(lock: &leasehold::Lock) {
+///     lock.acquire();
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// async fn not_kept(lock: &leasehold::Lock) -> Result<(), leasehold::Error> {
+///     lock.acquire().await?;
+///     Ok(())
+/// }
+/// ```
+///
+/// ```compile_fail
+/// #![deny(unused_must_use)]
+/// fn changes_nothing() {
+///     leasehold::Tuning::new();
+/// }
+/// ```
+///
+/// A kind has only the methods that it can serve: a semaphore has no owner, and a plain lock no fencing token.
+///
+/// ```compile_fail,E0599
+/// fn re_enters(permits: &leasehold::Semaphore, owner: &leasehold::Owner) {
+///     let _acquire = permits.acquire().owner(owner);
+/// }
+/// ```
+///
+/// ```compile_fail,E0599
+/// fn shows_a_token(guard: &leasehold::Guard) {
+///     let _token = guard.fencing_token();
+/// }
+/// ```
+///
+/// Guards are `Send`, and so is work under a lock: both go into spawned tasks.
+///
+/// ```
+/// async fn spawned(lock: leasehold::Lock) {
+///     let _ = tokio::spawn(async move { lock.with(async |held| held.hold_count()).await }).await;
+/// }
+///
+/// async fn moved(guard: leasehold::Guard) {
+///     let _ = tokio::spawn(async move { guard.release().await }).await;
+/// }
+/// ```
+#[cfg(doctest)]
+struct Mistakes;
+
 /// The documents of the repository: their code runs with the documentation tests. They are no part of the package, whose build
 /// never sees this.
 #[cfg(all(doctest, feature = "embedded"))]
