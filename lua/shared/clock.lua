@@ -1,4 +1,4 @@
--- Prelude: the server's own clock, in milliseconds since the epoch. Clients' clocks decide nothing.
+-- Prelude: the server's clock, in milliseconds since the epoch. Scripts never use a client's clock.
 
 local function server_time()
   local time = redis.call('TIME')

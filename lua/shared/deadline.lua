@@ -1,8 +1,9 @@
--- Prelude: the deadline of a permit never comes nearer. 922337203685477 stands for "no expiry", here and in Redisson; a lease
--- that ends later than that has no end. Returns the lowest deadline of the permits.
+-- Prelude: extends the deadlines of permits. A deadline never moves closer. 922337203685477 means "no expiry", as in
+-- Redisson, and later deadlines become that value. Returns the lowest deadline of the permits.
 
 local function extend_deadlines(key, ids, deadline)
-  -- Removing nothing begins to write: a server whose memory is full lets the script finish, so that renewals need none.
+  -- This no-op write goes first. A server without free memory lets a script finish once it has written, so renewals
+  -- still succeed.
   redis.call('ZREM', key, '')
   local lowest = nil
   deadline = math.min(deadline, 922337203685477)
@@ -12,7 +13,7 @@ local function extend_deadlines(key, ids, deadline)
       redis.call('ZADD', key, deadline, ids[i])
       stored = deadline
     end
-    -- Somebody may have written that it is infinite.
+    -- The stored score may be infinite, written by hand.
     lowest = math.min(lowest or 922337203685477, stored)
   end
   return lowest

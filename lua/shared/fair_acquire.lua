@@ -1,23 +1,23 @@
 -- Prelude: the acquire of the fair lock, with or without a fencing token.
 --
--- `ask` has what the prelude of holds wants of it, and whether the hold `waits`, and was `placed` before. `token` is the fencing token,
--- or nil.
+-- `ask` has the fields that `hold.lua` requires, plus `waits` (the hold may queue) and `placed` (it had a place
+-- before).
 
--- Whether a JVM's entry does not stand as the last walk has seen it: it is new, or it has left and come back, or one in front of
--- it was granted the lock. The guard that is known from that walk may be too small then for the next entry.
+-- Whether a JVM's entry changed since the last walk: it is new, it rejoined, or an entry in front of it was granted.
+-- The guard of that walk may then be too small for the next entry.
 local function is_unseen(fair, entry)
   local seen = string.match(redis.call('HGET', fair.marks, mark_of('w', entry)) or '', ' (%d+)$')
   return tonumber(seen) ~= score_of(fair, entry)
 end
 
--- Puts the hold behind all others. Answers with whether the whole queue has to be walked.
+-- Appends the hold to the queue. Returns whether the whole queue must be walked.
 local function join_queue(fair, entry)
   local tail = redis.call('LINDEX', fair.queue, -1)
   local unseen = false
   if tail and is_foreign(fair, tail) then
     unseen = is_unseen(fair, tail)
     if not fair.mixed then
-      -- From here on it stands in the middle, where nothing else would show that it is there.
+      -- The new entry hides the JVM in the middle of the queue. The mark `f` records that a JVM is there.
       redis.call('HSET', fair.marks, 'f', 1)
       fair.mixed = true
     end
@@ -38,14 +38,14 @@ local function join_queue(fair, entry)
   return unseen
 end
 
--- What is still to be done where the lock is not granted. Answers with the head.
+-- Maintains the queue of a lock that is not granted. Returns the head.
 local function settle(fair, force)
   maintain(fair, force)
   wake(fair)
   return redis.call('LINDEX', fair.queue, 0)
 end
 
--- Gives the hold its turn, or a place. Answers with the reply, or with nothing where the hold is to be granted.
+-- Returns the reply, or nil if the hold must be granted.
 local function acquire_place(fair, ask, settings)
   local entry = ask.hold
   if ask.count > 1 then
@@ -79,9 +79,9 @@ local function acquire_place(fair, ask, settings)
       pop_head(fair, entry)
     end
     fair.held, fair.left = true, ask.lease
-    -- So that a holder that is not known here is known to be foreign.
+    -- The mark distinguishes our holders from foreign holders.
     mark(fair, 'h', entry)
-    -- What stands behind it may have left, and must not be taken for a head that lives.
+    -- The next entry may have left. Otherwise the following command would treat it as a live head.
     prune(fair)
     maintain(fair, false)
     return nil

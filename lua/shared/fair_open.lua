@@ -1,13 +1,13 @@
 -- Prelude: the beginning of every fair script.
 
--- Reads what the settings say, whether the lock is held, and the marks that are not an entry's. Answers with nothing, or
--- with a refusal where one of the keys is of another kind.
+-- Reads the settings, the state of the lock, and the marks that belong to no entry. Returns a refusal if a key is of
+-- another kind, else nil.
 local function open_fair(fair, settings)
   local window, skew, cap, claim, grace, walk, idle =
     string.match(settings, '^(%d+),%d+,(%d+),(%d+),(%d+),(%d+),(%d+),(%d+)$')
   fair.window, fair.skew, fair.cap, fair.claim = tonumber(window), tonumber(skew), tonumber(cap), tonumber(claim)
   fair.grace, fair.gap, fair.idle = tonumber(grace), tonumber(walk), tonumber(idle)
-  -- How long a waiter of ours that is not heard of again keeps its place, by a JVM's clock too.
+  -- A silent native waiter keeps its place this long, even by a JVM's clock.
   fair.reach = fair.window + fair.skew
   fair.beats = {}
 
@@ -28,25 +28,26 @@ local function open_fair(fair, settings)
   fair.offer, fair.offered_at = marks[1], tonumber(marks[2]) or 0
   fair.mixed, fair.walked, fair.guard = marks[3] == '1', tonumber(marks[4]), tonumber(marks[5]) or 0
   fair.holder, fair.swept, fair.ends = marks[6], tonumber(marks[7]) or 0, tonumber(marks[8] or nil)
-  -- A heartbeat alone is not looked for: marks that have nothing else get an end once more.
+  -- Heartbeats are not checked: marks with heartbeats only get their expiry set again.
   fair.has_marks = marks[1] or marks[3] or marks[6] or marks[7] or marks[8]
   fair.left = redis.call('PTTL', fair.lock)
-  -- -2 says that there is no such key.
+  -- PTTL returns -2 for a missing key.
   fair.held = fair.left > -2
   if fair.length > 0 and not marks[6] and not marks[3] and redis.call('EXISTS', fair.marks) == 0 then
-    -- The marks were lost while somebody waited, so foreign entries may stand anywhere: the next upkeep looks.
+    -- The marks were lost while waiters queued, so foreign entries may be anywhere. The next upkeep walks the queue.
     fair.mixed = true
   end
 end
 
--- Writes a mark. Where the marks come into being by that, they have an end at once, even if the script is refused what follows.
+-- Writes a mark. New marks get an expiry at once, in case the server refuses a later command of the script.
 local function mark(fair, field, value)
   if redis.call('HSET', fair.marks, field, value) == 0 or fair.has_marks then
     return
   end
   fair.has_marks = true
   if type(redis.pcall('PEXPIRE', fair.marks, fair.idle)) == 'table' then
-    -- A user who may not set a time to live must not leave marks without one: the script ends when it is refused again.
+    -- A user without permission for PEXPIRE must not leave marks without expiry. The repeated PEXPIRE ends the script
+    -- if it is refused again.
     redis.call('HDEL', fair.marks, field)
     redis.call('PEXPIRE', fair.marks, fair.idle)
     redis.call('HSET', fair.marks, field, value)
@@ -54,17 +55,17 @@ local function mark(fair, field, value)
   end
 end
 
--- Whether the lock is held by somebody whom no command of ours has granted it.
+-- Whether no command of ours granted the current hold.
 local function holder_is_foreign(fair)
   return fair.held and redis.pcall('HEXISTS', fair.lock, fair.holder or '') == 0
 end
 
--- What every reply tells a waiter of the lease: -1 where nobody holds the lock, or for ever.
+-- The lease in a reply: -1 for a free lock or a lock without expiry.
 local function lease_left(fair)
   return math.max(fair.left, -1)
 end
 
--- Whether a waiter has to listen as a JVM does, because whoever comes before it may announce its turn in a JVM's way.
+-- 1 if a waiter must listen as a JVM does, because its predecessor may announce the turn in a JVM's way.
 local function foreign_bit(fair)
   if fair.mixed or holder_is_foreign(fair) then
     return 1

@@ -1,15 +1,15 @@
--- Prelude: a fair queue as it mostly is, read and kept by few commands. The short ways of the fair scripts use it.
+-- Prelude: reads and maintains a plain fair queue by few commands, for the fast paths in `short/`.
 --
--- A queue is plain if the marks tell of no JVM, if list and scores have as many entries, if first and last entry are of living processes
--- of ours and no tombstones, if few entries are tombstones, and if no score is later than that of a waiter that comes now. An empty queue
--- is plain too.
+-- A queue is plain if the marks record no JVM and list and scores have equal length. Its first and last entries are
+-- waiters of live native processes. It has few tombstones, and no score is later than that of a new waiter. An empty
+-- queue is plain too.
 --
--- Another queue is left to the long way, which has the rules for all of them; so a short way ends before its first write if a queue is not
--- plain. `keys` are the KEYS of the script. A server makes every function of these files, and every table, anew for each call, so there are
--- few of them.
+-- The full scripts handle every other queue, so a fast path returns before its first write if the queue is not plain.
+-- `keys` are the KEYS of the script. A server builds all functions and tables of these files for each call, so there
+-- are few of them.
 
--- Whether tombstones are in the way of a queue: there are so many that they are to be cleared away, or one is the first, the second or the
--- last entry. So is a score that is later than that of a waiter that comes now.
+-- Whether the queue is not plain: too many tombstones; a tombstone as the first, second or last entry; or a score later
+-- than that of a new waiter.
 local function has_others(keys, plain)
   local waiting = redis.call('ZCOUNT', keys[3], '1000000000000', plain.fresh)
   if waiting == plain.length then
@@ -27,12 +27,12 @@ local function has_others(keys, plain)
   return tombstones > 64 and tombstones * 2 >= plain.length
 end
 
--- Reads the queue and its marks. The answer is nil if the queue is not plain, or if a key is of another kind. `living` is the process
--- that sends the command, if the command is a sign of its life. `left` is what is left of the lease; if the lock is free, the second
--- entry may be the head from now on, and is looked at too.
+-- Reads the queue and its marks. Returns nil if the queue is not plain or a key is of another kind. `living` is the
+-- process that sends the command, if the command counts as its heartbeat. `left` is the remaining lease. If the lock is
+-- free, the second entry may become the head and is checked too.
 local function read_plain(keys, settings, living, left)
   local length = redis.pcall('LLEN', keys[2])
-  -- An error equals no other value, so that this finds errors too.
+  -- An error is a table, which equals no other value. So this comparison also detects errors.
   if length ~= redis.pcall('ZCARD', keys[3]) then
     return nil
   end
@@ -40,7 +40,7 @@ local function read_plain(keys, settings, living, left)
   local now = server_time()
   local oldest, latest = now - window, now + window + skew
   local fresh = string.format('%.0f', latest)
-  -- Sixteen fields, all of them here, because a table that grows is made anew.
+  -- All sixteen fields are set here, because Lua rebuilds a table that grows.
   local plain = {
     length = length, head = false, second = false, tail = false, offer = false, has_missed = false, holder = false, sweeps = false,
     ends = false, living = living, left = left, now = now, oldest = oldest, idle = idle, latest = latest, fresh = fresh,
@@ -64,7 +64,7 @@ local function read_plain(keys, settings, living, left)
   end
   local tail = length > 1 and redis.call('LINDEX', keys[2], '-1') or head
   plain.head, plain.second, plain.tail = head, second, tail
-  -- A process that is known to be alive, or that has been asked for, is not looked up again.
+  -- Skips processes that are known to be alive or already in the request.
   local process, next_process, last = process_of(head), process_of(second), process_of(tail)
   local knows_first = process == living
   local knows_second, knows_last = next_process == living or next_process == process, last == living or last == process
@@ -85,13 +85,13 @@ local function read_plain(keys, settings, living, left)
     return nil
   end
   plain.holder, plain.offer, plain.ends = marks[1], marks[3], marks[5]
-  -- The head has been offered the free lock for long, and did not take it.
+  -- The head did not take the free lock within the claim time.
   plain.has_missed = marks[3] == head and now - (tonumber(marks[4]) or 0) > tonumber(claim)
   return plain
 end
 
--- Makes the scores of head and tail fresh, and sees that the keys last. The answer is how many of the two had no score: list and
--- scores do not name the same entries then.
+-- Refreshes the scores of head and tail, and the expiry of the keys. Returns how many of the two had no score; then
+-- list and scores name different entries.
 local function keep_plain(keys, plain, head, tail)
   local unscored
   if head == tail then
@@ -101,19 +101,18 @@ local function keep_plain(keys, plain, head, tail)
   end
   local ends, last = tonumber(plain.ends) or 0, plain.latest + plain.idle
   if ends < last - plain.idle / 2 or ends > last then
-    -- List and scores end together, and are extended once in half of the time that they are to last. A later end is that of a clock that
-    -- was put back.
+    -- List and scores expire together, and are extended once in each half of their lifetime. A later expiry comes from
+    -- a clock that was set back.
     ends = string.format('%.0f', last)
     redis.call('PEXPIREAT', keys[2], ends)
     redis.call('PEXPIREAT', keys[3], ends)
     redis.call('PEXPIRE', keys[4], plain.idle)
-    -- At last, so that no refusal before it leaves a note of an end that is not there.
+    -- Last, so that a refusal before it leaves no record of an expiry that was never set.
     redis.call('HSET', keys[4], 'e', ends)
   end
   return unscored
 end
 
--- Tells the head of a free lock that it is its turn.
 local function wake_plain(keys, plain, publish, channel)
   if plain.offer ~= plain.head then
     redis.call('HSET', keys[4], 'o', plain.head, 'ot', string.format('%.0f', plain.now))

@@ -1,4 +1,4 @@
--- Prelude: takes out of a fair queue who does not wait any more, and mends a queue that was damaged.
+-- Prelude: removes entries that no longer wait from a fair queue, and repairs a damaged queue.
 
 local function withdraw_offer(fair)
   if fair.offer then
@@ -7,7 +7,7 @@ local function withdraw_offer(fair)
   end
 end
 
--- Deletes what is known of an entry that leaves the queue.
+-- Deletes the marks of an entry that leaves the queue.
 local function forget(fair, entry)
   redis.call('HDEL', fair.marks, mark_of('a', entry), mark_of('w', entry), mark_of('c', entry))
   if fair.offer == entry then
@@ -21,7 +21,7 @@ local function pop_head(fair, head)
   forget(fair, head)
 end
 
--- Makes the list new. In parts, because a call of Lua takes no more than some thousand words.
+-- Rewrites the list, in chunks: a Lua call takes a few thousand arguments at most.
 local function rewrite_queue(fair, entries)
   redis.call('DEL', fair.queue)
   fair.ends = nil
@@ -31,7 +31,7 @@ local function rewrite_queue(fair, entries)
 end
 
 -- Repairs list and scores if they name different entries, after a key was deleted, evicted or changed by hand. A long
--- queue is dropped instead, and its waiters take new places with their next request.
+-- queue is dropped instead, and its waiters queue again with their next request.
 local function repair(fair)
   if is_long(fair) then
     redis.call('DEL', fair.queue, fair.deadlines)
@@ -41,7 +41,7 @@ local function repair(fair)
   local listed, entries = {}, {}
   for _, entry in ipairs(redis.call('LRANGE', fair.queue, 0, -1)) do
     local score = not listed[entry] and score_of(fair, entry)
-    -- It may stand in the middle from here on, where nothing else would show that it is there.
+    -- The entry may end up in the middle of the queue, where only `mixed` shows it.
     fair.mixed = fair.mixed or is_foreign(fair, entry)
     if not listed[entry] and not score then
       if is_foreign(fair, entry) then
@@ -62,7 +62,7 @@ local function repair(fair)
   end
   for _, entry in ipairs(redis.call('ZRANGE', fair.deadlines, 0, -1)) do
     if not listed[entry] then
-      -- A JVM that is removed here queues itself again at its next try, so only waiters of ours are worth keeping.
+      -- A removed JVM queues again at its next try, so only native waiters are kept.
       if is_alive(fair, entry) and not is_tombstone(score_of(fair, entry)) then
         entries[#entries + 1] = entry
       else
@@ -75,8 +75,8 @@ local function repair(fair)
   fair.scattered = false
 end
 
--- A JVM whose deadline passed during a long hold, but which still listens, is told once and gets `grace` to come. Its score
--- is raised, or its own next command would evict it.
+-- Notifies a listening JVM whose deadline passed during a long hold, once, and grants it `grace` to come. A raised
+-- score keeps its own next command from evicting it.
 local function second_chance(fair, head)
   if redis.call('HEXISTS', fair.marks, mark_of('c', head)) == 1 then
     return false
@@ -89,7 +89,7 @@ local function second_chance(fair, head)
   redis.call('HSET', fair.marks, mark_of('c', head), 1)
   local wait = string.match(redis.call('HGET', fair.marks, mark_of('w', head)) or '', '^(%d+) ')
   if wait then
-    -- So that the walk does not take it for one that left and came back.
+    -- Otherwise the walk would treat it as an entry that rejoined.
     redis.call('HSET', fair.marks, mark_of('w', head), string.format('%.0f %.0f', wait, score))
   end
   redis.call('ZADD', fair.deadlines, score, head)
@@ -100,7 +100,7 @@ end
 -- command continues; until then the head is an entry that no longer waits.
 local function prune(fair)
   if fair.held then
-    -- Somebody took it, so that the time to take it begins anew when it is free again.
+    -- The lock was taken, so the claim time starts again when it is next free.
     withdraw_offer(fair)
   end
   local head = nil
@@ -110,13 +110,13 @@ local function prune(fair)
     if fair.scattered or (head and not score) then
       repair(fair)
     elseif not head then
-      -- What comes now has no end yet, whatever the marks say of the list that has gone.
+      -- A new list has no expiry, whatever the marks record about the old list.
       fair.ends = nil
       return nil
     elseif is_tombstone(score) then
       pop_head(fair, head)
     elseif is_foreign(fair, head) then
-      -- A lock that is held needs no eviction.
+      -- Nothing needs evicting while the lock is held.
       if fair.held or score > fair.now - fair.skew or second_chance(fair, head) then
         return head
       end
@@ -124,7 +124,7 @@ local function prune(fair)
     elseif not is_alive(fair, head) then
       pop_head(fair, head)
     elseif not fair.held and fair.offer == head and fair.now - fair.offered_at > fair.claim then
-      -- Its process lives and was told, and yet it did not take the lock.
+      -- Its process is alive and was notified, but did not take the lock.
       pop_head(fair, head)
     else
       return head

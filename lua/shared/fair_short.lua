@@ -1,7 +1,7 @@
--- Prelude: the short way of the acquire of the fair lock, with or without a fencing token.
+-- Prelude: the fast path of a fair acquire, with or without a fencing token.
 
--- Takes the hold out of the queue of a free lock, where it is the head, or where no other waits. The answer is the server's time if the
--- lock is to be granted now, and nil if the long way has to be taken.
+-- Removes the hold from the queue of a free lock if it is the head or nobody waits. Returns the server's time if the
+-- lock can be granted now, or nil for the full script.
 local function leave_for_grant(keys, entry, plain)
   local length = plain.length
   if length == 1 then
@@ -13,7 +13,7 @@ local function leave_for_grant(keys, entry, plain)
   elseif length > 0 and not redis.call('ZSCORE', keys[3], entry) then
     return nil
   end
-  -- This write needs memory, so that a full server refuses it before anything has changed.
+  -- This write needs memory, so a full server refuses it before anything has changed.
   if plain.living then
     redis.call('HSET', keys[4], mark_of('p', plain.living), string.format('%.0f', plain.now), 'h', entry)
   else
@@ -25,7 +25,7 @@ local function leave_for_grant(keys, entry, plain)
     return nil
   end
   if length > 0 then
-    -- The list first: an entry without a score would be taken for a waiter's, if the script were refused what follows.
+    -- The list first: if the server refuses the next command, an entry without a score would count as a waiter.
     redis.call('LPOP', keys[2])
     redis.call('ZREM', keys[3], entry)
     if plain.offer then
@@ -39,7 +39,7 @@ local function leave_for_grant(keys, entry, plain)
   return plain.now
 end
 
--- Puts the hold behind all others. The answer is whether that was done.
+-- Appends the hold to the queue. Returns whether that succeeded.
 local function join_plain(keys, entry, plain)
   local time = string.format('%.0f', plain.now)
   redis.call('HSET', keys[4], mark_of('p', plain.living), time, mark_of('a', entry), time)
@@ -51,19 +51,19 @@ local function join_plain(keys, entry, plain)
     redis.call('RPUSH', keys[2], entry)
     return true
   end
-  -- Each key has an end as soon as it is there.
+  -- Each key gets its expiry at once.
   redis.call('PEXPIRE', keys[4], plain.idle)
   redis.call('ZADD', keys[3], plain.fresh, entry)
   redis.call('PEXPIRE', keys[3], plain.idle)
   redis.call('RPUSH', keys[2], entry)
   redis.call('PEXPIRE', keys[2], plain.idle)
-  -- Whatever the marks say of a queue that was there before.
+  -- The marks may record the expiry of an earlier queue.
   plain.ends = false
   keep_plain(keys, plain, entry, entry)
   return true
 end
 
--- Asks for a lock that is not to be had. The answer is the reply, or nil if the long way has to be taken.
+-- Queues for a lock that cannot be granted. Returns the reply, or nil for the full script.
 local function wait_shortly(keys, args, plain)
   local entry, length, is_held, foreign = args[1], plain.length, plain.left > -2, 0
   if is_held then
@@ -97,7 +97,7 @@ local function wait_shortly(keys, args, plain)
   if not is_held then
     wake_plain(keys, plain, args[8], args[9])
   elseif plain.offer then
-    -- The time to take the lock begins anew when it is free again.
+    -- The claim time starts again when the lock is next free.
     redis.call('HDEL', keys[4], 'o', 'ot')
   end
   if not own and not joins then
@@ -108,8 +108,8 @@ local function wait_shortly(keys, args, plain)
   return {4, math.max(plain.left, -1), plain.now, moved, is_head, foreign}
 end
 
--- Asks for the lock, for a hold that has no count yet. The answer is the reply; or nil and the server's time if the lock is to be
--- granted now; or nil if the long way has to be taken.
+-- Handles a first grant. Returns the reply; or nil and the server's time if the lock can be granted now; or nil for the
+-- full script.
 local function acquire_shortly(keys, args)
   if args[2] ~= '1' then
     return nil

@@ -1,7 +1,7 @@
--- Prelude: the end of every fair script that may have changed the queue: scores, left-overs, expiry, and the message to
--- whoever is next.
+-- Prelude: the end of every fair script that may have changed the queue. It refreshes scores and expiry, removes
+-- leftovers, and notifies the next waiter.
 
--- Nobody waits: what is left to tell of waiters goes. The processes that are silent go too, but not at each command.
+-- Cleans up the marks of an empty queue. Silent processes are removed too, but not by every command.
 local function sweep(fair)
   if fair.mixed or fair.walked then
     redis.call('HDEL', fair.marks, 'f', 'k', 'g')
@@ -12,7 +12,8 @@ local function sweep(fair)
     return
   end
   if redis.call('HLEN', fair.marks) > 10000 then
-    -- So many are not looked at one by one. A holder that is not known for one of ours costs a waiter a subscription.
+    -- Too many marks to check one by one. A waiter that cannot recognize a native holder only subscribes once too
+    -- often.
     redis.call('DEL', fair.marks)
   else
     local reply = redis.call('HGETALL', fair.marks)
@@ -26,8 +27,8 @@ local function sweep(fair)
   mark(fair, 's', fair.now)
 end
 
--- Removes tombstones at the tail, because the next JVM would base its own deadline on the tail's score. Returns the
--- tail, if any, and its score. After two thousand tombstones the next command continues; until then the tail is false.
+-- Removes tombstones at the tail, because the next JVM would base its deadline on the tail's score. Returns the tail,
+-- if any, and its score. After 2000 tombstones the next command continues; until then the tail is false.
 local function trim_tail(fair)
   for _ = 1, 2000 do
     local tail = redis.call('LINDEX', fair.queue, -1)
@@ -47,8 +48,8 @@ local function trim_tail(fair)
   return false
 end
 
--- Rebuilds list and scores without tombstones, once they outnumber the waiters. A long queue loses its tombstones when
--- they reach its ends.
+-- Rebuilds list and scores without tombstones once these outnumber the waiters. A long queue loses a tombstone when it
+-- reaches either end.
 local function compact(fair)
   local tombstones = redis.call('ZCOUNT', fair.deadlines, '-inf', '(1000000000000')
   if is_long(fair) or tombstones <= 64 or tombstones * 2 <= redis.call('LLEN', fair.queue) then
@@ -68,8 +69,8 @@ local function compact(fair)
   rewrite_queue(fair, kept)
 end
 
--- A queue of ours alone: a JVM that arrives takes heads off whose score has passed, and adds its wait to the tail's score,
--- so these two are kept fresh. List and scores end together, so that never one is there without the other.
+-- Keeps the scores of head and tail fresh in a queue without JVMs. An arriving JVM removes heads with a past score, and
+-- adds its wait to the tail's score. List and scores expire together, so neither exists alone.
 local function freshen(fair, tail, tail_score)
   compact(fair)
   local fresh = fair.now + fair.reach
@@ -82,7 +83,7 @@ local function freshen(fair, tail, tail_score)
   end
   local highest = tonumber(redis.call('ZRANGE', fair.deadlines, 0, 0, 'REV', 'WITHSCORES')[2])
   if highest == math.huge then
-    -- Written by hand: it must not keep the queue for ever.
+    -- A score written by hand must not keep the queue forever.
     highest = fresh
   end
   local ends, last = fair.ends or 0, math.max(highest, fair.now) + fair.idle
@@ -91,14 +92,14 @@ local function freshen(fair, tail, tail_score)
     redis.call('PEXPIREAT', fair.queue, ends)
     redis.call('PEXPIREAT', fair.deadlines, ends)
     redis.call('PEXPIRE', fair.marks, fair.idle)
-    -- At last, so that no refusal before it leaves a note of an end that is not there.
+    -- Last, so that a refusal before it leaves no record of an expiry that was never set.
     redis.call('HSET', fair.marks, 'e', ends)
   end
 end
 
--- Whether a walk is due: foreign entries were not known of before, or the last walk is long ago. The gap grows with the
--- queue, so that walks never take more than a small part of the server's time. A long queue is not walked, so a JVM may
--- move our waiters back there.
+-- Whether a walk is due: there are new foreign entries, or the last walk was long ago. The interval grows with the
+-- queue, so walks use a small part of the server's time. A long queue is never walked, so JVMs may overtake native
+-- waiters there.
 local function walk_due(fair, tail, gap, force)
   if is_long(fair) or redis.call('HLEN', fair.marks) > 40000 then
     return false
@@ -122,7 +123,7 @@ local function maintain(fair, force)
   if tail == nil then
     sweep(fair)
   elseif fair.mixed then
-    -- The keys are Redisson's own, as long as a JVM is in them.
+    -- While a JVM waits, the keys follow Redisson's rules: no expiry.
     redis.call('PERSIST', fair.queue)
     redis.call('PERSIST', fair.deadlines)
     if fair.ends then
@@ -136,7 +137,7 @@ local function maintain(fair, force)
   redis.call('PEXPIRE', fair.marks, fair.idle)
 end
 
--- Tells the head of a free lock that it is its turn, in the way in which it listens.
+-- Notifies the head of a free lock, on the channel where it listens.
 local function wake(fair)
   local head = not fair.held and redis.call('LINDEX', fair.queue, 0)
   if not head or head == fair.told then

@@ -1,16 +1,16 @@
--- Prelude: the one pass over a whole fair queue, made only while foreign entries are in it, and not often.
+-- Prelude: the pass over a whole fair queue. It runs rarely, and only while foreign entries are queued.
 --
--- A JVM's grant takes its own wait off the score of everybody behind it, and a JVM evicts heads whose score has passed. So
--- a waiter of ours that stands behind JVMs needs a score that survives the grants of all of them: the guard.
+-- When a JVM is granted, it subtracts its own wait from the score of every entry behind it. JVMs also evict heads with
+-- a past score. So a native waiter behind JVMs needs a score that survives all their grants: the guard.
 
--- Runs a command on one key with any number of words, in parts, because a call of Lua takes no more than some thousand.
+-- Runs a command in chunks: a Lua call takes a few thousand arguments at most.
 local function in_parts(command, key, words)
   for from = 1, #words, 500 do
     redis.call(command, key, unpack(words, from, math.min(from + 499, #words)))
   end
 end
 
--- The wait that a JVM is seen to have asked for: how much later than the entry in front of it it gives up.
+-- The wait that a JVM apparently requested: the distance of its score from the entry in front of it.
 local function observed_wait(fair, score, before)
   if before and not is_tombstone(before) and score > before and score < math.huge then
     return score - before
@@ -20,7 +20,7 @@ local function observed_wait(fair, score, before)
   return fair.cap
 end
 
--- Deletes the marks of entries that are not queued any more, such as those that a JVM's command took out.
+-- Deletes the marks of entries that are no longer queued, for example because a JVM removed them.
 local function forget_absent(fair, marks, queued)
   local stale = {}
   for field in pairs(marks) do
@@ -37,8 +37,8 @@ local function walk_queue(fair, gap)
   local scores = paired(redis.call('ZRANGE', fair.deadlines, 0, -1, 'WITHSCORES'))
   local entries = redis.call('LRANGE', fair.queue, 0, -1)
   local kept, queued, dropped, scored, noted = {}, {}, {}, {}, {}
-  -- Of the JVMs that were passed: the sum of their waits, and the same with each at least as long as any JVM may wait,
-  -- because a JVM may be granted, or give up, with another wait than it came with.
+  -- `sum` adds the waits of the JVMs passed so far. `guard` raises each wait to the maximum of a JVM, because a JVM may
+  -- be granted or give up with another wait than it came with.
   local sum, guard, before, foreign = 0, 0, nil, false
   for _, entry in ipairs(entries) do
     local score = tonumber(scores[entry])
@@ -56,7 +56,7 @@ local function walk_queue(fair, gap)
       local wait, seen = string.match(note or '', '^(%d+) (%d+)$')
       wait = tonumber(wait)
       if not wait or score > tonumber(seen) then
-        -- It is new, or has left and come back: its score is lowered once, to what a JVM would have given it.
+        -- A new or returned entry. Its score is lowered once, to the score that a JVM would have set.
         wait = observed_wait(fair, score, before)
         wanted = math.min(score, fair.now + held_for(fair) + sum + wait + fair.reach)
         if marks[mark_of('c', entry)] then

@@ -1,7 +1,7 @@
--- Prelude: the register of fencing tokens of one guarded value. The greatest token that was shown counts, together with its owner:
--- a lower one is stale, and an equal one of another owner was issued twice, by a server that had lost a write.
+-- Prelude: the register of fencing tokens of one guarded value. It stores the greatest token shown, with its owner. A
+-- lower token is stale. An equal token of another owner was issued twice, by a server that lost a write.
 --
--- A refusal is {0, registered}, {-1, registered} or {-4, kind}; nil stands for admitted and registered.
+-- A refusal is {0, registered}, {-1, registered} or {-4, kind}. nil means admitted and registered.
 
 local function admit_token(key, known, token, owner)
   local registered = whole(known[1] or '0')
@@ -20,7 +20,7 @@ local function admit_token(key, known, token, owner)
   return nil
 end
 
--- Lets the register end `keep` milliseconds from now, or never where that is 0.
+-- Expires the register in `keep` milliseconds; 0 means never.
 local function keep_register(key, keep)
   if keep > 0 then
     redis.call('PEXPIRE', key, keep)

@@ -1,4 +1,4 @@
--- Prelude: why a hold that is not there cannot be granted. Answers with the reply, or with nothing where the lock is free.
+-- Prelude: decides whether a missing hold can be granted. Returns the refusal, or nil for a free lock.
 
 local function refuse_grant(key, ask, time)
   if ask.count > 1 then

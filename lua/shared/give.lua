@@ -1,13 +1,13 @@
--- Prelude: gives a free lock that is a hash of hold counts to a hold. Servers before 7.2 take a third of a microsecond to make a text of a
--- number, for each number that a command has. So a `lease`, in milliseconds, stays the text that it was.
+-- Prelude: grants a free lock that is a hash of hold counts. `lease`, in milliseconds, stays a string: servers before
+-- 7.2 spend a third of a microsecond on each number they convert.
 
--- It is the last step of a grant, so that no error before it leaves a hold behind. The answer is that of a server that refuses the lease, or
--- nil.
+-- The last step of a grant, so no earlier error leaves a hold behind. Returns the error of a server that refuses the
+-- lease, or nil.
 local function give_lock(key, hold, lease)
   redis.call('HSET', key, hold, '1')
   local set = redis.pcall('PEXPIRE', key, lease)
   if type(set) == 'table' then
-    -- A user who may not set a time to live must not leave a lock without one.
+    -- A user without permission for PEXPIRE must not leave a lock without expiry.
     if type(redis.pcall('DEL', key)) == 'table' then
       return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
     end

@@ -1,11 +1,11 @@
--- Prelude: the grant of a lock that is a hash of hold counts, and the reply to it. `ask` has the `hold`, and its `lease` in milliseconds.
+-- Prelude: grants a lock that is a hash of hold counts, and completes the reply. `ask` has the `hold` and its `lease`
+-- in milliseconds.
 
--- Gives a free lock to the hold.
 local function grant_hold(key, ask)
   return give_lock(key, ask.hold, ask.lease) or {1, tonumber(ask.lease)}
 end
 
--- Adds to a reply the server's time, and to one that tells of a hold its fencing token, where it has one.
+-- Adds the server's time to a reply. Replies with a hold also get its fencing token, if any.
 local function complete(reply, time, token)
   if not reply.err then
     reply[3] = time

@@ -1,20 +1,19 @@
--- Prelude: the hold counts of the locks that are a hash of them. `ask` has the `hold`, its `count` after success, its `lease` in
--- milliseconds, and `not_after`. The replies are those of an acquire, without what each script adds behind the second value.
+-- Prelude: raises the hold count in a hash of counts. `ask` has the `hold`, its `count` after success, its `lease` in
+-- milliseconds, and `not_after`. The replies are the first two values of an acquire's reply.
 
--- Raises the count of a hold that is there, and has the count `stored`.
 local function raise_hold(key, ask, stored)
   if stored < ask.count - 1 then
     return {-1, stored}
   elseif stored > ask.count then
     return {3, redis.call('PTTL', key)}
   end
-  -- The lease first, so that an error in between leaves the count as it was.
+  -- The lease first, so an error in between leaves the count unchanged.
   local left = extend_lease(key, ask.lease)
   if stored == ask.count then
     return {2, left}
   end
   if redis.call('HSET', key, ask.hold, ask.count) == 1 then
-    -- The server's clock jumped back and the key expired. HSET created it anew, without a time to live.
+    -- The server's clock jumped back and the key expired. HSET recreated it without a time to live.
     redis.call('PEXPIRE', key, ask.lease)
   end
   return {1, left}

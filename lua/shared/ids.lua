@@ -1,5 +1,5 @@
--- Prelude: permits have ids of sixteen bytes each, which travel as one text. Finds those that are held and have not expired.
--- Returns them, all ids, and the lowest deadline of those that are held.
+-- Prelude: finds the held, unexpired permits of a hold. The ids have sixteen bytes each and travel as one string.
+-- Returns the held ids, all ids, and the lowest deadline of the held ids.
 
 local function find_held(key, ids, time)
   local all, held, lowest = {}, {}, nil

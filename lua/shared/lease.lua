@@ -1,5 +1,5 @@
--- Prelude: gives a key a lease that never shortens the one it has. Returns the lease left, in milliseconds. A `lease` that is the text of
--- a number costs a server less than the number.
+-- Prelude: extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds. A `lease` passed
+-- as a string costs the server less than a number.
 
 local function extend_lease(key, lease)
   local left = redis.call('PTTL', key)

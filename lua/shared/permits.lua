@@ -1,10 +1,11 @@
--- Prelude: permits come back to where they were taken from. Available and held permits are together the capacity, always.
+-- Prelude: returns permits to the counter. Available plus held permits always equal the capacity.
 --
--- A semaphore that was deleted stays so: what comes back to it is gone, because a counter that sprang up again would keep
--- everybody from setting it anew.
+-- A deleted semaphore stays deleted, and permits returned to it are dropped: a recreated counter would prevent a new
+-- `set`.
 
 local function give_back(key, deadlines_key, ids)
-  -- Removing nothing shows that removing is allowed, and begins to write: a server whose memory is full lets the script finish.
+  -- This no-op write goes first. It proves the permission for ZREM, and a server without free memory lets a script
+  -- finish once it has written.
   redis.call('ZREM', deadlines_key, '')
   if redis.call('EXISTS', key) == 1 then
     redis.call('INCRBY', key, #ids)
@@ -14,7 +15,7 @@ local function give_back(key, deadlines_key, ids)
   end
 end
 
--- Gives back what has expired, at most a thousand permits a call, and returns how many these were.
+-- Returns expired permits, at most a thousand per call. Returns their number.
 local function reap_permits(key, deadlines_key, time)
   local expired = redis.call('ZRANGEBYSCORE', deadlines_key, '-inf', time, 'LIMIT', 0, 1000)
   if #expired > 0 then

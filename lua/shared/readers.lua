@@ -1,6 +1,6 @@
--- Prelude: the readers of a read-write lock, living and dead.
+-- Prelude: the readers of a read-write lock.
 --
--- A reader whose time is over counts for nothing, and a script that sees it removes it.
+-- An expired reader does not count. Any script that finds it removes it.
 
 local function forget_reader(key, readers_key, reader)
   redis.call('HDEL', key, reader)
@@ -8,7 +8,7 @@ local function forget_reader(key, readers_key, reader)
   redis.call('DEL', hold_key_of(key, reader, 1))
 end
 
--- Removes the readers of ours whose deadline has passed, at most a thousand a call. True where nobody is left of the lock but its mode.
+-- Removes expired native readers, at most a thousand per call. Returns true if only the mode of the lock remains.
 local function reap_readers(key, readers_key, time)
   local over = redis.call('ZRANGEBYSCORE', readers_key, '-inf', time, 'LIMIT', 0, 1000)
   for _, reader in ipairs(over) do
@@ -17,9 +17,9 @@ local function reap_readers(key, readers_key, time)
   return #over > 0 and redis.call('HLEN', key) == 1
 end
 
--- Removes every expired reader. Returns the number of live readers without `except`, and the longest and the shortest
--- of their times. A script blocks the server, so this inspects no more than a thousand readers, and ten thousand hold
--- keys of JVMs. Beyond that readers live as long as the lock, and the longest time is false.
+-- Removes every expired reader. Returns the number of live readers without `except`, and their longest and shortest
+-- remaining times. A script blocks the server, so this inspects at most a thousand readers and ten thousand hold keys
+-- of JVMs. Readers beyond these limits count as alive, and the longest time is false.
 local function scan(key, readers_key, time, except)
   if redis.call('HLEN', key) > 1001 then
     return 1, false

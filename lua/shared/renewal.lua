@@ -1,10 +1,10 @@
 -- Prelude: renews the leases of many keys.
 
--- Gives a key a lease that never shortens the one it has. Returns the lease left, in milliseconds, or `lease` itself if it is
--- as long as that, and whether the server compares.
+-- Extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds, or `lease` itself if that
+-- is the remaining lease, and whether the server supports GT.
 --
--- Redis 7 and Valkey compare the new lease and the old one by themselves, which spares the question for the old one. An earlier server refuses
--- the word GT and leaves the lease as it was: the question is asked for this key then, and for all that follow.
+-- Redis 7 and Valkey compare both leases on PEXPIRE GT, which saves a PTTL. An older server rejects GT and leaves the
+-- lease unchanged; then PTTL is used for this key and all later keys.
 local function renew_lease(key, lease, compares)
   if compares then
     local set = redis.pcall('PEXPIRE', key, lease, 'GT')

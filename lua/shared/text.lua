@@ -1,6 +1,6 @@
--- Prelude: reads a lock's string. A longer string belongs to an application, and only its beginning is read.
+-- Prelude: reads a lock's string. A longer string belongs to an application, so only its start is read.
 
--- The string of a key; false if the key does not exist.
+-- Returns the string, or false for a missing key.
 local function short_text(key)
   local text = redis.pcall('GETRANGE', key, 0, 256)
   if text == '' and redis.call('EXISTS', key) == 0 then

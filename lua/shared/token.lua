@@ -1,8 +1,9 @@
--- Prelude: fencing tokens. A token is the server's time in microseconds, or one more than the last token where that is
--- greater: tokens grow with every grant, even if a failover has lost the last of them. It stays below 2^53, so that every
--- client can count with it, and travels as text. The key is never deleted. `last` is what GET says of it.
+-- Prelude: fencing tokens. A token is the server's time in microseconds, or the last token plus one if that is greater.
+-- So tokens grow with every grant, even if a failover lost the last one. Tokens stay below 2^53, which every client can
+-- represent, and travel as strings. The key is never deleted. `last` is the result of GET.
 
--- The error where no token can follow, or nil: beyond this Lua cannot add one, and the next token would be an old one.
+-- Returns the error if no token can follow, or nil. Above this limit Lua cannot add 1, and the next token would repeat
+-- an old one.
 local function refuse_token(last)
   if (tonumber(last or 0) or 0) >= 9007199254740991 then
     return redis.error_reply('ERR the last fencing token is not below 2^53 - 1')
@@ -23,6 +24,6 @@ local function next_token(key, last)
 end
 
 local function same_token(key, last)
-  -- A key that is gone although its lock is held was deleted by hand: a new token is greater than the lost one.
+  -- The token of a held lock was deleted by hand: a new token is greater than the lost one.
   return last or next_token(key, last)
 end

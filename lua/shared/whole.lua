@@ -1,7 +1,7 @@
--- Prelude: numbers that stand on the server, where anybody may have written them. Lua's tonumber takes nan, inf, 0x10, 1e3 and blanks
--- for numbers; here a number is what Redis itself counts with: a whole number in decimal, and at most 2^53, so that Lua has it exactly.
+-- Prelude: parses numbers on the server, which anyone may have written. Lua's tonumber accepts nan, inf, 0x10, 1e3 and
+-- blanks. Here a number is what Redis counts with: decimal, whole, and at most 2^53, so that Lua represents it exactly.
 
--- The number that a text is; nil where it is none.
+-- Returns the number, or nil.
 local function whole(text)
   local number = tonumber(text)
   if number and number >= -9007199254740992 and number <= 9007199254740992
@@ -11,10 +11,10 @@ local function whole(text)
   return nil
 end
 
--- The hold count that a text is; 0 where it is none.
+-- Returns the hold count, or 0.
 local function hold_count(text)
   if text == '1' then
-    -- Most holds are entered once.
+    -- The usual case.
     return 1
   end
   local count = whole(text)

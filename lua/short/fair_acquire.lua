@@ -1,4 +1,4 @@
--- Short way of `fair/acquire`: it takes a free lock, gives the hold a place, or leaves it the one that it has.
+-- Fast path of `fair/acquire`: grants a free lock, queues the hold, or leaves it in its place.
 
 do
   local reply, time = acquire_shortly(KEYS, ARGV)

@@ -1,6 +1,6 @@
--- Short way of `fair/beat`: it notes that a process is alive, and leaves the queue of a lock that is held as it is.
+-- Fast path of `fair/beat`: records the heartbeat of a process, and leaves the queue of a held lock unchanged.
 
--- Notes the heartbeat. The answer is the reply, or nil if the long way has to be taken.
+-- Returns the reply, or nil for the full script.
 local function beat_shortly(keys, args)
   local client, front = args[1], args[2]
   local left = redis.call('PTTL', keys[1])

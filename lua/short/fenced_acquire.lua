@@ -1,8 +1,8 @@
--- Short way of `fenced/acquire`: it takes a free lock.
+-- Fast path of `fenced/acquire`: grants a free lock.
 
 if ARGV[2] == '1' and ARGV[4] == '-1' and redis.call('EXISTS', KEYS[1]) == 0 then
   local last = short_text(KEYS[2])
-  -- The long way refuses a token of another kind, and one that none can follow.
+  -- The full script refuses a token of another kind, and a token without a successor.
   if type(last) ~= 'table' and not refuse_token(last) then
     -- The token first: a token without a grant is only a gap.
     local token = next_token(KEYS[2], last)

@@ -1,8 +1,8 @@
--- Short way of `fenced_fair/acquire`: it takes a free lock, gives the hold a place, or leaves it the one that it has.
+-- Fast path of `fenced_fair/acquire`: grants a free lock, queues the hold, or leaves it in its place.
 
 do
   local last = short_text(KEYS[5])
-  -- The long way refuses a token of another kind, and one that none can follow.
+  -- The full script refuses a token of another kind, and a token without a successor.
   if type(last) ~= 'table' and not refuse_token(last) then
     local reply, time = acquire_shortly(KEYS, ARGV)
     if time then

@@ -1,6 +1,6 @@
--- Short way of `simple/release`: it ends a hold.
+-- Fast path of `simple/release`: ends a hold.
 
--- A key that does not exist reads as an empty text.
+-- A missing key reads as an empty string.
 if ARGV[2] == '0' and redis.pcall('GETRANGE', KEYS[1], 0, 256) == ARGV[1] and redis.call('DEL', KEYS[1]) == 1 then
   return 1
 end
