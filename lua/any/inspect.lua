@@ -1,29 +1,29 @@
--- Tells which kind of lock stands under a name, which holds it has, and which holds wait for it. It changes nothing. It looks at a bounded part
--- of the data, so that it takes a fraction of a millisecond whatever the name holds.
+-- Returns the kind of lock under a name, its holds and its waiters. Read-only. It reads a bounded part of the data, so
+-- it takes a fraction of a millisecond for any key.
 --
 -- KEYS[1]  lock       [hash]     the key under the name, of any type
--- KEYS[2]  queue      [list]     of a fair lock: the holds that wait, the next one first
+-- KEYS[2]  queue      [list]     of a fair lock: waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]     of a fair lock: hold -> server time in milliseconds
 -- KEYS[4]  marks      [hash]     of a fair lock: heartbeats and arrivals
 -- KEYS[5]  token      [string]   of a fenced lock: the last fencing token
--- KEYS[6]  readers    [zset]     of a read-write lock: readers of ours -> deadline, in the server's milliseconds
+-- KEYS[6]  readers    [zset]     of a read-write lock: native readers -> deadline, in the server's milliseconds
 -- KEYS[7]  permits    [zset]     of a leased semaphore: id of a held permit -> deadline, in milliseconds since the epoch
--- ARGV[1]  most       [integer]  how many holds and how many waiters are listed at the most, at least 1
--- ARGV[2]  window     [integer]  milliseconds after its last heartbeat in which a process counts as alive
--- ARGV[3]  skew       [integer]  milliseconds by which a JVM's clock may be wrong
--- ARGV[4]  question   [string]   NUMSUB or SHARDNUMSUB: how the server is asked for the listeners of a channel
+-- ARGV[1]  most       [integer]  the maximum number of holds, and of waiters, in the reply; at least 1
+-- ARGV[2]  window     [integer]  milliseconds after its last heartbeat for which a process counts as alive
+-- ARGV[3]  skew       [integer]  the maximum clock error of a JVM in milliseconds
+-- ARGV[4]  question   [string]   NUMSUB or SHARDNUMSUB: the PUBSUB subcommand that counts a channel's listeners
 -- ARGV[5]  exclusive  [channel]  the channel of a lock under this name
 -- ARGV[6]  shared     [channel]  the channel of a read-write lock under this name
 -- ARGV[7]  counter    [channel]  the channel of a semaphore under this name
 -- ARGV[8]  latch      [channel]  the channel of a latch under this name
--- returns  [array]  {0, token}   nothing stands there; token is the last fencing token, -1 where there is none
+-- returns  [array]  {0, token}   the name is free; token is the last fencing token, -1 without one
 --                   {1, sort, left, held, queued, listeners, token, available, listed, hold, count, left, ..., waiter, age, alive, ...}
---                                a lock of this sort; then three words for each of the listed holds, and three for each waiter
---                   {-4, kind}   no lock: the key is of another kind, named by kind
--- where    sort is in words; left is a time to live in milliseconds, -1 where there is none and -2 where there is no such key; held is how many
---          holds there are and queued how many waiters; listeners is how many clients listen to the channel, -1 where the server does
---          not say; available is the number of a counter; age is how long a waiter has waited in milliseconds, -1 where that is not known,
---          as of a JVM's; alive is 1 where its process was heard of in the window, or a JVM's deadline has not passed
+--                                a lock of this kind; then three values for each listed hold, and three for each waiter
+--                   {-4, kind}   not a lock: the key is of another kind, named by kind
+-- where    sort names the kind; left is the time to live in milliseconds, -1 without one, -2 for a missing key; held is the number
+--          of holds, queued the number of waiters; listeners is the number of subscribers of the channel, -1 if
+--          unknown; available is the value of a counter; age is the waiting time in milliseconds, -1 if unknown,
+--          as for a JVM; alive is 1 if its process sent a heartbeat within the window, or a JVM's deadline has not passed
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s} redisson_lock_token:{s} leasehold:1:rw_readers:{s} {s}:timeout  ARGV 16 2000 1000 NUMSUB redisson_lock__channel:{s} redisson_rwlock:{s} redisson_sc:{s} redisson_countdownlatch__channel__{s}  returns {1, "fair lock", 20000, 1, 1, -1, -1, 0, 1, "6f0c…:7", "2", 20000, "6f0c…:8", -1, 1}
 
 local lock_key, queue_key, deadlines_key, marks_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -31,18 +31,18 @@ local token_key, readers_key, permits_key = KEYS[5], KEYS[6], KEYS[7]
 local most, window, skew = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local question, exclusive, shared, counter, latch = ARGV[4], ARGV[5], ARGV[6], ARGV[7], ARGV[8]
 
--- The number that a command has answered; 0 where its key is of another type.
+-- The integer reply of a command; 0 if the key is of another type.
 local function number_in(answer)
   return type(answer) == 'number' and answer or 0
 end
 
--- How many clients listen to a channel; -1 where the server does not say.
+-- The number of subscribers of a channel; -1 if the server refuses to answer.
 local function listeners_of(channel)
   local answer = redis.pcall('PUBSUB', question, channel)
   return answer.err and -1 or tonumber(answer[2])
 end
 
--- The number in a text of a companion key; nil where there is none.
+-- The number in a string reply of a companion key, or nil.
 local function told(answer)
   return type(answer) == 'string' and tonumber(answer) or nil
 end
@@ -64,7 +64,7 @@ end
 local function add_waiters()
   local time = server_time()
   local already = listed()
-  -- A hold that has left the middle of the queue is still in the list: twice as many entries are looked at as are wanted.
+  -- The list also contains tombstones, so this reads twice as many entries as requested.
   for _, entry in ipairs(redis.pcall('LRANGE', queue_key, 0, 2 * most - 1)) do
     local score = told(redis.pcall('ZSCORE', deadlines_key, entry)) or time
     if score >= 1000000000000 and listed() < already + most then
@@ -139,8 +139,7 @@ else
     end
     local time = server_time()
     sort, held, listeners = 'read-write lock', held - 1, listeners_of(shared)
-    -- Little is looked at of a crowd, and a count that a person wrote by hand is not believed: the server serves no other client while the
-    -- script looks at each.
+    -- Limits the work for many readers, and for a count written by hand: the script blocks all other clients.
     local fields, looks = held <= 1000 and redis.call('HKEYS', lock_key) or {}, 4 * most
     for _, field in ipairs(fields) do
       if looks > 0 and field ~= 'mode' and listed() < most and redis.call('HSTRLEN', lock_key, field) <= 16 then
@@ -152,7 +151,7 @@ else
         else
           looks = looks - 1
         end
-        -- A reader whose time is over counts for nothing.
+        -- An expired reader does not count.
         if rest > 0 or rest == -1 then
           add(field, count, rest)
         else
@@ -184,7 +183,7 @@ else
   sort = is_fair and 'fair lock' or 'lock'
 end
 if is_fair then
-  -- Those that have left have a score that no deadline has.
+  -- Tombstones have a score below any deadline.
   waiting = math.max(0, waiting - number_in(redis.pcall('ZCOUNT', deadlines_key, '-inf', 999999999999)))
   add_waiters()
 else

@@ -1,11 +1,11 @@
--- Runs several scripts one after the other, as if each had been sent by itself. In front of this file stand the code that they share, and a
--- table `scripts` of functions, one made of each script's own file.
+-- Runs several scripts in order, as if each were its own command. The shared code precedes this file, followed by a
+-- table `scripts` with one function for each script.
 --
 -- KEYS[1]  keys  [any]     the keys of each call, call after call
--- ARGV[1]  plan  [string]   three characters for each call: which of the scripts, how many keys and how many arguments it has; '1' is one,
---                           and the character behind it in ASCII is one more
+-- ARGV[1]  plan  [string]   three characters for each call: the script's index, its number of keys and its number of arguments; '1' means 1,
+--                           and each following ASCII character one more
 -- ARGV[2]  args  [mixed]    the arguments of each call, call after call
--- returns  [array]          the reply of each call, in order; a call that failed has its error in its place, and hinders no other
+-- returns  [array]          the reply of each call, in order; a failed call returns its error and does not affect the rest
 -- example  KEYS stock:1001  ARGV 114 6f0c…:7 1 30000 -1  returns {{1, 30000, 0}}
 
 local keys, args, plan, replies, key, arg = KEYS, ARGV, ARGV[1], {}, 0, 1
@@ -13,12 +13,12 @@ local keys, args, plan, replies, key, arg = KEYS, ARGV, ARGV[1], {}, 0, 1
 for call = 1, #plan / 3 do
   local script, of_key, of_arg = string.byte(plan, 3 * call - 2, 3 * call)
   of_key, of_arg = of_key - 48, of_arg - 48
-  -- A call has few of either, far below the number that unpack can take.
+  -- Both numbers are far below the limit of unpack.
   local own_keys, own_args = {unpack(keys, key + 1, key + of_key)}, {unpack(args, arg + 1, arg + of_arg)}
   local done, reply = pcall(scripts[script - 48], own_keys, own_args)
   key, arg = key + of_key, arg + of_arg
   if not done and type(reply) ~= 'table' then
-    -- Servers before 7.0 throw a text.
+    -- Servers before 7.0 throw a string.
     reply = {err = reply}
   end
   -- A nil would end the array.

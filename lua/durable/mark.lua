@@ -1,10 +1,10 @@
--- Writes the lease that a lock has once more, and changes nothing by it. WAIT speaks, on newer servers, of
--- nothing but what the same connection has written; a copy of an acquire finds its work done and writes nothing, and would be
--- told of replicas that know nothing of it. Behind this write WAIT speaks of everything that was written before.
+-- Rewrites the remaining lease of a lock, unchanged. On newer servers, WAIT only covers writes of its own connection. A
+-- copy of an acquire writes nothing, so WAIT would count replicas that lack the grant. After this write, WAIT covers
+-- all earlier writes.
 --
 -- KEYS[1]  lock       [hash]  any key with a time to live
 -- returns  [integer]  1  written
---                     0  there is no such key, or it has no time to live: WAIT proves nothing
+--                     0  the key is missing or has no time to live: WAIT proves nothing
 -- example  KEYS stock:1001  returns 1
 
 local lock_key = KEYS[1]

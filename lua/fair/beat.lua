@@ -1,21 +1,21 @@
--- Says that a process lives, for all its waiters at once, and asks whether it is their turn. One is sent for each process
--- and lock in an interval, however many waiters there are. A copy changes nothing.
+-- Records the heartbeat of a process for all its waiters, and returns whether one of them is next. A process sends one
+-- per lock and interval, however many waiters it has. A copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
--- ARGV[1]  client     [string]   the process: the uuid that its holds begin with
--- ARGV[2]  front      [string]   the hold of the process that waits longest, or nothing
--- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
+-- ARGV[1]  client     [string]   the process: the uuid prefix of its holds
+-- ARGV[2]  front      [string]   the hold of this process that waits longest, or an empty string
+-- ARGV[3]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[5]  channel    [channel]  what the channels of the waiters begin with
--- returns  [array]    {1, left, time, head, foreign}  calm: the front has its place, or the lock
+-- ARGV[5]  channel    [channel]  the prefix of the waiters' channels
+-- returns  [array]    {1, left, time, head, foreign}  calm: the front is queued or holds the lock
 --                     {2, left, time, head, foreign, hold}  yours: the lock is free, and hold, of this process, is next
---                     {0, left, time, head, foreign}  gone: the front has no place any more
+--                     {0, left, time, head, foreign}  gone: the front is no longer queued
 --                     {-4, kind}  a key is of another kind, named by kind
--- where    left is the lease left of the holder in milliseconds, -1 where there is none; time is the server's in milliseconds;
---          head is 1 where a hold of this process is next; foreign is 1 where JVMs wait too or hold the lock
+-- where    left is the holder's remaining lease in milliseconds, -1 without one; time is the server's in milliseconds;
+--          head is 1 if a hold of this process is next; foreign is 1 if JVMs wait or hold the lock
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c… 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns {0, -1, 1800000000000, 0, 0}
 
 local fair = {
@@ -42,12 +42,12 @@ local is_next = head and process_of(head) == client
 local next_bit = is_next and 1 or 0
 if is_next and not fair.held then
   if fair.offer ~= head then
-    -- From now on it has the time of a claim to take it.
+    -- The claim time starts now.
     redis.call('HSET', fair.marks, 'o', head, 'ot', fair.now)
   end
   return {2, lease_left(fair), fair.now, next_bit, foreign_bit(fair), head}
 end
--- This is how a JVM's waiter learns that a lease has run out.
+-- A waiting JVM learns from this message that a lease has expired.
 wake(fair)
 if front ~= '' and holds == 0 and not score_of(fair, front) then
   return {0, lease_left(fair), fair.now, next_bit, foreign_bit(fair)}

@@ -1,17 +1,17 @@
--- Ends the hold of a named holder, whoever asks, and tells whoever is next. The holder is named so that a late copy of this
--- command cannot end the hold of a later one. A damaged lock with two fields keeps the other one.
+-- Ends the hold of a named holder for any caller, and notifies the next waiter. Because the holder is named, a late
+-- copy cannot end a later hold. A damaged lock with two fields keeps the other field.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
 -- ARGV[1]  holder     [string]   the field of the hold that was seen: uuid:number, or a JVM's uuid:thread
--- ARGV[2]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[2]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[4]  channel    [channel]  what the channels of the waiters begin with
--- returns  [integer]  1   released: the hold has ended, and the next was told
---                     0   absent: nobody holds the lock; the next was told, in case the lease had run out
---                     -1  other: somebody else holds it
+-- ARGV[4]  channel    [channel]  the prefix of the waiters' channels
+-- returns  [integer]  1   released: the hold has ended, and the next waiter was notified
+--                     0   absent: the lock is free; the next waiter was notified, in case the lease had expired
+--                     -1  other: another hold has the lock
 --                     -4  kind: a key is of another kind
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns 1
 
@@ -40,8 +40,8 @@ elseif fair.held and present == 0 then
   return -1
 end
 
--- The queue is settled as if the lock were free, and the lock is freed last: a user who may not publish, or not change the
--- queue, has released nothing when the server says so.
+-- The queue is maintained as if the lock were free, and the lock is freed last: if the server refuses to publish or to
+-- change the queue, nothing was released.
 fair.held, fair.left = false, -2
 prune(fair)
 maintain(fair, false)

@@ -1,16 +1,16 @@
--- Tells who holds the lock and who waits for it, in order. It changes nothing.
+-- Returns the holder of the lock and its waiters, in order. Read-only.
 --
 -- KEYS[1]  lock       [hash]  hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]  the holds that wait, the next one first
+-- KEYS[2]  queue      [list]  waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]  hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  marks      [hash]  heartbeats, arrivals and what was observed of JVMs
--- ARGV[1]  settings   [string]  eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
--- returns  [array]  {0, waiter, age, alive, ...}  nobody holds the lock; then three words for each that waits
---                   {1, left, hold, count, waiter, age, alive, ...}  somebody holds it; left is the lease left in milliseconds,
---                                -1 where the key has no time to live; then three words for each that waits; a thousand at the most
+-- KEYS[4]  marks      [hash]  heartbeats, arrivals and observations of JVMs
+-- ARGV[1]  settings   [string]  eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
+-- returns  [array]  {0, waiter, age, alive, ...}  the lock is free; then three values for each waiter
+--                   {1, left, hold, count, waiter, age, alive, ...}  the lock is held; left is the remaining lease in milliseconds,
+--                                -1 if the key has no time to live; then three values for each waiter, at most 1000
 --                   {-4, kind}   a key is of another kind, named by kind
--- where    waiter is the field of a hold that waits; age is how long it has waited in milliseconds, -1 where that is not
---          known, as of a JVM's; alive is 1 where its process was heard of in the window, or a JVM's deadline has not passed
+-- where    waiter is the field of a waiting hold; age is its waiting time in milliseconds, -1 if unknown,
+--          as for a JVM; alive is 1 if its process sent a heartbeat within the window, or a JVM's deadline has not passed
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 2000,500,1000,300000,2000,2000,250,600000  returns {1, 20000, "6f0c…:7", "2", "6f0c…:8", -1, 1}
 
 local fair = {lock = KEYS[1], queue = KEYS[2], deadlines = KEYS[3], marks = KEYS[4], now = server_time()}

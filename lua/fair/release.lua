@@ -1,23 +1,23 @@
--- Lowers the hold count of a hold, or ends the hold, and its place in the queue, and tells whoever is next. The count is
+-- Lowers the hold count of a hold; or ends the hold, leaves the queue, and notifies the next waiter. The count is
 -- absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number
--- ARGV[2]  count      [integer]  the hold count that shall remain; 0 always ends the hold and gives up its place
--- ARGV[3]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[2]  count      [integer]  the hold count to keep; 0 always ends the hold and leaves the queue
+-- ARGV[3]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[4]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[5]  channel    [channel]  what the channels of the waiters begin with
--- returns  [integer]  1   released: the hold has ended, and the next was told
---                     2   lowered: the count is now what was asked; the lease is untouched
---                     3   same: the count was this already (a copy of a command that succeeded)
---                     4   below: the count is lower already (a late copy of an older command)
---                     0   absent: nobody holds the lock; the next was told, in case the lease had run out
---                     -1  other: somebody else holds it
+-- ARGV[5]  channel    [channel]  the prefix of the waiters' channels
+-- returns  [integer]  1   released: the hold has ended, and the next waiter was notified
+--                     2   lowered: the count is now as requested; the lease is unchanged
+--                     3   same: the count was already this (a copy of a command that succeeded)
+--                     4   below: the count was already lower (a late copy of an older command)
+--                     0   absent: the lock is free; the next waiter was notified, in case the lease had expired
+--                     -1  other: another hold has the lock
 --                     -4  kind: a key is of another kind
--- where    a place in the queue that was given up shows in no code: its hold was not there, which is 0 or -1
+-- where    no code reports a place that was given up: its hold was missing, which is 0 or -1
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s}  ARGV 6f0c…:7 0 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns 1
 
 local fair = {
@@ -55,8 +55,8 @@ if refusal then
   return -4
 end
 if stored then
-  -- The queue is settled as if the lock were free, and the lock is freed last: a user who may not publish, or not change
-  -- the queue, has released nothing when the server says so.
+  -- The queue is maintained as if the lock were free, and the lock is freed last: if the server refuses to publish or
+  -- to change the queue, nothing was released.
   fair.held, fair.left = false, -2
 end
 local left = count == 0 and leave_queue(fair, hold)

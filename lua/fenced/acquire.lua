@@ -1,4 +1,4 @@
--- Takes the fenced lock, or raises the hold count of the hold that has it, and tells the fencing token of the grant. Count and
+-- Grants the fenced lock or raises the hold count of its hold, and returns the fencing token of the grant. Count and
 -- token are absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
@@ -7,17 +7,17 @@
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; 0 sets no limit and
---                                asks for the server's time; -1 sets no limit and spares the reading of the clock
--- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free; a grant of a free lock has
---                                             a token greater than all before
---                     {2, left, time, token}  held: the count was this already (a copy of a command that succeeded)
+--                                requests the server's time; -1 sets no limit and does not read the clock
+-- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free; a first grant has
+--                                             a token greater than all before it
+--                     {2, left, time, token}  held: the count was already this (a copy of a command that succeeded)
 --                     {3, left, time, token}  past: the count is greater (a late copy of an older command that succeeded)
---                     {0, left, time}  busy: another hold has it; left is -1 where the key has no time to live
+--                     {0, left, time}  busy: another hold has it; left is -1 if the key has no time to live
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
---                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
+--                     {-2, 0, time}    lost: a count above 1 for a missing hold
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       one of the keys is of another kind, named by kind
--- where    left is the lease left in milliseconds, time the server's time in milliseconds, or 0 where it was not read, token the
+-- where    left is the remaining lease in milliseconds, time the server's time in milliseconds, or 0 if not read, token the
 --          fencing token in decimal, below 2^53; a re-entry has the token of the first grant
 -- example  KEYS stock:1001 redisson_lock_token:{stock:1001}  ARGV 6f0c…:7 1 30000 -1  returns {1, 30000, 0, "1800000000000000"}
 

@@ -1,7 +1,7 @@
--- Tells the last fencing token of a fenced lock, whether it is held or not. It changes nothing.
+-- Returns the last fencing token of a fenced lock, held or free. Read-only.
 --
 -- KEYS[1]  token    [string]  the last fencing token, in decimal
--- returns  [array]  {0}         there was no grant yet
+-- returns  [array]  {0}         no grant yet
 --                   {1, token}  the token of the last grant
 --                   {-4, kind}  the key is of another kind, named by kind
 -- example  KEYS redisson_lock_token:{stock:1001}  returns {1, "1800000000000000"}

@@ -1,35 +1,35 @@
--- Takes the lock with a fencing token, raises the hold count of the hold that has it, or gives the hold a place in the
--- queue. The count is absolute, a place is taken once, and a hold keeps its token, so a copy changes nothing.
+-- Grants the lock with a fencing token, raises the hold count of its hold, or queues the hold. The count is absolute, a
+-- hold queues once and keeps its token, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     hold -> count, with the lease as its time to live
--- KEYS[2]  queue      [list]     the holds that wait, the next one first
+-- KEYS[2]  queue      [list]     waiting holds, the next one first
 -- KEYS[3]  deadlines  [zset]     hold -> server time in milliseconds, as JVMs need it
--- KEYS[4]  marks      [hash]     heartbeats, arrivals and what was observed of JVMs
+-- KEYS[4]  marks      [hash]     heartbeats, arrivals and observations of JVMs
 -- KEYS[5]  token      [string]   the last fencing token; it has no time to live and is never deleted
 -- ARGV[1]  hold       [string]   the field of the hold: uuid:number
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may create the lock
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  waits      [integer]  1 to take a place in the queue where the lock is not to be had, 0 to leave nothing behind
--- ARGV[5]  placed     [integer]  1 where the hold has had a place before, so that a new one is the loss of that
--- ARGV[6]  not_after  [integer]  server time in milliseconds after which a first grant and a place are refused; no limit
---                                where it is not positive
--- ARGV[7]  settings   [string]   eight durations in milliseconds, between commas: window, beat, skew, cap, claim, grace, walk and idle
+-- ARGV[4]  waits      [integer]  1 to queue if the lock cannot be granted, 0 to leave nothing behind
+-- ARGV[5]  placed     [integer]  1 if the hold had a place before; a new place then means that the old one was lost
+-- ARGV[6]  not_after  [integer]  server time in milliseconds after which a first grant and a new place are refused; no
+--                                limit if not positive
+-- ARGV[7]  settings   [string]   eight durations in milliseconds, separated by commas: window, beat, skew, cap, claim, grace, walk and idle
 -- ARGV[8]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[9]  channel    [channel]  what the channels of the waiters begin with
--- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free and it was this hold's turn
---                     {2, left, time, token}  held: the count was this already (a copy of a command that succeeded)
+-- ARGV[9]  channel    [channel]  the prefix of the waiters' channels
+-- returns  [array]    {1, left, time, token}  granted: the count was one less, or the lock was free at this hold's turn
+--                     {2, left, time, token}  held: the count was already this (a copy of a command that succeeded)
 --                     {3, left, time, token}  past: the count is greater (a late copy of an older command that succeeded)
---                     {4, left, time, moved, head, foreign}  placed: the hold has a place in the queue; moved is 1 where it
---                                      had lost an earlier one, head is 1 where it is next, foreign is 1 where JVMs wait
---                                      too or hold the lock
---                     {0, left, time}  busy: it is not this hold's turn, and nothing was left in the queue
+--                     {4, left, time, moved, head, foreign}  placed: the hold has a place in the queue; moved is 1 if it
+--                                      lost an earlier place, head is 1 if it is next, foreign is 1 if JVMs wait
+--                                      or hold the lock
+--                     {0, left, time}  busy: not this hold's turn; the queue is unchanged
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
---                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
---                     {-3, 0, time}    too late: a first grant or a place, after not_after
+--                     {-2, 0, time}    lost: a count above 1 for a missing hold
+--                     {-3, 0, time}    too late: a first grant or a new place after not_after
 --                     {-4, kind}       a key is of another kind, named by kind
---                     {-7, 0, time}    withdrawn: the hold gave up its place before, and gets no other
--- where    left is the lease left of the holder in milliseconds, -1 where there is none; time is the server's in milliseconds;
---          token is the hold's, as text, and greater than that of every earlier hold
+--                     {-7, 0, time}    withdrawn: the hold gave up its place and cannot queue again
+-- where    left is the holder's remaining lease in milliseconds, -1 without one; time is the server's in milliseconds;
+--          token is the hold's fencing token in decimal, greater than the token of every earlier hold
 -- example  KEYS s redisson_lock_queue:{s} redisson_lock_timeout:{s} leasehold:1:fair:{s} redisson_lock_token:{s}  ARGV 6f0c…:7 1 30000 1 0 -1 2000,500,1000,300000,2000,2000,250,600000 PUBLISH redisson_lock__channel:{s}  returns {1, 30000, 1800000000000, "1800000000000000"}
 
 local fair = {
@@ -43,7 +43,7 @@ local ask = {
 
 local token = KEYS[5]
 
--- Before anything is changed, so that no place is lost to a key of another kind.
+-- Before any write, so a token key of another kind costs no place in the queue.
 local issued = short_text(token)
 if type(issued) == 'table' then
   return refuse_kind(issued, token)

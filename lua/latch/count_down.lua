@@ -1,16 +1,16 @@
--- Counts a latch down, once, and opens it at zero.
+-- Counts a latch down once, and opens it at zero.
 --
--- KEYS[1]  latch    [string]   the count that is left, in decimal; absent is 0
--- KEYS[2]  record   [string]   is there when this operation was done before
--- ARGV[1]  count    [integer]  by how much, at least 1
--- ARGV[2]  memory   [integer]  milliseconds for which the record is kept
+-- KEYS[1]  latch    [string]   the remaining count, in decimal; absent means 0
+-- KEYS[2]  record   [string]   exists if this operation was done before
+-- ARGV[1]  count    [integer]  the amount, at least 1
+-- ARGV[2]  memory   [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel  [channel]  where waiters listen; gets the message 0 when the latch opens
 -- returns  [array]  {1, left}   counted
 --                   {2, left}   counted before (a copy of a command that succeeded)
---                   {0, left}   open already: there was nothing to count
+--                   {0, left}   already open: nothing to count
 --                   {-4, kind}  the key is of another kind, named by kind
--- where    left is the count that is left after the command; 0 is open
+-- where    left is the remaining count after the command; 0 is open
 -- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7  ARGV 1 600000 PUBLISH redisson_countdownlatch__channel__{parts}  returns {1, 2}
 
 local latch_key, record_key = KEYS[1], KEYS[2]
@@ -36,12 +36,12 @@ elseif value > count then
   return {1, left}
 end
 
--- In this order, so that a user who may not publish has opened nothing when the server says so.
+-- Publish first: if the server refuses it, the latch is not open.
 redis.call(publish, channel, '0')
 redis.call('SET', record_key, -value, 'PX', memory)
 local deleted = redis.pcall('DEL', latch_key)
 if type(deleted) == 'table' then
-  -- A user who may not delete must not leave a record that says that it was done.
+  -- A user without permission for DEL must not leave a record of a change that never happened.
   redis.call('PEXPIRE', record_key, 0)
   return deleted
 end

@@ -1,8 +1,8 @@
--- Removes a latch. A latch without a count is open, so whoever waits is woken as by the last count.
+-- Deletes a latch. A missing latch is open, so all waiters are notified as by the last count.
 --
--- KEYS[1]  latch    [string]   the count that is left, in decimal
--- KEYS[2]  record   [string]   is there when this operation was done before
--- ARGV[1]  memory   [integer]  milliseconds for which the record is kept
+-- KEYS[1]  latch    [string]   the remaining count, in decimal
+-- KEYS[2]  record   [string]   exists if this operation was done before
+-- ARGV[1]  memory   [integer]  the lifetime of the record in milliseconds
 -- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH
 -- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0
 -- returns  [integer]  1   removed
@@ -35,7 +35,7 @@ redis.call(publish, channel, '0')
 redis.call('SET', record_key, value, 'PX', memory)
 local deleted = redis.pcall('DEL', latch_key)
 if type(deleted) == 'table' then
-  -- A user who may not delete must not leave a record that says that it was done.
+  -- A user without permission for DEL must not leave a record of a change that never happened.
   redis.call('PEXPIRE', record_key, 0)
   return deleted
 end

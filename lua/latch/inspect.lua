@@ -1,8 +1,8 @@
--- Tells the count of a latch. It changes nothing.
+-- Returns the count of a latch. Read-only.
 --
--- KEYS[1]  latch  [string]  the count that is left, in decimal
--- returns  [array]  {1, left}   closed: left is the count that is left
---                   {0}         open: the count is 0, or there is none
+-- KEYS[1]  latch  [string]  the remaining count, in decimal
+-- returns  [array]  {1, left}   closed: left is the remaining count
+--                   {0}         open: the count is 0 or absent
 --                   {-4, kind}  the key is of another kind, named by kind
 -- example  KEYS parts  returns {1, 3}
 

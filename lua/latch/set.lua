@@ -1,16 +1,16 @@
--- Sets the count of a latch that has none. A stored count of 0 or less is none: it keeps nobody waiting.
+-- Sets the count of an open latch. A stored count of 0 or less means open.
 --
--- KEYS[1]  latch    [string]   the count that is left, in decimal
--- KEYS[2]  record   [string]   is there when this operation was done before
+-- KEYS[1]  latch    [string]   the remaining count, in decimal
+-- KEYS[2]  record   [string]   exists if this operation was done before
 -- ARGV[1]  count    [integer]  the count, from 1 to 2147483647
--- ARGV[2]  memory   [integer]  milliseconds for which the record is kept
+-- ARGV[2]  memory   [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
--- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1, which tells a JVM that the latch is closed
+-- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1, which a JVM understands as closed
 -- returns  [array]  {1, left}   set
 --                   {2, left}   set before (a copy of a command that succeeded)
---                   {0, left}   refused: the latch is closed already
+--                   {0, left}   refused: the latch is already closed
 --                   {-4, kind}  the key is of another kind, named by kind
--- where    left is the count that is left after the command
+-- where    left is the remaining count after the command
 -- example  KEYS parts leasehold:1:op:{parts}:6f0c…:7  ARGV 3 600000 PUBLISH redisson_countdownlatch__channel__{parts}  returns {1, 3}
 
 local latch_key, record_key = KEYS[1], KEYS[2]

@@ -1,13 +1,13 @@
--- Ends the hold of a named holder, whoever asks, and tells the waiters. The holder is named so that a late copy of this
--- command cannot end the hold of a later one. A damaged lock with two fields keeps the other one.
+-- Ends the hold of a named holder for any caller, and notifies the waiters. Because the holder is named, a late copy
+-- cannot end a later hold. A damaged lock with two fields keeps the other field.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
--- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ where it may linger, or a JVM's uuid:thread
--- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
+-- ARGV[1]  holder   [string]   the field of the hold that was seen: uuid:number, with ~ if it may linger, or a JVM's uuid:thread
+-- ARGV[2]  publish  [string]   PUBLISH or SPUBLISH; SILENT if nobody listens (spin lock)
 -- ARGV[3]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends, after a 2 if it may linger
--- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT
---                     0   absent: nobody holds the lock
---                     -1  other: somebody else holds it
+-- returns  [integer]  1   released: the hold has ended, and the message was published unless SILENT
+--                     0   absent: the lock is free
+--                     -1  other: another hold has the lock
 --                     -4  kind: the key is not a hash, or is a read-write lock
 -- example  KEYS stock:1001  ARGV 6f0c…:7 PUBLISH redisson_lock__channel:{stock:1001}  returns 1
 
@@ -33,7 +33,7 @@ if redis.call('HEXISTS', lock_key, 'mode') == 1 then
   return -4
 end
 
--- In this order, so that a user who may not publish has released nothing when the server says so.
+-- Publish first: if the server refuses it, nothing was released.
 if publish ~= 'SILENT' then
   if string.sub(holder, -1) == '~' then
     redis.call(publish, channel, '2')

@@ -1,10 +1,10 @@
--- Tells who holds the lock. It changes nothing.
+-- Returns the holder of the lock. Read-only.
 --
 -- KEYS[1]  lock  [hash]  hold -> count, with the lease as its time to live
--- returns  [array]  {0}                  nobody holds the lock
---                   {1, left, hold, count, ...}  left is the lease left in milliseconds, -1 where the key has no time to
---                                        live; then field and count of each hold (one, in a healthy lock)
---                   {-4, kind}           the key is of another kind, named by kind; a hash of more than eight fields is no lock
+-- returns  [array]  {0}                  the lock is free
+--                   {1, left, hold, count, ...}  left is the remaining lease in milliseconds, -1 if the key has no time to
+--                                        live; then field and count of each hold (a healthy lock has one hold)
+--                   {-4, kind}           the key is of another kind, named by kind; a hash of more than eight fields is not a lock
 -- example  KEYS stock:1001  returns {1, 29640, "6f0c…:7", "2"}
 
 local lock_key = KEYS[1]

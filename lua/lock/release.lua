@@ -1,22 +1,23 @@
--- Lowers the hold count of a hold, or ends it and tells the waiters. The count is absolute, so a copy changes nothing.
--- A hold that ends may keep the lock busy for a while: then the lock has another field, so that nothing that names the hold finds it.
+-- Lowers the hold count of a hold, or ends the hold and notifies the waiters. The count is absolute, so a copy changes
+-- nothing. An ended hold may keep the lock busy for a while. The lock then has another field, so no command that names
+-- the hold finds it.
 --
 -- KEYS[1]  lock     [hash]     hold -> count, with the lease as its time to live
 -- ARGV[1]  hold     [string]   the field of the hold: uuid:number
--- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
--- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT where nobody listens (the spin lock)
--- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold has ended; 0 frees it
--- ARGV[5]  kept     [string]   the field of the lock for that time: uuid:number!; empty where keep is 0
+-- ARGV[2]  count    [integer]  the hold count to keep; 0 always ends the hold
+-- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH; SILENT if nobody listens (spin lock)
+-- ARGV[4]  keep     [integer]  milliseconds for which the lock stays busy after the hold; 0 frees it
+-- ARGV[5]  kept     [string]   the field of the lock for that time: uuid:number!; empty if keep is 0
 -- ARGV[6]  channel  [channel]  where waiters listen; gets the message 0 when the hold ends
--- returns  [integer]  1   released: the hold has ended, and the message was published unless it is SILENT; no connection listens
+-- returns  [integer]  1   released: the hold has ended, and the message was published unless SILENT; no connection listens
 --                     6   heard: released, and one connection got the message
---                     7   heard by several: released, and more than one connection got the message
---                     2   lowered: the count is now what was asked; the lease is untouched
---                     3   same: the count was this already (a copy of a command that succeeded)
---                     4   below: the count is lower already (a late copy of an older command)
---                     5   kept: the hold has ended and keeps the lock busy (a copy of a command that succeeded); only where keep is positive
---                     0   absent: nobody holds the lock
---                     -1  other: somebody else holds it
+--                     7   heard by several: released, and several connections got the message
+--                     2   lowered: the count is now as requested; the lease is unchanged
+--                     3   same: the count was already this (a copy of a command that succeeded)
+--                     4   below: the count was already lower (a late copy of an older command)
+--                     5   kept: the hold had ended and keeps the lock busy (a copy of a command that succeeded); only if keep is positive
+--                     0   absent: the lock is free
+--                     -1  other: another hold has the lock
 --                     -4  kind: the key is not a hash
 -- example  KEYS stock:1001  ARGV 6f0c…:7 0 PUBLISH 0 "" redisson_lock__channel:{stock:1001}  returns 1
 
@@ -44,7 +45,7 @@ if not stored then
 end
 
 if count == 0 then
-  -- In this order, so that a user who may not publish has released nothing when the server says so.
+  -- Publish first: if the server refuses it, nothing was released.
   local heard = 0
   if publish ~= 'SILENT' then
     heard = redis.call(publish, channel, '0')
@@ -54,12 +55,12 @@ if count == 0 then
     redis.call('DEL', lock_key)
     return released
   end
-  -- Waiters were told above, because the time that they have to wait is another one now. The new field comes before the old one goes, so
-  -- that the key is there throughout, and keeps its time to live.
+  -- The message above makes waiters read the new lease. The new field is written before the old field is deleted, so
+  -- the key exists throughout and keeps its time to live.
   redis.call('PEXPIRE', lock_key, keep)
   redis.call('HSET', lock_key, kept, '1')
   if redis.call('HDEL', lock_key, hold) == 0 then
-    -- The server's clock jumped back and the key expired. HSET created it anew, without a time to live.
+    -- The server's clock jumped back and the key expired. HSET recreated it without a time to live.
     redis.call('PEXPIRE', lock_key, keep)
   end
   return released

@@ -1,11 +1,11 @@
--- Renews the leases of many locks in one call. Each key stands alone: one that is gone, or of another kind, harms no other.
+-- Renews the leases of many locks in one call. A missing key or a key of another kind does not affect the rest.
 --
 -- KEYS[i]    lock   [hash]     the i-th lock
 -- ARGV[2i-1] hold   [string]   the field of the i-th hold: uuid:number
 -- ARGV[2i]   lease  [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns    [array]  two integers for each lock, in order: {count, left, count, left, ...}
---                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
---                     -5 where the server refused this key; left is the lease left in milliseconds, 0 where count is not positive
+--                     count is the hold count, 0 if the hold is gone, -4 if the key is not a hash,
+--                     -5 if the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
 -- example    KEYS a b  ARGV 6f0c…:7 30000 6f0c…:8 30000  returns {1, 30000, 0, 0}
 
 local reply, compares, lease, number = {}, true, nil, nil
@@ -17,7 +17,7 @@ for i = 1, #KEYS do
   elseif stored then
     count = hold_count(stored)
     if lease ~= ARGV[2 * i] then
-      -- Most leases are as long as the one before, and are made a number of once.
+      -- Most leases equal the previous lease, so the conversion is cached.
       lease, number = ARGV[2 * i], tonumber(ARGV[2 * i])
     end
     left, compares = renew_lease(KEYS[i], lease, compares)

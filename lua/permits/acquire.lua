@@ -1,22 +1,23 @@
--- Takes permits that have ids and a lease. The ids belong to one hold, so a copy of the command finds them and takes nothing.
+-- Takes permits with ids and a lease. The ids belong to one hold, so a copy of the command finds them and takes
+-- nothing.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 and less set no limit
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 or less sets no limit
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[6]  channel    [channel]  where waiters listen; gets the number of available permits when expired ones have come back
+-- ARGV[6]  channel    [channel]  where waiters listen; gets the number of available permits when expired permits return
 -- returns  [array]    {1, left, time, in_all}  granted: the permits were taken
---                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
---                     {0, left, time}  busy: fewer permits are available; left is the lease left of the permit that expires first,
---                                      -1 where none does, -2 where there is no such semaphore
---                     {-2, 0, time}    lost: a count above 1 of a hold that has not all of its permits
+--                     {2, left, time}  held: the permits were taken before (a copy of a command that succeeded)
+--                     {0, left, time}  busy: too few permits are available; left is the remaining lease of the permit that expires first,
+--                                      -1 if none does, -2 for a missing semaphore
+--                     {-2, 0, time}    lost: a count above 1, and some permits are missing
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       a key is of another kind, named by kind
---                     {-6, capacity}   excess: more permits were asked for than there are in all
--- where    left is the lease left in milliseconds, time the server's time in milliseconds, in_all how many permits are held now, by all
+--                     {-6, capacity}   excess: the request exceeds the capacity
+-- where    left is the remaining lease in milliseconds, time the server's time in milliseconds, in_all the number of permits held by all clients
 -- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdef 1 30000 -1 PUBLISH redisson_sc:{seats}  returns {1, 30000, 1800000000000, 1}
 
 local permits_key, deadlines_key = KEYS[1], KEYS[2]
@@ -35,7 +36,7 @@ if type(held_in_all) == 'table' then
   return refuse_kind(held_in_all, deadlines_key)
 end
 if held_in_all == 0 and value and whole(value) >= 1 and whole(value) * 16 < #ids then
-  -- Nobody holds a permit, so these are all: no id needs to be looked at.
+  -- All permits are available, so the capacity is known without reading an id.
   return {-6, whole(value)}
 end
 
@@ -49,7 +50,7 @@ end
 
 local reaped = reap_permits(permits_key, deadlines_key, time)
 if #held > 0 then
-  -- Some permits of the hold were taken from it. What is left of them goes back before it begins anew.
+  -- The hold lost some of its permits. The rest are returned before it starts again.
   give_back(permits_key, deadlines_key, held)
 end
 local available = whole(redis.call('GET', permits_key) or '0')
@@ -75,8 +76,8 @@ end
 if reaped + #held > 0 and available > #all then
   redis.call(publish, channel, available - #all)
 end
--- What is read comes before what is written, and the deadlines before the count: they go again if counting fails, because a permit that is
--- nowhere would never come back.
+-- Reads precede writes, and deadlines precede the count. If counting fails, the deadlines are removed: a permit that is
+-- neither available nor held would never return.
 local lifetime = redis.call('PTTL', permits_key)
 local deadline = math.min(time + lease, 922337203685477)
 for i = 1, #all do

@@ -1,11 +1,11 @@
--- Gives permits back by their ids, whoever holds them, and answers for each.
+-- Returns permits by their ids, for any caller, with a result for each id.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[1]  ids        [string]   the ids, sixteen bytes each
 -- ARGV[2]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[3]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
--- returns  [array]    {1, given, ...}  for each id, in order: 1 it is back, 0 it was not there or had expired
+-- returns  [array]    {1, given, ...}  for each id, in order: 1 returned, 0 missing or expired
 --                     {-4, kind}       a key is of another kind, named by kind
 -- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdeffedcba9876543210 PUBLISH redisson_sc:{seats}  returns {1, 1, 0}
 
@@ -36,7 +36,7 @@ for i = 1, #held do
 end
 for i = 1, #all do
   reply[i + 1] = given[all[i]] and 1 or 0
-  -- An id that is named twice goes back once.
+  -- A duplicate id is returned once.
   given[all[i]] = nil
 end
 

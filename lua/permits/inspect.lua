@@ -1,11 +1,11 @@
--- Tells how many permits are available and held, and which expire first. It changes nothing: what has expired counts as available,
--- although it comes back only with the next acquire or release.
+-- Returns the numbers of available and held permits, and the permits that expire first. Read-only: expired permits
+-- count as available, although only the next acquire or release returns them.
 --
 -- KEYS[1]  permits    [string]  the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]    id of a held permit -> its deadline, in milliseconds since the epoch
--- returns  [array]    {1, available, held, id, left, ...}  both numbers are together the capacity; then sixteen bytes and the lease
---                                 left in milliseconds of each held permit, -1 where it does not expire; a thousand permits at the most
---                     {0}         there is no such semaphore
+-- returns  [array]    {1, available, held, id, left, ...}  the sum of both numbers is the capacity; then the id and the remaining lease
+--                                 in milliseconds of each held permit, -1 without expiry; at most 1000 permits
+--                     {0}         the semaphore is missing
 --                     {-4, kind}  a key is of another kind, named by kind
 -- example  KEYS seats {seats}:timeout  returns {1, 9, 1, "0123456789abcdef", 29640}
 

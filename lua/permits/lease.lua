@@ -1,9 +1,9 @@
--- Tells the lease left of one permit. It changes nothing.
+-- Returns the remaining lease of one permit. Read-only.
 --
 -- KEYS[1]  deadlines  [zset]    id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[1]  id         [string]  the sixteen bytes of the permit
--- returns  [array]    {1, left}   held; left is the lease left in milliseconds, -1 where it does not expire
---                     {0}         it is not held, or has expired
+-- returns  [array]    {1, left}   held; left is the remaining lease in milliseconds, -1 without expiry
+--                     {0}         the permit is not held, or has expired
 --                     {-4, kind}  the key is of another kind, named by kind
 -- example  KEYS {seats}:timeout  ARGV 0123456789abcdef  returns {1, 29640}
 

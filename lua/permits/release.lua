@@ -1,15 +1,15 @@
--- Gives the permits of a hold back, and tells the waiters. Those that have expired came back at that time.
+-- Returns the permits of a hold, and notifies the waiters. Expired permits have already returned.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
 -- ARGV[1]  ids        [string]   the ids of the hold, sixteen bytes each
--- ARGV[2]  count      [integer]  the hold count that shall remain; 0 gives the permits back, more leaves them where they are
+-- ARGV[2]  count      [integer]  the hold count to keep; 0 returns the permits, any other count changes nothing
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
--- returns  [integer]  1   released: all permits were there, and are back
+-- returns  [integer]  1   released: all permits were held and are returned
 --                     3   same: a count above 0 changes nothing
---                     0   gone: none of them was there
---                     -1  partly gone: some were not there; the others are back
+--                     0   gone: none of the permits was held
+--                     -1  partly gone: some permits were missing; the rest are returned
 --                     -4  kind: a key is of another kind
 -- example  KEYS seats {seats}:timeout  ARGV 0123456789abcdef 0 PUBLISH redisson_sc:{seats}  returns 1
 

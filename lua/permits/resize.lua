@@ -1,11 +1,11 @@
--- Sets the capacity, also while permits are held. Where more are held than there shall be, the number of available permits is
--- negative until enough have come back: available and held permits are together the capacity.
+-- Sets the capacity, even while permits are held. Available plus held permits equal the capacity. So with more held
+-- permits than that, the number of available permits is negative until enough return.
 --
 -- KEYS[1]  permits    [string]   the number of available permits, in decimal
 -- KEYS[2]  deadlines  [zset]     id of a held permit -> its deadline, in milliseconds since the epoch
--- KEYS[3]  record     [string]   is there when this operation was done before
--- ARGV[1]  capacity   [integer]  how many permits there shall be in all, from 0 to 2147483647
--- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
+-- KEYS[3]  record     [string]   exists if this operation was done before
+-- ARGV[1]  capacity   [integer]  the total number of permits, from 0 to 2147483647
+-- ARGV[2]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the number of available permits when it has grown and is positive
 -- returns  [array]    {1, available}   done
@@ -36,7 +36,7 @@ elseif capacity > 2147483647 then
   return {-8, value}
 end
 
--- What has expired is not held.
+-- Expired permits are not held.
 reap_permits(permits_key, deadlines_key, server_time())
 value = whole(redis.call('GET', permits_key) or '0')
 local available = capacity - redis.call('ZCARD', deadlines_key)

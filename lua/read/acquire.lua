@@ -1,27 +1,28 @@
--- Takes the read half of a read-write lock, or raises the hold count of a reader. The count is absolute, so a copy changes nothing.
+-- Grants the read half of a read-write lock, or raises the hold count of a reader. The count is absolute, so a copy
+-- changes nothing.
 --
--- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[3]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
+-- KEYS[2]  readers    [zset]     native readers -> deadline, in the server's milliseconds
+-- KEYS[3]  writers    [zset]     native waiting writers -> deadline of their mark
 -- KEYS[4]  hold_key   [string]   1, with the lease of this reader as its time to live
 -- ARGV[1]  hold       [string]   the field of the reader: uuid:number
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; no limit where it is not positive
--- ARGV[5]  writer     [string]   the field of the writer beside whom this hold may be taken: uuid:number:write
--- ARGV[6]  prefer     [integer]  1 to give way to writers that wait, 0 not to look
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant is refused; no limit if not positive
+-- ARGV[5]  writer     [string]   the field of the writer that may hold the lock at the same time: uuid:number:write
+-- ARGV[6]  prefer     [integer]  1 to give way to waiting writers, else 0
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
+-- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the script finds the last readers expired
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free, or held by readers or this writer
---                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
+--                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
---                     {0, left, time}  busy: a writer has it, or waits and is preferred; left is what there is left of the lease, or of
---                                      the mark if that is shorter; -1 where the key has no time to live
+--                     {0, left, time}  busy: a writer holds the lock, or waits and is preferred; left is the remaining lease, or the time of
+--                                      the mark if that is shorter; -1 if the key has no time to live
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
---                     {-2, 0, time}    lost: a count above 1 of a hold that is not there, or is over
+--                     {-2, 0, time}    lost: a count above 1 for a missing or expired hold
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
--- where    left is the time left of this reader's own hold in milliseconds, time the server's time in milliseconds
+-- where    left is the remaining time of this reader's hold in milliseconds, time the server's time in milliseconds
 -- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 1 30000 -1 6f0c…:7:write 0 PUBLISH redisson_rwlock:{s}  returns {1, 30000, 1800000000000}
 
 local lock_key, readers_key, writers_key, hold_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -45,7 +46,7 @@ if mode then
   if stored then
     left = hold_left(lock_key, readers_key, hold, time)
     if left <= 0 then
-      -- A hold that is over is lost, and nothing to re-enter.
+      -- An expired hold is lost and cannot be re-entered.
       forget_reader(lock_key, readers_key, hold)
       stored, left = false, 0
       empty = redis.call('HLEN', lock_key) == 1
@@ -85,10 +86,10 @@ else
   end
 end
 
--- In this order, so that an error in between leaves the count as it was, no reader without a deadline, and nothing without an end: what is
--- read, the first write, which has an end of its own, and the command that gives an end to the others, all come before these.
+-- The order keeps errors safe: the count stays unchanged, every reader has a deadline, and every key an expiry. So
+-- reads, the first write (with its own expiry), and the commands that set an expiry come first.
 left = math.max(left, lease)
--- The index outlives what it speaks of by ten minutes, so that no hold is ever left without its deadline.
+-- The index outlives the lock by ten minutes, so no hold ever lacks its deadline.
 local keep = math.max(left, mode and redis.call('PTTL', lock_key) or 0) + 600000
 local kept = redis.call('PTTL', readers_key)
 redis.call('SET', hold_key, '1', 'PX', left)
@@ -108,7 +109,7 @@ else
   redis.call('HSET', lock_key, 'mode', 'read', hold, count)
   local set = redis.pcall('PEXPIRE', lock_key, left)
   if type(set) == 'table' then
-    -- A user who may not set a time to live must not leave a lock without one.
+    -- A user without permission for PEXPIRE must not leave a lock without expiry.
     if type(redis.pcall('DEL', lock_key, readers_key, hold_key)) == 'table' then
       return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
     end

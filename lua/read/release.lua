@@ -1,22 +1,22 @@
--- Lowers the hold count of a reader, or ends its hold, and tells the waiters where it was the last. The count is absolute, so a copy
--- changes nothing.
+-- Lowers the hold count of a reader, or ends its hold and notifies the waiters if it was the last. The count is
+-- absolute, so a copy changes nothing.
 --
--- KEYS[1]  lock      [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  readers   [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[3]  writers   [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[1]  lock      [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
+-- KEYS[2]  readers   [zset]     native readers -> deadline, in the server's milliseconds
+-- KEYS[3]  writers   [zset]     native waiting writers -> deadline of their mark
 -- KEYS[4]  hold_key  [string]   1, with the lease of this reader as its time to live
 -- ARGV[1]  hold      [string]   the field of the reader: uuid:number, or a JVM's uuid:thread
--- ARGV[2]  count     [integer]  the hold count that shall remain; 0 always ends the hold
+-- ARGV[2]  count     [integer]  the hold count to keep; 0 always ends the hold
 -- ARGV[3]  publish   [string]   PUBLISH or SPUBLISH
--- ARGV[4]  channel   [channel]  where waiters listen; gets the message 0 when nobody is left, and when a waiting writer may look sooner
+-- ARGV[4]  channel   [channel]  where waiters listen; gets the message 0 when the last hold ends, or when a waiting writer should retry sooner
 -- returns  [integer]  1   released: the hold has ended
---                     2   lowered: the count is now what was asked; the lease is untouched
---                     3   same: the count was this already (a copy of a command that succeeded)
---                     4   below: the count is lower already (a late copy of an older command)
---                     0   absent: nobody holds the lock, or the hold was over before; what was left of it, and the index of
---                         readers where nobody is left, is removed
---                     -1  other: somebody else holds it; what was left of the hold is removed
---                     -4  kind: the key is no read-write lock
+--                     2   lowered: the count is now as requested; the lease is unchanged
+--                     3   same: the count was already this (a copy of a command that succeeded)
+--                     4   below: the count was already lower (a late copy of an older command)
+--                     0   absent: the lock is free, or the hold had expired; removes leftovers of the hold, and the index of
+--                         readers if no reader remains
+--                     -1  other: another hold has the lock; removes leftovers of this hold
+--                     -4  kind: the key is not a read-write lock
 -- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 0 PUBLISH redisson_rwlock:{s}  returns 1
 
 local lock_key, readers_key, writers_key, hold_key = KEYS[1], KEYS[2], KEYS[3], KEYS[4]
@@ -34,14 +34,14 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
-  -- Nobody is left of those of whom the index tells; and an acquire that failed in its middle may have left a hold key.
+  -- The index has no live reader. A partly failed acquire may have left a hold key.
   redis.call('DEL', readers_key, hold_key)
   return 0
 end
 
 local stored = redis.call('HGET', lock_key, hold)
 if not stored then
-  -- An acquire that failed in its middle may have left these.
+  -- A partly failed acquire may have left these.
   redis.call('ZREM', readers_key, hold)
   redis.call('DEL', hold_key)
   return -1
@@ -71,14 +71,14 @@ if redis.call('HLEN', lock_key) <= 33 then
   alive, longest = scan(lock_key, readers_key, time, hold)
 end
 if alive == 0 then
-  -- In this order, so that a user who may not publish has released nothing when the server says so.
+  -- Publish first: if the server refuses it, nothing was released.
   redis.call(publish, channel, '0')
   redis.call('DEL', lock_key, readers_key, hold_key)
   return code
 end
 
--- A writer sleeps as long as the lock lives, so the lock lives no longer than its longest hold; but where not every hold was seen,
--- it is left alone.
+-- A waiting writer sleeps until the lock expires, so the lock must expire with its longest hold. If some holds were not
+-- inspected, the expiry stays unchanged.
 local surplus = longest and redis.call('PTTL', lock_key) - longest or 0
 if surplus > 40 and redis.call('ZCOUNT', writers_key, time + 1, '+inf') > 0 then
   redis.call(publish, channel, '0')

@@ -1,17 +1,17 @@
--- Renews the holds of many readers in one call. Each stands alone: one that is gone, or of another kind, harms no other. A hold that is
--- over is never revived.
+-- Renews the holds of many readers in one call. A missing key or a key of another kind does not affect the rest. An
+-- expired hold is never revived.
 --
 -- KEYS[3i-2] lock      [hash]     the i-th lock: mode -> read or write, reader -> count, writer:write -> count
--- KEYS[3i-1] readers   [zset]     its readers of ours -> deadline, in the server's milliseconds
+-- KEYS[3i-1] readers   [zset]     its native readers -> deadline, in the server's milliseconds
 -- KEYS[3i]   hold_key  [string]   1, with the lease of the i-th hold as its time to live
 -- ARGV[4i-3] hold      [string]   the field of the i-th hold: uuid:number
--- ARGV[4i-2] lease     [integer]  milliseconds; an existing lease is never shortened; 0 leaves the hold alone and lifts the time to live
---                                 of the lock back over it, where a JVM's renewal has cut it
+-- ARGV[4i-2] lease     [integer]  milliseconds; an existing lease is never shortened; 0 leaves the hold unchanged and restores the time to live
+--                                 of the lock, if a JVM's renewal has shortened it
 -- ARGV[4i-1] publish   [string]   PUBLISH or SPUBLISH
--- ARGV[4i]   channel   [channel]  where its waiters listen; gets the message 0 when the last reader is found to be dead
+-- ARGV[4i]   channel   [channel]  where its waiters listen; gets the message 0 when the script finds the last reader expired
 -- returns    [array]  two integers for each hold, in order: {count, left, count, left, ...}
---                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
---                     -5 where the server refused this key; left is the time left of the hold in milliseconds, 0 where count is not positive
+--                     count is the hold count, 0 if the hold is gone, -4 if the key is not a hash,
+--                     -5 if the server refused this key; left is the remaining time of the hold in milliseconds, 0 if count is not positive
 -- example    KEYS s leasehold:1:rw_readers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 30000 PUBLISH redisson_rwlock:{s}  returns {1, 30000}
 
 local reply = {}
@@ -29,7 +29,8 @@ for i = 1, #KEYS / 3 do
       extend_lease(KEYS[3 * i - 2], math.max(left, lease))
       if lease > left then
         left = lease
-        -- A server whose memory is full lets a script go on that has begun with a command that needs none.
+        -- PEXPIRE first, because it needs no memory. A server without free memory lets a script finish once it has
+        -- written.
         if redis.call('PEXPIRE', KEYS[3 * i], left) == 0 then
           redis.call('SET', KEYS[3 * i], '1', 'PX', left)
         end
@@ -45,7 +46,7 @@ for i = 1, #KEYS / 3 do
       end
     end
   elseif redis.call('EXISTS', KEYS[3 * i - 2]) == 0 then
-    -- Nobody is left of those of whom the index tells.
+    -- The index has no live reader.
     redis.call('DEL', KEYS[3 * i - 1])
   end
   reply[2 * i - 1] = count

@@ -1,10 +1,10 @@
--- Tells who holds a read-write lock, those left out whose time is over. It changes nothing.
+-- Returns the unexpired holders of a read-write lock. Read-only.
 --
--- KEYS[1]  lock     [hash]  mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  readers  [zset]  readers of ours -> deadline, in the server's milliseconds
--- returns  [array]  {0}         nobody holds the lock
---                   {1, mode, hold, count, left, ...}  mode is read or write; then field, count and time left of each hold, a writer's
---                               field with :write at its end; left is -1 where the key has no time to live
+-- KEYS[1]  lock     [hash]  mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
+-- KEYS[2]  readers  [zset]  native readers -> deadline, in the server's milliseconds
+-- returns  [array]  {0}         the lock is free
+--                   {1, mode, hold, count, left, ...}  mode is read or write; then field, count and remaining time of each hold, a writer's
+--                               field with :write at its end; left is -1 if the key has no time to live
 --                   {-4, kind}  the key is of another kind, named by kind
 -- example  KEYS s leasehold:1:rw_readers:{s}  returns {1, "read", "6f0c…:7", "2", 29640}
 
@@ -23,7 +23,7 @@ end
 
 local too_many = {-4, 'read-write lock of more than 10000 holds'}
 if redis.call('HLEN', lock_key) > 10001 then
-  -- The server would serve nobody else while it looks at each.
+  -- Reading every hold would block all other clients.
   return too_many
 end
 local reply = {1, mode}

@@ -1,10 +1,10 @@
--- Tells who a client is, and which locks it holds and waits for. It changes nothing.
+-- Returns a client's identity, and the locks that it holds or waits for. Read-only.
 --
 -- KEYS[1]  client  [hash]  host, pid, application, since, up, within, locks and written of the client, with a time to live
--- returns  [array]  {1, left, host, pid, application, since, up, within, age, locks}  left is the time to live in milliseconds; up is how long
---                               the client had been up when it wrote the record, and age how long ago that was, -1 where it is not known;
---                               within are names of holds with spaces between; locks is one text
---                   {0}         there is no record of this client
+-- returns  [array]  {1, left, host, pid, application, since, up, within, age, locks}  left is the time to live in milliseconds; up is the
+--                               uptime of the client at the last write, age the time since that write, -1 if unknown;
+--                               within has names of holds, separated by spaces; locks is one string
+--                   {0}         the client has no record
 --                   {-4, kind}  the key is of another kind, named by kind
 -- example  KEYS leasehold:1:client:6f0c…  returns {1, 29640, "web-3", "4711", "orders", "1800000000000", -1, "", -1, ""}
 

@@ -1,8 +1,8 @@
--- Removes the record of a client, which says goodbye.
+-- Removes the record of a client that shuts down.
 --
 -- KEYS[1]  client  [hash]  host, pid, application, since, up, within, locks and written of the client, with a time to live
 -- returns  [integer]  1   removed
---                     0   there was none
+--                     0   there was no record
 --                     -4  kind: the key is not a hash
 -- example  KEYS leasehold:1:client:6f0c…  returns 1
 

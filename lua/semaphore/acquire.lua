@@ -1,22 +1,22 @@
--- Takes permits from a counter. The counter does not know who took them, so the hold leaves a record, by which a copy of the command is
--- known: it changes nothing.
+-- Takes permits from a counter. The counter does not know its holders, so the hold leaves a record. A copy of the
+-- command finds the record and changes nothing.
 --
--- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent is 0
--- KEYS[2]  record     [string]   what the hold has changed in all: minus its permits while it has them, 0 when they were given back
+-- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent means 0
+-- KEYS[2]  record     [string]   the total change by the hold: minus its permits while it has them, 0 after their return
 -- ARGV[1]  count      [integer]  the hold count after success, at least 1; only 1 may take permits
--- ARGV[2]  permits    [integer]  how many to take, at least 1
--- ARGV[3]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 sets no limit and asks for the
---                                server's time; -1 sets no limit and spares the reading of the clock
--- ARGV[4]  memory     [integer]  milliseconds for which the record is kept
+-- ARGV[2]  permits    [integer]  the number of permits, at least 1
+-- ARGV[3]  not_after  [integer]  server time in milliseconds after which nothing is taken; 0 sets no limit and requests the
+--                                server's time; -1 sets no limit and does not read the clock
+-- ARGV[4]  memory     [integer]  the lifetime of the record in milliseconds
 -- returns  [array]    {1, left, time}  granted: the permits were taken
---                     {2, left, time}  held: they were taken before (a copy of a command that succeeded)
---                     {0, left, time}  busy: fewer permits are available; left is -1, for nothing tells when there will be more, or -2
---                                      where there is no such semaphore
+--                     {2, left, time}  held: the permits were taken before (a copy of a command that succeeded)
+--                     {0, left, time}  busy: too few permits are available; left is -1, because no expiry is known, or -2
+--                                      if the semaphore is missing
 --                     {-2, 0, time}    lost: a count above 1 of a hold without a record
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
---                     {-7, 0, time}    withdrawn: the hold gave its permits back, or gave up, before
--- where    left is ten years, because such a hold has no lease; time is the server's time in milliseconds, or 0 where it was not
+--                     {-7, 0, time}    withdrawn: the hold returned its permits, or gave up, before
+-- where    left is ten years, because the hold has no lease; time is the server's time in milliseconds, or 0 if not
 --          read
 -- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 1 2 -1 600000  returns {1, 315360000000, 0}
 
@@ -43,7 +43,7 @@ if type(record) == 'table' then
 end
 if record == '0' then
   if not_after > 0 and redis.call('PTTL', record_key) <= not_after - time then
-    -- The record of an earlier attempt may end before copies of this one are too late.
+    -- The record of an earlier attempt may expire before copies of this attempt are too late.
     redis.call('PEXPIRE', record_key, not_after - time + 1)
   end
   return {-7, 0, time}
@@ -55,7 +55,7 @@ elseif not_after > 0 and time > not_after then
   return {-3, 0, time}
 elseif whole(value or '0') < permits then
   if not_after > 0 then
-    -- Nobody waits for this attempt any more: a copy of it that comes before not_after takes nothing either.
+    -- The caller no longer waits for this attempt, so a copy of it before not_after must take nothing.
     redis.call('SET', record_key, 0, 'PX', not_after - time + 1)
   end
   return {0, value and -1 or -2, time}

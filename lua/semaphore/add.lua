@@ -1,9 +1,9 @@
--- Adds permits that belong to no hold, or takes some away for good. The time to live of the semaphore stays.
+-- Adds permits outside any hold, or removes permits permanently. The time to live of the semaphore stays.
 --
--- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent is 0
--- KEYS[2]  record     [string]   is there when this operation was done before
--- ARGV[1]  permits    [integer]  how many, not 0; negative takes away, and may take more than there are
--- ARGV[2]  memory     [integer]  milliseconds for which the record is kept
+-- KEYS[1]  semaphore  [string]   the number of available permits, in decimal; absent means 0
+-- KEYS[2]  record     [string]   exists if this operation was done before
+-- ARGV[1]  permits    [integer]  the number, not 0; a negative number removes permits, even more than are available
+-- ARGV[2]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[3]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel    [channel]  where waiters listen; gets the new number when it has grown and is positive
 -- returns  [array]    {1, available}   done

@@ -1,8 +1,8 @@
--- Tells how many permits are available. It changes nothing.
+-- Returns the number of available permits. Read-only.
 --
 -- KEYS[1]  semaphore  [string]  the number of available permits, in decimal
--- returns  [array]    {1, available, left}  left is the time to live in milliseconds, -1 where it is without end
---                     {0}                   there is no such semaphore
+-- returns  [array]    {1, available, left}  left is the time to live in milliseconds, -1 without expiry
+--                     {0}                   the semaphore is missing
 --                     {-4, kind}            the key is of another kind, named by kind
 -- example  KEYS seats  returns {1, 10, -1}
 

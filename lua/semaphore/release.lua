@@ -1,19 +1,20 @@
--- Gives the permits of a hold back, once, and tells the waiters. Whatever it finds, a late copy of the acquire is refused afterwards.
+-- Returns the permits of a hold, once, and notifies the waiters. In every case, late copies of the acquire are refused
+-- afterwards.
 --
 -- KEYS[1]  semaphore  [string]   the number of available permits, in decimal
--- KEYS[2]  record     [string]   what the hold has changed in all; 0 when its permits were given back
--- ARGV[1]  count      [integer]  the hold count that shall remain; 0 gives the permits back, more leaves them where they are
--- ARGV[2]  permits    [integer]  how many the hold has, at least 1
--- ARGV[3]  granted    [integer]  1 where the hold was granted for certain: without a record its permits are given back all the same,
---                                because the record does not outlive a long hold; 0 where only a record shows a grant
--- ARGV[4]  memory     [integer]  milliseconds for which the record is kept
+-- KEYS[2]  record     [string]   the total change by the hold; 0 after the return of its permits
+-- ARGV[1]  count      [integer]  the hold count to keep; 0 returns the permits, any other count changes nothing
+-- ARGV[2]  permits    [integer]  the number of permits of the hold, at least 1
+-- ARGV[3]  granted    [integer]  1 if the grant is certain: its permits are returned even without a record,
+--                                because a long hold outlives its record; 0 if only a record proves a grant
+-- ARGV[4]  memory     [integer]  the lifetime of the record in milliseconds
 -- ARGV[5]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[6]  channel    [channel]  where waiters listen; gets the new number of available permits when it is positive
--- returns  [integer]  1   released: the permits are back
+-- returns  [integer]  1   released: the permits are returned
 --                     3   same: a count above 0 changes nothing
---                     0   gone: they were given back before, were never taken, or the semaphore is not there
+--                     0   gone: returned before, never taken, or the semaphore is missing
 --                     -4  kind: the key is not a counter
---                     -8  overflow: there would be more than 2147483647 permits; nothing was changed
+--                     -8  overflow: the semaphore would have more than 2147483647 permits; nothing was changed
 -- example  KEYS seats leasehold:1:op:{seats}:6f0c…:7  ARGV 0 2 1 600000 PUBLISH redisson_sc:{seats}  returns 1
 
 local semaphore_key, record_key = KEYS[1], KEYS[2]
@@ -51,11 +52,11 @@ if taken and value then
   end
 end
 
--- This begins to write without a need for memory: a server whose memory is full lets the script finish.
+-- PEXPIRE first, because it needs no memory. A server without free memory lets a script finish once it has written.
 redis.call('PEXPIRE', record_key, memory)
 if sum then
-  -- In this order, so that a user who may not publish, or not count, has given nothing back when the server says so, and nothing is given
-  -- back that no record tells of.
+  -- Publish first, then the record, then the counter: if the server refuses one of them, no permit was returned, and no
+  -- permit returns without a record.
   if sum > 0 then
     redis.call(publish, channel, sum)
   end

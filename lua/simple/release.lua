@@ -1,12 +1,12 @@
--- Ends a hold of the simple lock. Nobody is told, because those who wait for this lock look again and again.
+-- Ends a hold of the simple lock. It publishes nothing, because waiters for this lock poll.
 --
 -- KEYS[1]  lock   [string]   the id of the hold, with the lease as its time to live
 -- ARGV[1]  hold   [string]   the id of the hold
--- ARGV[2]  count  [integer]  the hold count that shall remain; 0 ends the hold, and any other changes nothing
+-- ARGV[2]  count  [integer]  the hold count to keep; 0 ends the hold, any other count changes nothing
 -- returns  [integer]  1   released: the hold has ended
---                     3   same: the hold is there, and shall be
---                     0   absent: nobody holds the lock
---                     -1  other: somebody else holds it
+--                     3   same: the hold exists and keeps its count
+--                     0   absent: the lock is free
+--                     -1  other: another hold has the lock
 --                     -4  kind: the key is not a string
 -- example  KEYS stock:1001  ARGV Xu2k 0  returns 1
 

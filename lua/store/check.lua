@@ -1,12 +1,12 @@
--- Registers a fencing token for something that is guarded elsewhere, and tells whether it is admitted.
+-- Registers a fencing token for a value guarded elsewhere, and returns whether it is admitted.
 --
 -- KEYS[1]  fence  [hash]     the register: token, owner, and the number of the owner's last write
 -- ARGV[1]  token  [integer]  the fencing token of the hold, from 1 to 2^53
 -- ARGV[2]  owner  [string]   the hold
--- ARGV[3]  keep   [integer]  milliseconds for which the register is kept; 0 for ever
+-- ARGV[3]  keep   [integer]  the lifetime of the register in milliseconds; 0 for no expiry
 -- returns  [array]  {1}               admitted
 --                   {0, registered}   stale: a greater token was registered
---                   {-1, registered}  twice: the token is registered for another owner
+--                   {-1, registered}  duplicate: the token is registered for another owner
 --                   {-4, kind}        the register is not a hash
 -- example  KEYS leasehold:1:fence:{balance}  ARGV 34 6f0c…:7 0  returns {1}
 

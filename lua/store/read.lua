@@ -1,15 +1,15 @@
--- Reads a guarded value, after its register has admitted the fencing token. The first read registers the token, so that
--- whoever has an older one can write nothing from then on: a token that is checked at writes alone still loses updates.
+-- Reads a guarded value after its register has admitted the fencing token. The first read registers the token, so
+-- holders of older tokens can no longer write. Checking tokens at writes alone would still lose updates.
 --
 -- KEYS[1]  data   [string]   the guarded value
 -- KEYS[2]  fence  [hash]     its register: token, owner, and the number of the owner's last write
 -- ARGV[1]  token  [integer]  the fencing token of the reader's hold, from 1 to 2^53
 -- ARGV[2]  owner  [string]   the reader's hold
--- ARGV[3]  keep   [integer]  milliseconds for which the register is kept; 0 for ever
+-- ARGV[3]  keep   [integer]  the lifetime of the register in milliseconds; 0 for no expiry
 -- returns  [array]  {1, value}        admitted
---                   {2}               admitted, and there is no value
+--                   {2}               admitted, but the value is missing
 --                   {0, registered}   stale: a greater token was registered
---                   {-1, registered}  twice: the token is registered for another owner
+--                   {-1, registered}  duplicate: the token is registered for another owner
 --                   {-4, kind}        the value is not a string, or the register not a hash
 -- example  KEYS balance leasehold:1:fence:{balance}  ARGV 34 6f0c…:7 0  returns {1, "100"}
 

@@ -1,18 +1,18 @@
--- Writes a guarded value, after its register has admitted the fencing token. Writes of one hold are numbered, so that a late
--- copy of one cannot undo a later one.
+-- Writes a guarded value after its register has admitted the fencing token. The writes of a hold are numbered, so a
+-- late copy cannot undo a later write.
 --
 -- KEYS[1]  data      [string]   the guarded value
 -- KEYS[2]  fence     [hash]     its register: token, owner, and the number of the owner's last write
 -- ARGV[1]  token     [integer]  the fencing token of the writer's hold, from 1 to 2^53
 -- ARGV[2]  owner     [string]   the writer's hold
--- ARGV[3]  keep      [integer]  milliseconds for which the register is kept; 0 for ever
--- ARGV[4]  number    [integer]  the number of the write within its hold, from 1, growing
+-- ARGV[3]  keep      [integer]  the lifetime of the register in milliseconds; 0 for no expiry
+-- ARGV[4]  number    [integer]  the number of the write within its hold, ascending from 1
 -- ARGV[5]  value     [string]   the value
--- ARGV[6]  lifetime  [integer]  milliseconds after which the value goes away; 0 for never
+-- ARGV[6]  lifetime  [integer]  the lifetime of the value in milliseconds; 0 for no expiry
 -- returns  [array]  {1}               written
 --                   {2}               written before: this write or a later one of the same hold (a copy)
 --                   {0, registered}   stale: a greater token was registered
---                   {-1, registered}  twice: the token is registered for another owner
+--                   {-1, registered}  duplicate: the token is registered for another owner
 --                   {-4, kind}        the value is not a string, or the register not a hash
 -- example  KEYS balance leasehold:1:fence:{balance}  ARGV 34 6f0c…:7 0 1 90 0  returns {1}
 

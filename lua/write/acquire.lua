@@ -1,30 +1,30 @@
--- Takes the write half of a read-write lock, raises the hold count of its writer, or leaves a mark for readers to give way to. The count
--- is absolute, so a copy changes nothing.
+-- Grants the write half of a read-write lock, raises the hold count of its writer, or leaves a mark that makes readers
+-- give way. The count is absolute, so a copy changes nothing.
 --
--- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  readers    [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[3]  writers    [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
+-- KEYS[2]  readers    [zset]     native readers -> deadline, in the server's milliseconds
+-- KEYS[3]  writers    [zset]     native waiting writers -> deadline of their mark
 -- ARGV[1]  hold       [string]   the field of the writer: uuid:number:write
 -- ARGV[2]  count      [integer]  the hold count after success, at least 1; only 1 may begin a hold
 -- ARGV[3]  lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
--- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant and a mark are refused; no limit where it is
+-- ARGV[4]  not_after  [integer]  server time in milliseconds after which a first grant and a mark are refused; no limit if
 --                                not positive
--- ARGV[5]  reader     [string]   the field of the read hold that the owner has: uuid:number, or nothing
--- ARGV[6]  mark       [integer]  milliseconds for which readers shall give way, 0 to leave no mark
+-- ARGV[5]  reader     [string]   the field of the owner's read hold: uuid:number, or an empty string
+-- ARGV[6]  mark       [integer]  milliseconds for which readers give way, 0 for no mark
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
--- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the last readers are found to be dead
--- returns  [array]    {1, left, time}  granted: the count was one less, or nobody held the lock
---                     {2, left, time}  held: the count was this already (a copy of a command that succeeded)
+-- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the script finds the last readers expired
+-- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free
+--                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)
---                     {4, left, time, 0, 0, 0}  placed: others hold it, and a mark is left
---                     {0, left, time}  busy: others hold it, and no mark is left
+--                     {4, left, time, 0, 0, 0}  placed: another hold has the lock, and a mark was set
+--                     {0, left, time}  busy: another hold has the lock, and no mark was set
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
---                     {-2, 0, time}    lost: a count above 1 of a hold that is not there
+--                     {-2, 0, time}    lost: a count above 1 for a missing hold
 --                     {-3, 0, time}    too late: the first grant arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
---                     {-8, 0, time}    upgrade: the owner reads, and would wait for itself
--- where    left is the lease left of the lock in milliseconds, -1 where it has no time to live; of placed and busy behind readers it is the
---          time until the first of them may be gone, but at least 40 or the lease left of the lock; time is the server's time in
+--                     {-8, 0, time}    upgrade: the owner holds the read half and would wait for itself
+-- where    left is the remaining lease of the lock in milliseconds, -1 without one. For placed and busy behind readers it is the
+--          time until the first reader may expire, but at least 40 or the remaining lease; time is the server's time in
 --          milliseconds
 -- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 1 30000 -1 6f0c…:6 0 PUBLISH redisson_rwlock:{s}  returns {1, 30000, 1800000000000}
 
@@ -53,10 +53,10 @@ if stored then
   elseif stored == count then
     return {2, extend_lease(lock_key, lease), time}
   elseif stored == count - 1 then
-    -- In this order, so that an error in between leaves the count as it was.
+    -- The lease first, so an error in between leaves the count unchanged.
     local left = extend_lease(lock_key, lease)
     if redis.call('HSET', lock_key, hold, count) == 1 then
-      -- The server's clock jumped back and the key expired. HSET created it anew, without `mode`: that is no lock.
+      -- The server's clock jumped back and the key expired. HSET recreated it without `mode`, which is not a lock.
       redis.call('DEL', lock_key)
       return {-2, 0, time}
     end
@@ -79,7 +79,7 @@ if mode == 'read' and not empty then
   end
 end
 if empty then
-  -- Whatever becomes of this command, no waiter sleeps for readers that are dead.
+  -- Notifies waiters in any case, so none of them waits for expired readers.
   redis.call(publish, channel, '0')
   redis.call('DEL', lock_key, readers_key)
   mode = false
@@ -91,7 +91,8 @@ end
 if mode then
   local left = redis.call('PTTL', lock_key)
   if mode == 'read' and left > 0 then
-    -- Nobody tells a writer of a reader that dies, or that leaves beside others. So it looks again when the first of them may be gone.
+    -- A reader that dies, or leaves while others remain, publishes nothing. So the writer retries when the first reader
+    -- may have expired.
     if not first then
       local reader_of_ours = redis.call('ZRANGEBYSCORE', readers_key, '-inf', '+inf', 'LIMIT', 0, 1)[1]
       first = reader_of_ours and hold_left(lock_key, readers_key, reader_of_ours, time) or left
@@ -104,7 +105,7 @@ if mode then
     if #over > 0 then
       redis.call('ZREM', writers_key, unpack(over))
     end
-    -- Before there is a mark too, so that a user who may not set a time to live leaves none without one.
+    -- Also before the mark: a user without permission for PEXPIRE then leaves no mark without expiry.
     redis.call('PEXPIRE', writers_key, keep)
     redis.call('ZADD', writers_key, time + mark, hold)
     redis.call('PEXPIRE', writers_key, keep)
@@ -116,15 +117,15 @@ if not in_time then
   return {-3, 0, time}
 end
 
--- The grant comes last, so that no error before it leaves a hold behind. The first of these changes nothing, and needs memory as the grant
--- does: a server whose memory is full lets a script finish that has begun to write.
+-- The grant comes last, so no earlier error leaves a hold behind. The first ZADD changes nothing but needs memory, as
+-- the grant does. A server without free memory lets a script finish once it has written.
 redis.call('ZADD', writers_key, 'XX', 0, '')
 redis.call('ZREM', writers_key, hold)
 redis.call('DEL', readers_key)
 redis.call('HSET', lock_key, 'mode', 'write', hold, 1)
 local set = redis.pcall('PEXPIRE', lock_key, lease)
 if type(set) == 'table' then
-  -- A user who may not set a time to live must not leave a lock without one.
+  -- A user without permission for PEXPIRE must not leave a lock without expiry.
   if type(redis.pcall('DEL', lock_key)) == 'table' then
     return redis.error_reply('ERR the lock was granted, and PEXPIRE and DEL are refused')
   end

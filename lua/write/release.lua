@@ -1,20 +1,20 @@
--- Lowers the hold count of a writer, or ends its hold and tells all waiters; a writer that still reads goes on as a reader. Ending a hold
--- takes its mark back too, whether it was granted or not. The count is absolute, so a copy changes nothing.
+-- Lowers the hold count of a writer, or ends its hold and notifies all waiters. A writer that also reads becomes a
+-- reader. Ending a hold also removes its mark, granted or not. The count is absolute, so a copy changes nothing.
 --
--- KEYS[1]  lock     [hash]     mode -> read or write, reader -> count, writer:write -> count; it lives as long as its longest hold
--- KEYS[2]  readers  [zset]     readers of ours -> deadline, in the server's milliseconds
--- KEYS[3]  writers  [zset]     waiting writers of ours -> deadline of their mark
+-- KEYS[1]  lock     [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
+-- KEYS[2]  readers  [zset]     native readers -> deadline, in the server's milliseconds
+-- KEYS[3]  writers  [zset]     native waiting writers -> deadline of their mark
 -- ARGV[1]  hold     [string]   the field of the writer: uuid:number:write
--- ARGV[2]  count    [integer]  the hold count that shall remain; 0 always ends the hold
+-- ARGV[2]  count    [integer]  the hold count to keep; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
--- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is taken back
+-- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is removed
 -- returns  [integer]  1   released: the hold has ended, and the message was published
---                     2   lowered: the count is now what was asked; the lease is untouched
---                     3   same: the count was this already (a copy of a command that succeeded)
---                     4   below: the count is lower already (a late copy of an older command)
---                     0   absent: nobody holds the lock, and an index of readers that was left of it is removed
---                     -1  other: somebody else holds it
---                     -4  kind: the key is no read-write lock
+--                     2   lowered: the count is now as requested; the lease is unchanged
+--                     3   same: the count was already this (a copy of a command that succeeded)
+--                     4   below: the count was already lower (a late copy of an older command)
+--                     0   absent: the lock is free; removes a leftover index of readers
+--                     -1  other: another hold has the lock
+--                     -4  kind: the key is not a read-write lock
 -- example  KEYS s leasehold:1:rw_readers:{s} leasehold:1:rw_writers:{s}  ARGV 6f0c…:7:write 0 PUBLISH redisson_rwlock:{s}  returns 1
 
 local lock_key, readers_key, writers_key = KEYS[1], KEYS[2], KEYS[3]
@@ -32,7 +32,7 @@ if not mode then
   if redis.call('EXISTS', lock_key) == 1 then
     return -4
   end
-  -- Nobody is left of those of whom the index tells.
+  -- The index has no live reader.
   redis.call('DEL', readers_key)
 end
 
@@ -52,13 +52,14 @@ local time = server_time()
 if stored then
   reap_readers(lock_key, readers_key, time)
   local alive, longest = scan(lock_key, readers_key, time, hold)
-  -- In this order, so that a user who may not publish has released nothing when the server says so.
+  -- Publish first: if the server refuses it, nothing was released.
   redis.call(publish, channel, '1')
   redis.call('ZREM', writers_key, hold)
   if alive == 0 then
     redis.call('DEL', lock_key, readers_key)
   else
-    -- The hold goes last, so that the release can be repeated: a lock in the mode of a writer that is gone would let nobody in.
+    -- The hold is deleted last, so the release can be repeated. A lock in write mode without its writer would admit
+    -- nobody.
     redis.call('HSET', lock_key, 'mode', 'read')
     if longest then
       redis.call('PEXPIRE', lock_key, longest)
