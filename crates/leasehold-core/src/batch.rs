@@ -1,8 +1,8 @@
-//! Several calls as one: a script that runs other scripts, one after the other.
+//! Several calls as one: a script that runs other scripts in order.
 //!
-//! The text of a batch is made of the same files as the scripts in it. The code that they share stands in front once, and each script's
-//! own file becomes a function with `KEYS` and `ARGV` of its own. A server runs a script to its end, so the calls of a batch take effect in
-//! their order, and nothing comes between them. A call that fails answers for itself alone.
+//! A batch contains the files of its scripts. The shared code precedes them once, and each script's own file becomes a
+//! function with its own `KEYS` and `ARGV`. A server runs a script to its end, so the calls of a batch take effect in
+//! order, with nothing in between. A failed call does not affect the rest.
 
 use crate::call::Call;
 use crate::script::{self, Script};
@@ -10,13 +10,14 @@ use crate::wire;
 use leasehold_lua as lua;
 use std::sync::OnceLock;
 
-/// How much the calls of a batch may weigh together, see [`Script::weight`]. A server does nothing else while it runs a script, so this
-/// bounds how long others wait for it: about 0.3 ms.
+/// The maximum total weight of a batch, see [`Script::weight`]. A server is blocked while it runs a script. This limits
+/// the delay of other clients to about 0.3 ms.
 pub const MOST: u32 = 64;
 
 /// The scripts that may run in one batch. Calls refer to them by position, starting at 1.
 ///
-/// Each family of kinds has its own batch, because every run creates all functions of the script. All clients of a version send the same texts.
+/// Each family of kinds has its own batch, because every run creates all functions of the script. All clients of a
+/// version send the same scripts.
 #[derive(Debug)]
 pub struct Batch {
     scripts: &'static [&'static Script],
@@ -43,23 +44,24 @@ impl Batch {
         ALL.iter().find(|batch| batch.place(script).is_some())
     }
 
-    /// The scripts that may be in it.
+    /// The scripts of the batch.
     pub const fn scripts(&self) -> &'static [&'static Script] {
         self.scripts
     }
 
-    /// The script that runs the calls. Its reply is an array with the reply of each call, or the error that it met.
+    /// The script that runs the calls. Its reply is an array with the reply or the error of each call.
     pub fn script(&self) -> &Script {
         self.script.get_or_init(|| Script::of_batch(text(self.scripts)))
     }
 
-    /// The script and the numbers of keys and arguments of each call. It is a single argument, because each argument costs client and server time.
+    /// The script and the numbers of keys and arguments of each call, as a single argument: each argument costs time on
+    /// client and server.
     pub fn plan<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Vec<u8> {
         let place = |script| self.place(script).map_or(0, |place| place + 1);
         calls.flat_map(|call| [place(call.script()), call.keys().len(), call.args().len()].map(digit)).collect()
     }
 
-    /// Appends one command that runs all calls in order. All keys must have one hash slot.
+    /// Appends one command that runs all calls in order. All keys must be in one hash slot.
     pub fn encode<'a>(&'static self, out: &mut Vec<u8>, calls: impl Iterator<Item = &'a Call> + Clone) {
         let plan = self.plan(calls.clone());
         let keys = calls.clone().map(Call::keys);
@@ -72,14 +74,14 @@ impl Batch {
     }
 }
 
-/// The text that runs these scripts.
+/// The source of the batch of these scripts.
 fn text(scripts: &[&'static Script]) -> String {
     let (mut preludes, mut functions): (Vec<&str>, String) = (Vec::new(), String::new());
     for script in scripts {
         let mut own = script.source();
         while let Some(prelude) = lua::PRELUDES.iter().find(|prelude| own.starts_with(**prelude)) {
-            // Each stands behind those that it uses, as it does in every script. The short way of a script is none of them, so that what
-            // stands behind it stays in the script's own function, and is made only if the short way is not taken.
+            // Each prelude follows the preludes that it uses, as in every script. Fast paths are not shared. The code
+            // after a fast path stays in the script's function, so it only runs if the fast path does not apply.
             if !preludes.contains(prelude) {
                 preludes.push(prelude);
             }
@@ -90,7 +92,7 @@ fn text(scripts: &[&'static Script]) -> String {
     format!("{}\nlocal scripts = {{\n{functions}}}\n{}", preludes.concat(), lua::BATCH)
 }
 
-/// The character that stands for a number in a plan. A test sees to it that all numbers are small enough.
+/// Encodes a number of a plan. A test checks that all numbers are small enough.
 fn digit(number: usize) -> u8 {
     u8::try_from(number).unwrap_or(u8::MAX).saturating_add(b'0')
 }

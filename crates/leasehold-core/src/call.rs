@@ -1,4 +1,4 @@
-//! One call of a script, ready to be sent.
+//! A call of a script.
 
 use crate::command::HoldKey;
 use crate::owner::FieldBuffer;
@@ -11,24 +11,24 @@ use std::time::Duration;
 pub struct CallId(pub(crate) u64);
 
 impl CallId {
-    /// Creates an id, for using a link without a session.
+    /// Creates an id, for use of a link without a session.
     pub const fn new(number: u64) -> Self {
         Self(number)
     }
 }
 
-/// How many replicas must have what a call wrote before it counts, and how long they may take to say so.
+/// The replicas that must acknowledge a call's writes, and the time limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "callers write it as a literal, and there is nothing else to say")]
 pub struct Replicas {
-    /// How many replicas must acknowledge; at least 1.
+    /// Number of replicas that must acknowledge; at least 1.
     pub at_least: u32,
-    /// How long the server waits for them at most, in whole milliseconds; at least 1 ms.
+    /// The server's maximum wait for them, in whole milliseconds; at least 1 ms.
     pub within: Duration,
 }
 
 impl Replicas {
-    /// The condition that satisfies both.
+    /// The condition that includes both.
     #[doc(hidden)]
     #[must_use]
     pub fn and(self, other: Self) -> Self {
@@ -36,7 +36,7 @@ impl Replicas {
     }
 }
 
-/// A script with its keys and arguments, in the bytes that the wire sends.
+/// A script with its keys and arguments, encoded for the wire.
 #[derive(Clone, Debug)]
 pub struct Call {
     script: &'static Script,
@@ -49,11 +49,11 @@ pub struct Call {
     repeats: bool,
 }
 
-/// Room for the words of most calls, so that they need one allocation.
+/// Capacity for the arguments of most calls, so they need one allocation.
 const ROOM: usize = 256;
 
 impl Call {
-    /// A call of `script`. All keys must lie in one hash slot.
+    /// A call of `script`. All keys must be in one hash slot.
     pub fn new(
         script: &'static Script,
         keys: impl IntoIterator<Item: AsRef<[u8]>>,
@@ -63,7 +63,8 @@ impl Call {
         args.into_iter().fold(call, Self::arg)
     }
 
-    /// A call of `script` without words. [`Call::key`] and [`Call::arg`] append them, first all keys.
+    /// A call of `script` without keys and arguments. Append all keys by [`Call::key`], then the arguments by
+    /// [`Call::arg`].
     pub fn of(script: &'static Script) -> Self {
         let words = Vec::with_capacity(ROOM);
         Self { script, words, args_at: 0, keys: 0, args: 0, replicas: None, repeats: false }
@@ -85,7 +86,7 @@ impl Call {
         self.arg_of(&[arg.as_ref()])
     }
 
-    /// Appends an argument that consists of these parts.
+    /// Appends the concatenation of these parts as an argument.
     #[must_use]
     pub(crate) fn arg_of(mut self, parts: &[&[u8]]) -> Self {
         wire::bulk(&mut self.words, parts);
@@ -111,7 +112,7 @@ impl Call {
         self.arg(hold.name().text(&mut FieldBuffer::default()))
     }
 
-    /// Appends the argument `not_after`: -1 if there is no limit and the time is not needed.
+    /// Appends the argument `not_after`; -1 means no limit and no clock.
     #[must_use]
     pub(crate) fn limit(self, not_after: Option<u64>) -> Self {
         match not_after {
@@ -120,12 +121,12 @@ impl Call {
         }
     }
 
-    /// The script that is called.
+    /// The called script.
     pub const fn script(&self) -> &'static Script {
         self.script
     }
 
-    /// `KEYS`; never empty, and the first one decides the hash slot.
+    /// `KEYS`; never empty. The first key determines the hash slot.
     pub fn keys(&self) -> Words<'_> {
         Words::new(&self.words[..self.args_at], self.keys as usize)
     }
@@ -135,26 +136,26 @@ impl Call {
         Words::new(&self.words[self.args_at..], self.args as usize)
     }
 
-    /// The same call, which counts only once so many replicas have acknowledged what it wrote.
+    /// Requires acknowledgements by replicas.
     #[must_use]
     pub const fn with_replicas(mut self, replicas: Option<Replicas>) -> Self {
         self.replicas = replicas;
         self
     }
 
-    /// The same call, which repeats an attempt at a lock that was busy if `repeats` is set.
+    /// Marks the call as a repeated attempt at a busy lock.
     #[must_use]
     pub const fn repeating(mut self, repeats: bool) -> Self {
         self.repeats = repeats;
         self
     }
 
-    /// Whether it repeats an attempt at a lock that was busy.
+    /// Whether the call is a repeated attempt at a busy lock.
     pub const fn repeats(&self) -> bool {
         self.repeats
     }
 
-    /// The replicas that must acknowledge it, where it is not enough that the server has applied it.
+    /// The required replicas, if the call is durable.
     pub const fn replicas(&self) -> Option<Replicas> {
         self.replicas
     }

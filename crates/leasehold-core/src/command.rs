@@ -1,7 +1,7 @@
 //! The calls of each kind of lock, and the meaning of their replies.
 //!
-//! A file has one kind, or a few that are alike. [`KindProtocol`] is what the session asks of a kind; [`Kind`] is the table of them. How a kind is
-//! added stands in `docs/architecture.md`, "How to add a kind of lock".
+//! Each file contains a kind, or several similar kinds. [`KindProtocol`] is the interface to the session; [`Kind`]
+//! lists all kinds. `docs/architecture.md`, "How to add a kind of lock", describes the steps for a new kind.
 
 pub mod any;
 mod code;
@@ -40,7 +40,7 @@ pub enum Kind {
     Fenced,
     /// The lock whose waiters poll.
     Spin,
-    /// The lock that is a string under a name of the caller's, as go-zero's is.
+    /// The lock that is a string under the caller's name, as in go-zero.
     Simple,
     /// The read half of the read-write lock.
     Read,
@@ -48,14 +48,14 @@ pub enum Kind {
     Write,
     /// The counter of permits.
     Semaphore,
-    /// Permits that have ids and leases.
+    /// Permits with ids and leases.
     Permits,
     /// The count-down latch.
     Latch,
 }
 
 impl Kind {
-    /// Every kind, for tables and tests.
+    /// All kinds, for tables and tests.
     pub const ALL: [Self; 11] = [
         Self::Lock,
         Self::Fair,
@@ -70,8 +70,8 @@ impl Kind {
         Self::Latch,
     ];
 
-    /// Whether a lock of the kind can be granted within a client while its server is out of reach. A fenced grant needs a token that only the
-    /// server can give, a place in a fair queue is on the server, and so are permits.
+    /// Whether a client can grant the kind locally while its server is unreachable. The other kinds need the server:
+    /// for fencing tokens, fair queues or permits.
     pub const fn supports_fallback(self) -> bool {
         match self {
             Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write => true,
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Whether a hold of the kind ends by itself. The permits of a bare counter are no more than its number, and a latch is held by no client.
+    /// Whether a hold of the kind has a lease. Permits of a bare counter have no owner, and a latch has no holder.
     pub const fn has_lease(self) -> bool {
         match self {
             Self::Semaphore | Self::Latch => false,
@@ -95,7 +95,6 @@ impl Kind {
         }
     }
 
-    /// The protocol of the kind on the wire.
     pub fn protocol(self) -> &'static dyn KindProtocol {
         match self {
             Self::Lock => &lock::Lock,
@@ -121,7 +120,7 @@ mod tests {
 
     #[test]
     fn a_cluster_refuses_what_it_cannot_place() {
-        // Redisson's names on Redis 7.0: which of them a script with all keys of a kind can use.
+        // Redisson's names on Redis 7.0: the names that a script with all keys of the kind can use.
         for (raw, all_but_latches, latches) in [
             ("plain", true, true),
             ("é", true, true),
@@ -137,7 +136,7 @@ mod tests {
             for kind in Kind::ALL {
                 let placeable = match kind {
                     Kind::Latch => latches,
-                    // It is one key, and that is somewhere.
+                    // A single key always has a slot.
                     Kind::Simple | Kind::Spin => true,
                     _ => all_but_latches,
                 };

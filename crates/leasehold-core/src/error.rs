@@ -1,24 +1,24 @@
-//! Why something was refused or lost, in terms of the protocol.
+//! Errors of the protocol: losses and refusals.
 
 use crate::link::ServerError;
 use std::fmt;
 use thiserror::Error;
 
-/// Why a hold was lost: we held it, and can no longer prove it.
+/// The reason why a hold can no longer be proven.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum LossReason {
-    /// A lease that is not renewed ran out.
+    /// A fixed lease expired.
     LeaseExpired,
-    /// The lease could not be renewed in time: the server was out of reach, or refused.
+    /// No renewal succeeded in time: the server was unreachable or refused.
     NotRenewed,
     /// The server no longer has the hold: it was force-released, deleted or evicted, or the server lost its data.
     Removed,
-    /// The server has another hold count than the one that was set.
+    /// The server has a different hold count.
     CountMismatch,
-    /// It was granted while the server was out of reach, and when that was back, another holder had the lock.
+    /// The hold was granted while the server was unreachable, and afterwards another holder had the lock.
     NotRestored,
-    /// The longest time for which the lock was to be held has passed.
+    /// `max_hold` has passed.
     MaxHold,
     /// The client was shut down.
     ShutDown,
@@ -36,7 +36,7 @@ impl LossReason {
         Self::ShutDown,
     ];
 
-    /// One lower-case word, for metrics and logs.
+    /// The reason as one lower-case word, for metrics and logs.
     pub const fn as_str(self) -> &'static str {
         match self {
             Self::LeaseExpired => "lease_expired",
@@ -73,11 +73,11 @@ impl fmt::Display for LossReason {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {
-    /// Its last guard was released or dropped.
+    /// The last guard was released or dropped.
     Released,
-    /// Its last guard was detached: the lease runs out by itself.
+    /// The last guard was detached; the hold ends with its lease.
     Detached,
-    /// It was lost.
+    /// The hold was lost.
     Lost(LossReason),
 }
 
@@ -91,44 +91,44 @@ impl fmt::Display for HoldEnd {
     }
 }
 
-/// Why a lock was not acquired. That it is busy is no error, unless a wait ran out.
+/// The error of a failed acquire. A busy lock is an error only if a wait has expired.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum AcquireError {
-    /// The caller's wait ran out while others held the lock.
+    /// The lock stayed busy for the whole wait.
     #[error("the lock stayed busy for the whole wait")]
     WaitElapsed,
     /// The owner's earlier hold of this lock was lost, and guards of it still exist.
     #[error("this owner's hold of the lock was lost: {0}")]
     Lost(LossReason),
-    /// The name holds something that is no such lock.
+    /// The key holds another kind of object.
     #[error("the name holds a {0}")]
     KeyConflict(String),
-    /// The server could not be reached, and certainly nothing was acquired.
+    /// The server was unreachable, and nothing was acquired.
     #[error("the server could not be reached: {0}")]
     Unreachable(String),
-    /// It is not known whether the lock was acquired; it is being cleaned up.
+    /// The outcome is unknown. The client cleans up in the background.
     #[error("it is not known whether the lock was acquired: {0}")]
     OutcomeUnknown(String),
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(ServerError),
-    /// The owner holds the read half of a read-write lock, and asks for its write half, which it would keep from itself.
+    /// The owner requested the write half of a read-write lock but holds the read half, so it would wait for itself.
     #[error("the owner holds the read half of the lock: release it before the write half is acquired")]
     UpgradeNotSupported,
-    /// More was asked for than there is in all.
+    /// The request exceeds the capacity.
     #[error("more was asked for than the {capacity} that there are in all")]
     ExceedsCapacity {
-        /// How much there is in all.
+        /// The capacity.
         capacity: i64,
     },
-    /// The server granted the lock, and too few replicas acknowledged that in time. It has been taken back. Or the owner holds the lock
+    /// Too few replicas acknowledged the lock in time, and the client rolled it back. Or the owner holds the lock
     /// without the server.
     #[error("{acknowledged} replicas acknowledged the lock, and {wanted} were wanted")]
     NotReplicated {
-        /// How many acknowledged it.
+        /// Number of replicas that acknowledged the lock.
         acknowledged: u32,
-        /// How many were wanted.
+        /// Required number of replicas.
         wanted: u32,
     },
     /// The client is shut down.
@@ -136,20 +136,20 @@ pub enum AcquireError {
     Closed,
 }
 
-/// Why a release did not do what it says.
+/// The error of a failed release.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(clippy::exhaustive_enums, reason = "a user of the session must handle every outcome")]
 pub enum ReleaseError {
-    /// The hold was lost before it was released.
+    /// The hold was lost before its release.
     #[error("the hold was lost before it was released: {0}")]
     Lost(LossReason),
-    /// It is not known whether the hold was still there; the release is repeated in the background.
+    /// The outcome is unknown. The client repeats the release in the background.
     #[error("it is not known whether the lock was released: {0}")]
     OutcomeUnknown(String),
-    /// The server could not be reached; the release is repeated in the background.
+    /// The server was unreachable. The client repeats the release in the background.
     #[error("the server could not be reached: {0}")]
     Unreachable(String),
-    /// The server refused to lower the hold count; the release is repeated in the background.
+    /// The server refused the release. The client repeats it in the background.
     #[error("the server refused: {0}")]
     Refused(String),
 }

@@ -1,4 +1,4 @@
-//! The knowledge of guards about their hold that they have without a question to the session.
+//! The state of a hold that its guards read without the session's lock.
 
 #[cfg(all(test, leasehold_loom))]
 mod interleavings;
@@ -16,42 +16,42 @@ use std::sync::{Arc, PoisonError};
 use std::task::Waker;
 use std::time::Duration;
 
-/// The part of a hold that its guards read: local deadline, hold count, and how it ended.
+/// The part of a hold that its guards read: local deadline, hold count and end.
 ///
-/// The session writes it; guards and their futures read it from any thread, without the session's lock, and leave nothing in it but that
-/// they have seen the deadline pass.
+/// The session writes it. Guards and their futures read it from any thread, without the session's lock. They only write
+/// that they have seen the deadline pass.
 #[derive(Debug)]
 pub struct HoldCell {
     name: HoldName,
     permits: u32,
     acquired_at: Instant,
-    /// In nanoseconds, with [`SEEN`] once a guard has seen it pass.
+    /// In nanoseconds; [`SEEN`] is set once a guard has seen the deadline pass.
     deadline: AtomicU64,
     count: AtomicU32,
     end: OnceLock<HoldEnd>,
-    /// There are none until the first one comes, because most holds have none.
+    /// Allocated by the first watch, because most holds have none.
     watches: Mutex<Option<Box<Slab<Waker>>>>,
-    /// Whether the deadline is one that a renewal was to move.
+    /// Number of guards that expect renewals.
     renewed: AtomicU32,
     max_hold_at: Instant,
-    /// It was granted without the server, which does not have it.
+    /// The hold was granted locally and is not on the server.
     degraded: AtomicBool,
-    /// The fencing token of the first grant; 0 where the kind has none.
+    /// The fencing token of the first grant; 0 if the kind has none.
     token: AtomicU64,
-    /// One more than the replicas that acknowledged; 0 if none were asked.
+    /// The number of acknowledging replicas plus one; 0 if none were required.
     acknowledged: AtomicU32,
     /// Boxed, because most holds have none.
     attachment: OnceLock<Box<Attachment>>,
 }
 
-/// What the runtime keeps with a hold.
+/// The runtime's attachment of a hold.
 #[derive(Debug)]
 struct Attachment(Box<dyn Any + Send + Sync>);
 
-/// Of a deadline: a guard has been told that it has passed, so that it must not be moved any more.
+/// The bit of a deadline that a guard has seen pass, which freezes the deadline.
 const SEEN: u64 = 1 << 63;
 
-/// The deadline of what lasts for ever; no other comes near to it in 292 years.
+/// The deadline of a hold without end. A real deadline is 292 years away from it.
 const NEVER: u64 = SEEN - 1;
 
 impl HoldCell {
@@ -73,13 +73,13 @@ impl HoldCell {
         }
     }
 
-    /// The value that the runtime keeps with the hold, once, however many guards and tokens there are: `make` makes it for the first that
-    /// asks. `None` where it keeps something of another type.
+    /// The runtime's attachment of the hold, shared by all guards and tokens. The first call creates it by `make`.
+    /// `None` if the attachment has another type.
     pub fn attachment<T: Send + Sync + 'static>(&self, make: impl FnOnce() -> T) -> Option<&T> {
         self.attachment.get_or_init(|| Box::new(Attachment(Box::new(make())))).0.downcast_ref()
     }
 
-    /// The name of the hold on the server, to be sent, and the number of its permits.
+    /// The name of the hold on the server, and its number of permits.
     pub fn key(&self) -> HoldKey {
         HoldKey::named(self.name.clone(), self.permits)
     }
@@ -89,22 +89,21 @@ impl HoldCell {
         self.name.field()
     }
 
-    /// How many permits it takes; 1 for locks.
+    /// Number of permits; 1 for locks.
     pub const fn permits(&self) -> u32 {
         self.permits
     }
 
-    /// What names the hold on the server, for another cell of it.
     pub(crate) const fn name(&self) -> &HoldName {
         &self.name
     }
 
-    /// When the first grant was received.
+    /// The time of the first grant's arrival.
     pub const fn acquired_at(&self) -> Instant {
         self.acquired_at
     }
 
-    /// The instant at which the hold counts as lost unless it is renewed before.
+    /// The hold is lost at this instant unless it is renewed before.
     pub fn deadline(&self) -> Instant {
         match self.deadline.load(Ordering::Acquire) & !SEEN {
             NEVER => Instant::FAR_FUTURE,
@@ -112,17 +111,17 @@ impl HoldCell {
         }
     }
 
-    /// The time to the local deadline; zero once the hold has ended, and from then on, as [`HoldCell::ended`] says.
+    /// The time until the local deadline; zero once the hold has ended, as by [`HoldCell::ended`].
     pub fn remaining(&self, now: Instant) -> Duration {
         if self.ended(now).is_some() { Duration::ZERO } else { self.deadline().since(now) }
     }
 
-    /// Whether it was granted without the server, which does not have it.
+    /// Whether the hold was granted locally and is not on the server.
     pub fn is_degraded(&self) -> bool {
         self.degraded.load(Ordering::Acquire)
     }
 
-    /// How many are woken when it ends.
+    /// Number of wakers that wait for the end.
     pub fn watchers(&self) -> usize {
         self.watches().as_ref().map_or(0, |watches| watches.len())
     }
@@ -131,12 +130,12 @@ impl HoldCell {
         self.degraded.store(degraded, Ordering::Release);
     }
 
-    /// The fencing token of the first grant, where the kind has one.
+    /// The fencing token of the first grant, if the kind has one.
     pub fn token(&self) -> Option<u64> {
         Some(self.token.load(Ordering::Acquire)).filter(|token| *token > 0)
     }
 
-    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where none was asked.
+    /// Number of replicas that acknowledged the last valid acquire or renewal; `None` if none were required.
     pub fn acknowledged(&self) -> Option<u32> {
         self.acknowledged.load(Ordering::Acquire).checked_sub(1)
     }
@@ -146,15 +145,15 @@ impl HoldCell {
         self.count.load(Ordering::Acquire)
     }
 
-    /// How the hold ended, or that its deadline has passed although the session has not said so yet. `None` while it is held.
+    /// The end of the hold, or an expired deadline that the session has not processed yet. `None` while it is held.
     ///
-    /// A guard that has been told once that its hold has ended is never told again that it is held, though perhaps another reason: a reply
-    /// that is being read on another thread at that moment does not move a deadline that was seen to pass.
+    /// Once this has returned an end, it never returns `None`, though the reason may change. A reply that another
+    /// thread reads at that moment cannot move a deadline that was seen to pass.
     pub fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.end.get().copied().or_else(|| self.has_passed(now).then(|| HoldEnd::Lost(self.reason_of_deadline())))
     }
 
-    /// The answer that [`HoldCell::ended`] would give, for an onlooker that is no holder: the deadline can still be moved.
+    /// As [`HoldCell::ended`], for observers: a renewal can still move the deadline.
     pub fn would_end(&self, now: Instant) -> Option<HoldEnd> {
         let was_seen = self.deadline.load(Ordering::Acquire) & SEEN == SEEN;
         let passed = was_seen || now >= self.deadline();
@@ -173,7 +172,7 @@ impl HoldCell {
         true
     }
 
-    /// Why a hold is lost whose deadline passes.
+    /// The reason of a loss by deadline.
     pub(crate) fn reason_of_deadline(&self) -> LossReason {
         if self.deadline() >= self.max_hold_at {
             LossReason::MaxHold
@@ -184,7 +183,7 @@ impl HoldCell {
         }
     }
 
-    /// Moves the deadline, unless a guard has seen it pass. Says whether none has.
+    /// Moves the deadline unless a guard has seen it pass. Returns whether it moved.
     pub(crate) fn set_deadline(&self, deadline: Instant) -> bool {
         let deadline = deadline.min(self.max_hold_at).as_nanos().min(NEVER);
         let unless_seen = |known: u64| (known & SEEN == 0).then_some(deadline);
@@ -209,7 +208,7 @@ impl HoldCell {
         self.renewed.store(guards, Ordering::Release);
     }
 
-    /// Ends the hold, once; the wakers are given to the caller, who wakes them outside the session's lock.
+    /// Ends the hold once, and moves its wakers to `woken`. The caller wakes them outside the session's lock.
     pub(crate) fn end(&self, end: HoldEnd, woken: &mut Vec<Waker>) {
         if self.end.set(end).is_ok() {
             woken.extend(
@@ -223,7 +222,7 @@ impl HoldCell {
     }
 }
 
-/// A waker that is woken when a hold ends, for as long as this lives.
+/// A waker that is woken when a hold ends, while this value exists.
 #[derive(Debug)]
 pub struct EndWatch {
     cell: Arc<HoldCell>,
@@ -231,23 +230,25 @@ pub struct EndWatch {
 }
 
 impl EndWatch {
-    /// It has no waker yet.
+    /// A watch without a waker.
     pub const fn new(cell: Arc<HoldCell>) -> Self {
         Self { cell, place: None }
     }
 
-    /// Has `waker` woken when the hold ends, instead of the one that was given before. Tells whether it has not ended yet: an end that is
-    /// there already wakes no waker, or a task that goes on waiting for something else would be woken by every poll of its own.
+    /// Registers `waker` for the end of the hold, replacing the previous waker. Returns false if the hold has already
+    /// ended. In that case no waker is woken: otherwise each poll of a task that waits for something else would wake it
+    /// again.
     ///
-    /// Look at [`HoldCell::ended`] *after* this, so that an end in between is not missed.
+    /// Read [`HoldCell::ended`] *after* this, so no end is missed.
     pub fn wake_at_end(&mut self, waker: &Waker) -> bool {
         if self.is_known(waker) {
             return self.cell.end.get().is_none();
         }
-        // Foreign code clones and drops a waker: neither is done under the lock, which the session takes too.
+        // Cloning and dropping a waker runs foreign code, so neither happens under this lock, which the session also
+        // takes.
         let waker = waker.clone();
         let mut watches = self.cell.watches();
-        // Looked at under the lock, under which the wakers are taken when it has ended: nothing is left behind with an ended hold.
+        // Checked under the lock under which the end takes the wakers, so no waker stays with an ended hold.
         let ended = self.cell.end.get().is_some();
         let known = watches.as_mut().zip(self.place).and_then(|(watches, place)| watches.get_mut(place));
         let unused = match known {
@@ -269,7 +270,7 @@ impl EndWatch {
         known.is_some_and(|known| known.will_wake(waker))
     }
 
-    /// Leaves the waker with the hold until that ends.
+    /// Keeps the waker registered until the hold ends.
     pub fn keep(mut self) {
         self.place = None;
     }
@@ -277,7 +278,7 @@ impl EndWatch {
 
 impl Drop for EndWatch {
     fn drop(&mut self) {
-        // After the end the places are void, and a watch that has one by then sees the end by itself.
+        // After the end the slab is empty, and a late watch sees the end itself.
         let take = |place| self.cell.watches().as_mut().and_then(|watches| watches.try_remove(place));
         let waker = self.place.and_then(take);
         drop(waker);

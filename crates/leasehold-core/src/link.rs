@@ -1,8 +1,7 @@
-//! The one seam between the protocol and a server.
+//! The interface between the protocol and a server.
 //!
 //! A [`Link`] sends calls and receives notices. One implementation connects to Redis and Valkey, one to the embedded
-//! engine.
-//! The layers above this trait cannot tell them apart, and every behaviour test runs on each.
+//! engine. The layers above cannot distinguish them, and every behaviour test runs on both.
 
 mod in_script;
 
@@ -15,18 +14,19 @@ use std::sync::Weak;
 use std::time::Duration;
 use thiserror::Error;
 
-/// How sure it is, after [`Link::settle`], that nothing sent earlier can still be applied.
+/// The proof that [`Link::settle`] found: whether an earlier call can still be applied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third answer")]
 pub enum Settled {
-    /// It is certain: a later command on the same connection was answered, or the server says that the connection is dead.
+    /// No earlier call can be applied: the server answered a later command on the same connection, or confirmed that
+    /// the connection is dead.
     Proven,
-    /// It cannot be had here, for instance because `CLIENT KILL` is forbidden. A copy may still come, for a while.
+    /// No proof is available, for example because `CLIENT KILL` is forbidden. A copy may still arrive for a while.
     Unproven,
 }
 
-/// The message for a server that is not connected, with the reason. It has the address only once, because the text of
-/// an attempt begins with it.
+/// The error for a server that is not connected, with the reason. The address appears once, because the reason may
+/// begin with it.
 pub fn not_connected(server: &str, why: &str) -> LinkError {
     let reason = why.strip_prefix(server).map(|rest| rest.trim_start_matches(" cannot be reached: "));
     LinkError::NotSent(match reason {
@@ -36,24 +36,24 @@ pub fn not_connected(server: &str, why: &str) -> LinkError {
     })
 }
 
-/// Why a call has no reply that counts.
+/// The error of a call without a valid reply.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[expect(clippy::exhaustive_enums, reason = "every caller must tell these three apart")]
 pub enum LinkError {
-    /// The call certainly never left this process.
+    /// The call never left this process.
     #[error("{0}")]
     NotSent(String),
-    /// The server answered with an error, and no copy of the call can be applied any more. A script that met the error in its middle has done
-    /// what comes before: see [`ServerError::proves_nothing_done`].
+    /// The server answered with an error, and no copy of the call can be applied. Earlier writes of a script remain:
+    /// see [`ServerError::proves_nothing_done`].
     #[error("refused by the server: {0}")]
     Refused(#[source] ServerError),
-    /// The call was sent, or may have been, and no reply came: it may have been applied, or may yet be.
+    /// The call may have been sent, and no reply arrived. The server may have applied it, or may still apply it.
     #[error("outcome unknown: {0}")]
     Unknown(String),
 }
 
 impl LinkError {
-    /// Whether nothing but chance has kept the call from being carried out, so that it may be sent again at once.
+    /// Whether the call failed by chance only, so an immediate retry makes sense.
     pub fn is_worth_going_again(&self) -> bool {
         match self {
             Self::NotSent(_) => true,
@@ -62,13 +62,13 @@ impl LinkError {
         }
     }
 
-    /// Whether an operator has to act: the server's refusal is not temporary.
+    /// Whether the server's refusal is permanent, so an operator must act.
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Refused(refusal) if !refusal.is_transient() || refusal.is_of_a_failed_snapshot())
     }
 
-    /// The fate of a call that a server has refused before, with `NOSCRIPT` or a redirection: it has left this process, and the call that
-    /// was to be sent in its place has not.
+    /// The error of a call whose resend failed after a refusal with `NOSCRIPT` or a redirection. The first copy left
+    /// this process, the second did not.
     #[must_use]
     pub fn of_a_call_refused(self, before: &ServerError) -> Self {
         match self {
@@ -88,12 +88,12 @@ pub struct ServerError {
 }
 
 impl ServerError {
-    /// The error reply with this text, as the server sent it, without the leading `-`.
+    /// Creates an error reply from the server's text, without the leading `-`.
     pub fn new(text: impl Into<String>) -> Self {
         Self { text: text.into(), ungranted: false }
     }
 
-    /// The first word.
+    /// The first word of the text.
     pub fn code(&self) -> &str {
         self.text.split(' ').next().unwrap_or_default()
     }
@@ -109,31 +109,31 @@ impl ServerError {
         self
     }
 
-    /// Whether the server has no memory for what the call writes.
+    /// Whether the server lacks the memory for the call's writes.
     pub fn is_out_of_memory(&self) -> bool {
         self.code() == "OOM" || self.text.contains("-OOM ")
     }
 
-    /// Whether the server takes no writes, because it is a replica. It may have been a primary before.
+    /// Whether the server refuses writes because it is a replica. It may be a demoted primary.
     #[doc(hidden)]
     pub fn is_of_a_replica(&self) -> bool {
-        // Servers before 7.0 wrap an error that a script met into a sentence of their own.
+        // Servers before 7.0 wrap an error of a script in their own sentence.
         self.code() == "READONLY" || self.text.contains("-READONLY ")
     }
 
-    /// Whether the server refuses writes, because it could not save a snapshot. It accepts writes again after a
-    /// successful snapshot.
+    /// Whether the server refuses writes because its last snapshot failed. It accepts writes after a successful
+    /// snapshot.
     fn is_of_a_failed_snapshot(&self) -> bool {
         self.code() == "MISCONF" || self.text.contains("-MISCONF ")
     }
 
-    /// Whether the server lacks or has disabled a command, or refuses it to this user.
+    /// Whether the server lacks or has disabled a command, or denies it to this user.
     #[doc(hidden)]
     pub fn is_of_a_missing_command(&self) -> bool {
         self.code() == "NOPERM" || self.lacks_the_command()
     }
 
-    /// Whether the server lacks the sent command. This does not cover commands of a script.
+    /// Whether the server lacks the sent command. Does not cover commands of a script.
     fn lacks_the_command(&self) -> bool {
         let is_of_a_script = [", script:", " script: ", "user_script"].iter().any(|part| self.text.contains(part));
         let is_disabled = self.text.starts_with("ERR This instance has ") && self.text.contains("disabled");
@@ -141,17 +141,17 @@ impl ServerError {
         !is_of_a_script && (is_disabled || is_unknown.iter().any(|beginning| self.text.starts_with(beginning)))
     }
 
-    /// Whether the call has certainly done nothing.
+    /// Whether the call did nothing.
     ///
-    /// A server lets a script fail in its middle, and what the script had written by then stays. Servers before 7.0 say so in a sentence of
-    /// their own, newer ones add the line of the script, and neither does where the script itself answers with the error that it met. So
-    /// this is a list of the errors that come before the first write of a script, or instead of it; whatever is not on it proves nothing.
+    /// A script can fail halfway, and its earlier writes stay. Servers before 7.0 report this in a sentence of their
+    /// own, newer servers add the line of the script. If the script returns the error itself, the reply contains
+    /// neither. So this is a list of errors that precede the first write of a script. An unlisted error proves nothing.
     #[doc(hidden)]
     pub fn proves_nothing_done(&self) -> bool {
-        // The server is asked at each command for whether it has room, may write, or has its replicas. It never refuses that to a script
-        // that has begun to write.
+        // The server checks memory, role and replicas at each command, but never refuses a script that has started to
+        // write.
         const BEFORE_A_WRITE: [&str; 4] = ["OOM", "READONLY", "MISCONF", "NOREPLICAS"];
-        // The server does not begin to run the script.
+        // The server does not start the script.
         const BEFORE_THE_SCRIPT: [&str; 11] = [
             "NOSCRIPT",
             "MOVED",
@@ -168,39 +168,40 @@ impl ServerError {
         let refuses_a_write = |code: &&str| self.code() == *code || self.text.contains(&format!("-{code} "));
         BEFORE_A_WRITE.iter().any(refuses_a_write)
             || BEFORE_THE_SCRIPT.contains(&self.code())
-            // A user may lack the right to `EVALSHA` itself, or to a key of the call. A right that it lacks within the script is told as
-            // that.
+            // The user lacks the permission for `EVALSHA` or for a key of the call. The server reports a missing
+            // permission within a script differently.
             || self.code() == "NOPERM" && !self.text.contains("script")
             || self.lacks_the_command()
     }
 
-    /// Whether the call certainly granted nothing and raised no count. The script may have made preparations, such as a
-    /// place in a queue.
+    /// Whether the call granted nothing and raised no count. The script may have made preparations, such as a place in
+    /// a queue.
     #[doc(hidden)]
     pub const fn proves_no_grant(&self) -> bool {
         self.ungranted
     }
 
-    /// Whether the server only wants the call to be sent in another way, or to another one, and that was not done.
+    /// Whether the server only asks for another form of the call, or another node, and did nothing.
     #[doc(hidden)]
     pub fn is_detour(&self) -> bool {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
-    /// Whether the server, or a proxy in front of it, refused the call because its keys lie in several hash slots.
+    /// Whether the server, or a proxy in front of it, refused the call because its keys are in several hash slots.
     #[doc(hidden)]
     pub fn is_of_several_slots(&self) -> bool {
         self.code() == "CROSSSLOT"
     }
 
-    /// Whether some keys of the call are at a new node of a cluster already, and others are not: no node can carry it out until all are.
+    /// Whether a slot is moving: some keys of the call are already on the new node, and no node can run the call until
+    /// all are.
     #[doc(hidden)]
     pub fn is_of_a_moving_slot(&self) -> bool {
         self.code() == "TRYAGAIN"
     }
 
-    /// Whether the same call may succeed a little later by itself: the server is loading, is failing over, is moving slots, does not know
-    /// the script yet, cannot save a snapshot at the moment, or is busy.
+    /// Whether the same call may soon succeed: the server is loading, failing over, moving slots, busy, cannot save a
+    /// snapshot, or does not know the script yet.
     pub fn is_transient(&self) -> bool {
         const CODES: [&str; 12] = [
             "MISCONF",
@@ -216,65 +217,61 @@ impl ServerError {
             "NOREPLICAS",
             "UNBLOCKED",
         ];
-        // Servers before 7.0 wrap an error that a script met into a sentence of their own.
+        // Servers before 7.0 wrap an error of a script in their own sentence.
         CODES.iter().any(|code| self.code() == *code || self.text.contains(&format!("-{code} ")))
     }
 }
 
-/// The events that a link tells without being asked.
+/// An event that a link reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the driver must handle each")]
 pub enum LinkEvent {
-    /// A message came on a channel. It is a hint that the lock may be free.
+    /// A message on a channel: the lock may be free.
     Notice {
-        /// The channel on which it came.
+        /// The channel of the message.
         channel: Bytes,
     },
-    /// A message came on a channel that offers the free lock to an entry of its queue, and names it.
+    /// A message that offers the free lock to an entry of its queue.
     Offered {
-        /// The channel on which it came.
+        /// The channel of the message.
         channel: Bytes,
-        /// The field of the hold that waits: `uuid:number`.
+        /// The field of the waiting hold: `uuid:number`.
         entry: Bytes,
     },
-    /// A message came on a channel by which another client says that it wants the lock. A holder whose hold may linger listens to it.
+    /// A message by which another client requests the lock. Holders that may linger subscribe to it.
     ///
-    /// Other kinds of locks publish the same text in another sense, so that the session reads it by what listens.
+    /// Other kinds of locks publish the same text with another meaning, so the session interprets it by the
+    /// subscription.
     Wanted {
-        /// The channel on which it came.
+        /// The channel of the message.
         channel: Bytes,
     },
-    /// The notice connection was lost and is back: it has no subscriptions, and messages were missed.
+    /// The notice connection was lost and is back, without subscriptions. Messages were missed.
     NoticesReset,
-    /// A connection for calls was lost and is back: what the server held may be gone.
+    /// A connection for calls was lost and is back. The server's data may be gone.
     CallsReset,
-    /// Connected to a server.
     Connected {
-        /// The server's address.
         server: String,
-        /// Whether there was one before.
+        /// Whether the link was connected to this server before.
         again: bool,
     },
     /// The connection to a server was lost, and a reconnect failed. Reported once per kind of error until the next success.
     OutOfReach {
-        /// The server's address.
         server: String,
-        /// Why the attempt failed.
         why: String,
-        /// How long ago the connection was lost.
+        /// The time since the connection was lost.
         lost_for: Duration,
-        /// The slots that the server owns, in order; `None` where there are no others.
+        /// The server's slots, in order; `None` if there are no other servers.
         slots: Option<Vec<u16>>,
     },
-    /// No connection to the server is kept any more: it owns nothing.
+    /// The link dropped its connections to a server that owns no slots.
     Retired {
-        /// The server's address.
         server: String,
     },
 }
 
 impl LinkEvent {
-    /// The event of a message with this text on a channel.
+    /// Converts a message on a channel into its event.
     pub fn of_message(channel: Bytes, text: &[u8]) -> Self {
         match text {
             b"2" => Self::Wanted { channel },
@@ -284,22 +281,22 @@ impl LinkEvent {
     }
 }
 
-/// The facts about a server that a client learns when it connects.
+/// Facts about a server, read when the client connects.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ServerInfo {
     /// `redis`, `valkey` or `embedded`.
     pub flavor: String,
-    /// Its version, such as `7.0.15`.
+    /// The version, such as `7.0.15`.
     pub version: String,
-    /// Which process it is: no two servers have the same. Empty where it is not known.
+    /// The unique id of the server process. Empty if unknown.
     pub instance: String,
-    /// `maxmemory-policy`, where it can be read.
+    /// `maxmemory-policy`, if readable.
     pub eviction_policy: Option<String>,
-    /// Whether it is a Redis Cluster, where all keys of a call must lie in one slot.
+    /// Whether the server is a Redis Cluster, where all keys of a call must be in one slot.
     pub cluster: bool,
-    /// Whether release notices go by `SPUBLISH`.
+    /// Whether release notices use `SPUBLISH`.
     pub sharded_notices: bool,
 }
 
@@ -316,100 +313,100 @@ pub enum Arrival {
     Event(LinkEvent),
 }
 
-/// Receives what arrives at a link.
+/// Receives the arrivals of a link.
 pub trait Receiver: Send + Sync {
-    /// Drains `arrivals`, which are in order of arrival. May be called from any thread, also from two threads at the same time: then the
-    /// order between the two is open.
+    /// Drains `arrivals`, in order of arrival. Any thread may call this. Two threads may call it at the same time, in
+    /// any order.
     fn receive(&self, arrivals: &mut Vec<Arrival>);
 }
 
-/// Sends calls to a server and carries its notices. Cheap to clone; the clones share their connections.
+/// Sends calls to a server and receives its notices. Clones are cheap and share their connections.
 ///
-/// No method waits longer than the link's command timeout, except that [`Link::event`] waits for an event, and that the time which
-/// replicas are given comes on top. All futures may be polled from any thread.
+/// No method waits longer than the link's command timeout, with two exceptions: [`Link::event`] waits for an event, and
+/// a durable call adds the time for its replicas. Any thread may poll the futures.
 pub trait Link: Clone + Send + Sync + 'static {
-    /// The server's description of itself when the client connected; before, only whether it is a cluster.
+    /// The facts about the server, as of the connection. Before that, only whether it is a cluster.
     fn server(&self) -> &ServerInfo;
 
-    /// The number of settlings so far, of calls that wait for replicas (`durable`) or of all other calls. Read it *before* deciding to send a
-    /// call: see [`Link::call_decided`]. It never calls the [`Receiver`], so it may be called while the session is locked.
+    /// Number of settlings so far, of durable calls (`durable`) or of all other calls. Read it *before* deciding to
+    /// send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so the session may be locked.
     fn settlings(&self, durable: bool) -> u64;
 
-    /// Sends `call` and waits for its reply. The link resends it only after a reply that proves that the server did not apply it: the server
-    /// does not know the script, or another node owns the slot.
+    /// Sends `call` and waits for its reply. The link resends the call only after a reply that proves that it was not
+    /// applied: the server does not know the script, or another node owns the slot.
     ///
-    /// The call is queued at the first poll.
     ///
-    /// A call [with replicas](Call::with_replicas) has exclusive use of a connection, because `WAIT` blocks it. Script and
-    /// `WAIT` are one pipeline, which is never sent again. The reply is an array of two: the script's reply, and how many replicas
-    /// acknowledged it, which may be fewer than were asked for. If the latter is not known, the outcome is not.
+    /// A call [with replicas](Call::with_replicas) has exclusive use of a connection, because `WAIT` blocks it. Script
+    /// and `WAIT` are one pipeline, which is never resent. The reply is an array of the script's reply and the number
+    /// of replicas that acknowledged it, possibly too few. If that number is unknown, so is the outcome.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves the outcome unknown, and the call may still be sent: settle it.
+    /// Dropping the future leaves the outcome unknown, and the call may still be sent. Settle it.
     fn call(&self, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send {
         self.call_decided(self.settlings(call.replicas().is_some()), call)
     }
 
-    /// As [`Link::call`], for a call that was decided on after `decided`. It sends nothing if a settling has begun since: the
-    /// settling may have ruled out this call. A thread may be suspended between the decision and the call.
+    /// As [`Link::call`], for a call that was decided on at `decided`. Sends nothing if a settling has started since,
+    /// because that settling may have ruled out this call. (A thread may be suspended between decision and call.)
     fn call_decided(&self, decided: u64, call: Call) -> impl Future<Output = Result<Reply, LinkError>> + Send;
 
-    /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns the outcome if it is already known. Otherwise delivers it to the
-    /// link's [`Receiver`].
+    /// Sends `call` as [`Link::call_decided`] does, without waiting. Returns an outcome that is already known. Any
+    /// other outcome goes to the link's [`Receiver`].
     ///
     /// # Errors
     ///
-    /// Returns the call if it cannot leave at once: it must wait for a connection, or for its turn on one.
+    /// Returns the call if it cannot leave at once, because it must wait for a connection or its turn.
     fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call>;
 
     /// Sets the receiver. Called once, before the first call and the first subscription.
     fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
-    /// Makes sure that the server can no longer apply an earlier call for the slot of `key`: of those that wait for replicas (`durable`), or
-    /// of all other calls.
+    /// Ensures that the server can no longer apply an earlier call for the slot of `key`: of the durable calls
+    /// (`durable`), or of all other calls.
     ///
-    /// A later command on the same connection is answered, or the server has killed the old connection. Outside of a cluster all keys are
-    /// of one slot.
+    /// The proof is a reply to a later command on the same connection, or that the server killed the old connection.
+    /// Outside of a cluster all keys are in one slot.
     ///
     /// # Errors
     ///
-    /// The server could not be reached: nothing is known; try again.
+    /// The server is unreachable, and nothing is proven. Try again.
     fn settle(&self, key: Bytes, durable: bool) -> impl Future<Output = Result<Settled, LinkError>> + Send;
 
-    /// The servers that have the keys at this moment: one, or each primary of a cluster.
+    /// The servers that currently own the keys: a single server, or each primary of a cluster.
     fn servers(&self) -> Vec<ServerId>;
 
-    /// Asks one of [`Link::servers`] for a page of the names of its keys.
+    /// Reads a page of key names from one of [`Link::servers`].
     ///
     /// # Errors
     ///
-    /// As of a call. The server keeps nothing of a scan, so that the same page may be asked for again.
+    /// As for a call. The server keeps no state of a scan, so a page can be requested again.
     fn scan(&self, server: ServerId, page: ScanPage) -> impl Future<Output = Result<Scanned, LinkError>> + Send;
 
-    /// Subscribes to a channel. When this returns, the server has confirmed it: no message sent from then on is missed while
-    /// the connection stands. A second subscription to the same channel is harmless.
+    /// Subscribes to a channel, and returns after the server's confirmation. From then on no message is missed while
+    /// the connection lasts. A second subscription to the same channel is harmless.
     ///
     /// # Errors
     ///
-    /// The subscription is not confirmed, and may or may not exist: subscribe again, or unsubscribe.
+    /// The subscription is unconfirmed and may exist. Subscribe again, or unsubscribe.
     fn subscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
-    /// Ends a subscription. After a [`LinkEvent::NoticesReset`] there is none to end.
+    /// Ends a subscription. After a [`LinkEvent::NoticesReset`] no subscription exists.
     ///
     /// # Errors
     ///
-    /// The server could not be reached; a connection that is lost has no subscriptions.
+    /// The server is unreachable. A lost connection has no subscriptions.
     fn unsubscribe(&self, channel: Bytes) -> impl Future<Output = Result<(), LinkError>> + Send;
 
-    /// The next event that does not go to the [`Receiver`]; `None` once the link has been closed. Only the background calls this.
+    /// The next event that does not go to the [`Receiver`]; `None` after the link was closed. Only the background task
+    /// calls this.
     ///
     /// # Cancel safety
     ///
     /// No event is lost.
     fn event(&self) -> impl Future<Output = Option<LinkEvent>> + Send;
 
-    /// Closes all connections, without waiting for calls under way.
+    /// Closes all connections, without waiting for pending calls.
     fn close(&self) -> impl Future<Output = ()> + Send;
 }
 
@@ -455,7 +452,7 @@ mod tests {
             "ERR unknown command `EVALSHA`, with args beginning with: `9f`, `1`, ",
             "ERR This instance has EVALSHA disabled",
             "MISCONF Redis is configured to save RDB snapshots, but it's currently unable to persist to disk.",
-            // A script that has begun to write is not refused these.
+            // A script that has started to write never gets these errors.
             "OOM command not allowed when used memory > 'maxmemory'. script: 9f, on @user_script:1.",
             "ERR Error running script (call to f_21): @user_script:1: @user_script: 1: -OOM command not allowed",
             "@user_script: 1: -OOM command not allowed when used memory > 'maxmemory'.",

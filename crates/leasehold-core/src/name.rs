@@ -1,4 +1,4 @@
-//! Names of locks and everything on the server that is derived from them.
+//! Names of locks, and the keys and channels derived from them.
 
 mod reserved;
 
@@ -7,28 +7,27 @@ use std::fmt;
 use std::sync::Arc;
 use thiserror::Error;
 
-/// The first word of the channels on which releases are announced.
+/// The prefix of channels that announce releases.
 const CHANNEL: &str = "redisson_lock__channel";
 
-/// The longest name, prefix included, in bytes.
+/// The maximum length of a name with its prefix, in bytes.
 pub const MAX_NAME_BYTES: usize = 1024;
 
-/// A name that has been checked once, from which the key and the channel follow that belong to it.
+/// A validated lock name, from which its keys and channels derive.
 ///
-/// It has the text once, and all who name the lock share that: what follows from it is made when it is sent.
+/// The text exists once, and clones share it. Keys and channels are built when they are sent.
 ///
-/// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A name
-/// that has an opening brace anywhere is its own hash tag and gets no second pair of braces.
+/// The layout is Redisson's: the lock's key is the name itself, and its channel is `redisson_lock__channel:{name}`. A
+/// name with an opening brace is its own hash tag and gets no additional braces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockName {
-    /// The prefix and the name.
     raw: Arc<str>,
-    /// The length of the prefix, which is less than [`MAX_NAME_BYTES`].
+    /// The length of the prefix, below [`MAX_NAME_BYTES`].
     prefix: u16,
 }
 
 impl LockName {
-    /// Checks `name`, and puts `prefix` in front of it.
+    /// Validates `name`, and prepends `prefix`.
     ///
     /// # Errors
     ///
@@ -49,7 +48,7 @@ impl LockName {
         Ok(Self { raw: raw.into(), prefix })
     }
 
-    /// Refuses a name whose key and channel a Redis Cluster would put into different slots, so that no script could use both.
+    /// Rejects a name whose key and channel have different slots in a Redis Cluster, because no script could use both.
     ///
     /// # Errors
     ///
@@ -62,7 +61,7 @@ impl LockName {
         }
     }
 
-    /// The name as the caller gave it, without the prefix.
+    /// The caller's name, without the prefix.
     pub fn as_str(&self) -> &str {
         &self.raw[usize::from(self.prefix)..]
     }
@@ -72,48 +71,48 @@ impl LockName {
         self.raw.as_bytes()
     }
 
-    /// The same, to be sent.
+    /// The key of the lock, as bytes to send.
     pub fn to_key(&self) -> Bytes {
         Bytes::copy_from_slice(self.key())
     }
 
-    /// The name of something that belongs to the lock: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its
-    /// own (Redisson's rule).
+    /// A name derived from the lock: `prefix:{name}`, or `prefix:name` if the name has an opening brace (Redisson's
+    /// rule).
     pub fn prefixed(&self, prefix: &str) -> Bytes {
         Bytes::from(tagged(prefix, &self.raw).concat())
     }
 
-    /// The name of something that belongs to the lock: `{name}:suffix`, or `name:suffix` where the name has an opening brace of its
-    /// own (Redisson's rule).
+    /// A name derived from the lock: `{name}:suffix`, or `name:suffix` if the name has an opening brace (Redisson's
+    /// rule).
     pub fn suffixed(&self, suffix: &str) -> Bytes {
         let raw = &self.raw;
         Bytes::from(if raw.contains('{') { format!("{raw}:{suffix}") } else { format!("{{{raw}}}:{suffix}") })
     }
 
-    /// The name of something that belongs to the lock and has its braces always: `prefix{name}`, even where the name has braces of
-    /// its own (Redisson's rule for the channel of a count-down latch).
+    /// A name derived from the lock that always adds braces: `prefix{name}` (Redisson's rule for the channel of a
+    /// count-down latch).
     pub fn braced(&self, prefix: &str) -> Bytes {
         Bytes::from(format!("{prefix}{{{}}}", self.raw))
     }
 
-    /// The channel on which releases of the lock are announced.
+    /// The channel that announces releases of the lock.
     pub fn channel(&self) -> Bytes {
         self.prefixed(CHANNEL)
     }
 
-    /// The parts of that channel.
+    /// The parts of [`LockName::channel`].
     pub(crate) fn channel_parts(&self) -> [&[u8]; 4] {
         tagged(CHANNEL, &self.raw).map(str::as_bytes)
     }
 
-    /// Whether this is that channel, without making its name.
+    /// Whether this is [`LockName::channel`], without building it.
     pub(crate) fn is_channel(&self, channel: &[u8]) -> bool {
         let rest = channel.strip_prefix(CHANNEL.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
         let braced = rest.and_then(|rest| rest.strip_prefix(b"{")?.strip_suffix(b"}"));
         if self.raw.contains('{') { rest == Some(self.key()) } else { braced == Some(self.key()) }
     }
 
-    /// Prefix and name, as those who look a lock up by its name share it.
+    /// Prefix and name, as a shared key for maps.
     pub(crate) const fn shared(&self) -> &Arc<str> {
         &self.raw
     }
@@ -136,15 +135,12 @@ impl fmt::Display for LockName {
 /// Names are compared byte by byte. Trailing white space from a configuration file makes a different name, so two
 /// programs would use two locks instead of one.
 ///
-/// # Errors
-///
-/// [`NameError::UnseenEnd`].
 pub fn check_ends(given: &str) -> Result<(), NameError> {
     let mut ends = given.chars().next().into_iter().chain(given.chars().next_back());
     if ends.any(is_unseen) { Err(NameError::UnseenEnd { name: given.to_owned() }) } else { Ok(()) }
 }
 
-/// White space, control characters, and characters without a width: the byte order mark, joiners, marks of direction.
+/// White space, control characters and zero-width characters: byte order marks, joiners, direction marks.
 fn is_unseen(character: char) -> bool {
     let without_width = matches!(
         character,
@@ -153,11 +149,11 @@ fn is_unseen(character: char) -> bool {
     without_width || character.is_whitespace() || character.is_control()
 }
 
-/// Why a name cannot be used. Nothing has been sent to a server.
+/// The error of an invalid name. Nothing was sent to a server.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum NameError {
-    /// The name has no character.
+    /// The name is empty.
     #[error("a lock needs a name of at least one byte, and this one is empty")]
     Empty,
     /// The name, or the prefix, begins or ends with an invisible character.
@@ -166,7 +162,7 @@ pub enum NameError {
          that names the lock without it uses another lock"
     )]
     UnseenEnd {
-        /// The name, or the prefix, as the caller gave it.
+        /// The name, or the prefix.
         name: String,
     },
     /// Prefix and name together are longer than [`MAX_NAME_BYTES`].
@@ -174,34 +170,34 @@ pub enum NameError {
         "the name of the lock has {bytes} bytes with its prefix, and at most {MAX_NAME_BYTES} are allowed: shorten it"
     )]
     TooLong {
-        /// How long it is.
+        /// The length of prefix and name.
         bytes: usize,
     },
-    /// The keys of a lock have such names, as its queue and its register do: a lock of this name would be deleted under its holder by the
-    /// scripts of another one.
+    /// The name has the form of a key that belongs to another lock, such as its queue. Scripts of that lock would
+    /// delete this lock while it is held.
     #[error(
         "the lock {name:?} cannot be used: with its prefix it is of the form `{form}`, and names of that form are of what belongs to \
          other locks; use another name, or another prefix"
     )]
     Reserved {
-        /// The name as the caller gave it.
+        /// The caller's name.
         name: String,
-        /// The form of such names.
+        /// The form of these keys.
         form: &'static str,
     },
-    /// A Redis Cluster would put the lock and its channel into different slots.
+    /// A Redis Cluster would place the lock and its channel in different slots.
     #[error(
         "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
          use a name without braces; for everything but a latch, balanced braces around a part that is not empty do as well"
     )]
     Unplaceable {
-        /// The name as the caller gave it.
+        /// The caller's name.
         name: String,
     },
 }
 
-/// The hash slot of a key, from 0 to 16 383, as Redis Cluster reckons it: CRC-16 of the part between the first `{` and the
-/// first `}` after it, or of the whole key where there is no such part (Redis Cluster specification, "Hash tags").
+/// The hash slot of a key in Redis Cluster, from 0 to 16383: CRC-16 of the part between the first `{` and the next `}`,
+/// or of the whole key if that part is empty or missing (Redis Cluster specification, "Hash tags").
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key
         .iter()
@@ -213,7 +209,7 @@ pub fn slot(key: &[u8]) -> u16 {
     crc16(tag) % 16_384
 }
 
-/// The parts of a derived name by Redisson's rule: `prefix:{name}`, or `prefix:name` where the name has an opening brace of its own.
+/// The parts of a derived name by Redisson's rule: `prefix:{name}`, or `prefix:name` if the name has an opening brace.
 fn tagged<'a>(prefix: &'a str, name: &'a str) -> [&'a str; 4] {
     if name.contains('{') { [prefix, ":", name, ""] } else { [prefix, ":{", name, "}"] }
 }

@@ -1,7 +1,7 @@
 //! Plain commands in place of scripts.
 //!
-//! In the usual case a plain command has the effect of its script for half of the server's time. Otherwise it changes nothing, and the link sends
-//! the script. A late copy of it cannot do more than a late copy of the script.
+//! In the usual case a plain command has the effect of its script, for half of the server's time. Otherwise it changes
+//! nothing, and the link sends the script. A late copy does no more than a late copy of the script.
 
 use crate::call::Call;
 use crate::reply::Reply;
@@ -21,7 +21,7 @@ pub enum Plain {
 }
 
 impl Plain {
-    /// The compare-and-delete command of a server, if it has one.
+    /// The server's compare-and-delete command, if it has one.
     pub fn delete_of(flavor: &str, version: &str) -> Option<Self> {
         let mut parts = version.split('.').map(|part| part.parse().unwrap_or(0));
         let version = (parts.next().unwrap_or(0), parts.next().unwrap_or(0));
@@ -32,12 +32,12 @@ impl Plain {
         }
     }
 
-    /// The plain command that replaces the script of a call, if there is one. `delete` is the server's compare-and-delete.
+    /// The plain command that replaces the script of a call, if any. `delete` is the server's compare-and-delete.
     pub fn of(call: &Call, delete: Option<Self>) -> Option<Self> {
         let is = |script: &Script| std::ptr::eq(call.script(), script);
         let has = |index: usize, arg: &str| call.args().get(index) == Some(arg.as_bytes());
         if is(&SIMPLE_ACQUIRE) {
-            // On a busy lock the script would follow each time.
+            // On a busy lock, the script would have to follow every time.
             (has(1, "1") && has(3, "-1") && !call.repeats()).then_some(Self::Set)
         } else {
             delete.filter(|_| is(&SIMPLE_RELEASE) && has(1, "0"))
@@ -60,7 +60,7 @@ impl Plain {
         }
     }
 
-    /// The reply that the script would have sent. `None`: the command changed nothing, and the script must run.
+    /// The script's equivalent reply; `None` if the command changed nothing and the script must run.
     pub fn reply(self, call: &Call, reply: &Frame) -> Option<Reply> {
         match (self, reply) {
             (Self::Set, Frame::Text(ok)) if ok == "OK" => {

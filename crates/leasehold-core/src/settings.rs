@@ -1,56 +1,58 @@
-//! The settings that the state machines obey.
+//! The settings of the state machines.
 
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The number of renewals in flight before a reply if a renewal may only contain holds of one slot. It is as large as a
-/// shared renewal, so that a slow network does not delay holds that no command may share.
+/// The initial number of concurrent renewals if all holds of a renewal must be in one slot. It equals the size of a
+/// shared renewal, so a slow network does not delay holds in separate slots.
 pub const RENEWALS_BY_SLOT: usize = 100;
 
-/// The settings of a client, in the form in which the state machines use them. The runtime checks the values.
+/// The settings of a client. The runtime validates them.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct Settings {
-    /// The lease of a hold that is renewed. Renewal comes after a third of it.
+    /// The lease of a renewed hold. Renewal starts after a third of it.
     pub lease: Duration,
-    /// The longest that a waiter sleeps without trying again, whatever the lease of the holder.
+    /// A waiter's maximum sleep before it retries, whatever the holder's lease.
     pub recheck: Duration,
-    /// How long a waiter whose turn it is may leave its future unpolled before the turn passes on; fair locks leave it more.
+    /// A waiter loses its turn if its future is not polled for this long; fair locks allow more.
     pub turn: Duration,
-    /// How long a server may take to answer a command.
+    /// The timeout of a command.
     pub command_timeout: Duration,
-    /// How long a server may be out of reach before acquiring fails.
+    /// An acquire fails once the server has been unreachable for this long.
     pub unreachable_after: Duration,
-    /// Whether a first grant carries the server time after which it refuses itself.
+    /// Whether a first grant carries a server time after which the server refuses it.
     pub not_after: bool,
-    /// The most locks in one renewal.
+    /// Maximum number of locks in one renewal.
     pub renew_batch: usize,
-    /// The number of renewals in flight before a reply. It grows while replies are quick and more renewals are due.
+    /// The initial number of concurrent renewals. It grows while replies are fast and more renewals are due.
     pub renewals_in_flight: usize,
-    /// Whether all keys of a call must lie in one hash slot.
+    /// Whether all keys of a call must be in one hash slot.
     pub cluster: bool,
     /// The command that publishes a release: `PUBLISH` or `SPUBLISH`.
     pub publish: Bytes,
-    /// The times of fair locks.
+    /// The settings of fair locks.
     pub fair: FairSettings,
-    /// The shortest `lockWatchdogTimeout` of the JVMs that share locks: their renewals *set* the time to live of a read lock to it.
+    /// The shortest `lockWatchdogTimeout` of the JVMs that share locks. Their renewals *set* the time to live of a read
+    /// lock to it.
     pub jvm_watchdog: Duration,
-    /// How far a hold is handed on among the tasks of this client, without a word to the server; `None` where it never is.
+    /// The limits of a hand-over between tasks of this client; `None` disables hand-over.
     pub hand_over: Option<HandOver>,
 }
 
-/// How far a hold is handed on among the tasks of one client before other clients are let in.
+/// The limits of a hand-over before other clients get a chance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct HandOver {
-    /// Maximum number of hand-overs if other clients may want the lock. With 0, a hold is handed on only if there are none.
+    /// Maximum number of hand-overs while other clients may want the lock. With 0, hand-over requires that there are
+    /// none.
     pub most: u32,
-    /// For how long at most, from when the server's grant was received.
+    /// Maximum time since the arrival of the server's grant.
     pub within: Duration,
 }
 
 impl HandOver {
-    /// Hands on only if no other client listened at the last release.
+    /// Hands over only if no other client listened at the last release.
     pub const WITHOUT_LISTENERS: Self = Self { most: 0, within: Duration::from_millis(10) };
 }
 
@@ -60,30 +62,30 @@ impl Default for HandOver {
     }
 }
 
-/// The times that the queue of a fair lock goes by. All processes of a fleet must be told the same.
+/// The settings of a fair lock's queue. All processes of a fleet must use the same values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct FairSettings {
-    /// How long a process may be silent before its waiters lose their places.
+    /// Silence after which a process loses its places in the queue.
     pub liveness_timeout: Duration,
-    /// How often a process that waits says that it lives; at most a quarter of the liveness timeout.
+    /// The heartbeat interval of a waiting process; at most a quarter of the liveness timeout.
     pub heartbeat_interval: Duration,
-    /// How far the clock of a JVM may be from the server's.
+    /// The maximum difference between a JVM's clock and the server's.
     pub clock_skew: Duration,
     /// The longest wait of any JVM: its `fairLockWaitTimeout`, and its longest `tryLock`.
     pub max_wait: Duration,
-    /// How long a free lock is offered to a process that lives and does not take it.
+    /// Time for a live process to take a free lock that was offered to it.
     pub offer_timeout: Duration,
-    /// How long a JVM whose deadline passed during a long hold may take to come, once it is told.
+    /// Time for a JVM to respond to its notice, if its deadline passed during a long hold.
     pub grace: Duration,
-    /// The shortest time between two passes over a queue in which JVMs wait.
+    /// The minimum interval of walks over a queue in which JVMs wait.
     pub walk: Duration,
-    /// How long unused keys stay on the server.
+    /// The lifetime of unused keys on the server.
     pub idle: Duration,
 }
 
 impl FairSettings {
-    /// All of it as one argument: milliseconds, in the order of the fields.
+    /// All settings as one argument: milliseconds, in the order of the fields.
     pub fn packed(&self) -> Bytes {
         let Self { liveness_timeout, heartbeat_interval, clock_skew, max_wait, offer_timeout, grace, walk, idle } =
             *self;
@@ -108,8 +110,8 @@ impl Default for FairSettings {
 }
 
 impl Settings {
-    /// How much earlier than the server a hold of this lease counts as ended here: a hundredth of the lease, for clock rates
-    /// that differ, and 2 ms, for the rounding of the server's clock.
+    /// The local safety margin of a lease: 1 % for different clock rates, plus 2 ms for the rounding of the server's
+    /// clock.
     pub fn margin(lease: Duration) -> Duration {
         lease / 100 + Duration::from_millis(2)
     }

@@ -1,8 +1,8 @@
-//! The protocol of Redis on one connection, without I/O: bytes in, bytes out.
+//! The Redis protocol of one connection, without I/O: bytes in, bytes out.
 //!
-//! A [`Wire`] encodes commands into one buffer, decodes what the server sends, and matches replies to commands. It states facts about each
-//! command: whether it is queued, written, answered or refused, and, when the connection ends, whether it may have reached the server. It opens no
-//! socket and reads no clock, so tests and simulations feed it whatever bytes they like.
+//! A [`Wire`] encodes commands into a buffer, decodes the server's bytes, and matches replies to commands. It tracks
+//! each command: queued, written, answered or refused. At the end of the connection it returns whether a command may
+//! have reached the server. It opens no socket and reads no clock, so tests and simulations can feed it any bytes.
 
 mod decode;
 mod encode;
@@ -16,14 +16,13 @@ pub use words::{Words, WordsIter};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Maximum capacity of a buffer that is kept for later commands, in bytes.
 const KEPT: usize = 16 * 1024;
 
 /// The commands and replies of one connection. `T` is the caller's token for each command until its reply arrives.
 #[derive(Debug)]
 pub struct Wire<T> {
     decoder: Decoder,
-    /// Encoded bytes that are not taken for writing yet.
+    /// Encoded bytes that are not yet taken for writing.
     out: Vec<u8>,
     /// An empty buffer for the next `out`.
     spare: Vec<u8>,
@@ -31,7 +30,7 @@ pub struct Wire<T> {
     taken: u64,
     /// Commands without a reply, oldest first.
     in_flight: VecDeque<InFlight<T>>,
-    /// Messages may arrive as arrays: a RESP2 connection that has subscribed.
+    /// Messages may arrive as arrays: a RESP2 connection with subscriptions.
     messages_as_arrays: bool,
     /// The server may send messages.
     subscribed: bool,
@@ -62,9 +61,9 @@ pub enum Subscription {
     Subscribe,
     /// `UNSUBSCRIBE`.
     Unsubscribe,
-    /// `SSUBSCRIBE`, of a sharded channel.
+    /// `SSUBSCRIBE`, for a sharded channel.
     SubscribeSharded,
-    /// `SUNSUBSCRIBE`, of a sharded channel.
+    /// `SUNSUBSCRIBE`, for a sharded channel.
     UnsubscribeSharded,
 }
 
@@ -95,8 +94,7 @@ pub enum Event<T> {
         /// The message.
         payload: Bytes,
     },
-    /// The server ended a subscription without a command of this connection: the slot of the channel moved to another
-    /// node.
+    /// The server ended a subscription on its own, because the channel's slot moved to another node.
     Unsubscribed {
         /// The channel.
         channel: Bytes,
@@ -120,7 +118,7 @@ impl<T> Default for Wire<T> {
 }
 
 impl<T> Wire<T> {
-    /// A connection without sent bytes.
+    /// Creates the state of a new connection.
     pub fn new(limits: Limits) -> Self {
         Self {
             decoder: Decoder::new(limits),
@@ -148,8 +146,8 @@ impl<T> Wire<T> {
 
     /// Queues a subscription command. [`Event::Answered`] comes when the server has confirmed or refused it.
     ///
-    /// In RESP2 (`resp3` is false) a connection that has subscribed treats arrays that begin with `message` as
-    /// messages, so `PING` is its only other command.
+    /// In RESP2 (`resp3` is false), a connection with subscriptions treats arrays that begin with `message` as
+    /// messages. `PING` is then its only other command.
     pub fn subscription(&mut self, what: Subscription, channel: Bytes, resp3: bool, token: T) {
         let begins = self.queued();
         command(&mut self.out, what.command(), &[&channel]);
@@ -171,7 +169,7 @@ impl<T> Wire<T> {
         }
     }
 
-    /// Number of queued bytes that are not taken for writing yet.
+    /// Number of queued bytes that are not yet taken for writing.
     pub const fn unwritten(&self) -> usize {
         self.out.len()
     }
@@ -200,7 +198,7 @@ impl<T> Wire<T> {
     ///
     /// # Errors
     ///
-    /// The server sent invalid bytes. Close the connection, because no further reply can be trusted.
+    /// The server sent invalid bytes. Close the connection: no further reply can be trusted.
     pub fn poll(&mut self) -> Result<Option<Event<T>>, Malformed> {
         while let Some(received) = self.decoder.decode()? {
             let event = match received {
@@ -217,7 +215,7 @@ impl<T> Wire<T> {
         Ok(None)
     }
 
-    /// Ends the connection. Returns the commands without a reply, oldest first, and the fate of each.
+    /// Ends the connection. Returns each command without a reply, oldest first, and its fate.
     pub fn close(&mut self) -> impl Iterator<Item = (T, Fate)> + use<T> {
         self.out = Vec::new();
         let taken = self.taken;
@@ -262,7 +260,7 @@ impl<T> Wire<T> {
         };
         let Some(channel) = text() else { return Ok(None) };
         let is_end = matches!(what, Subscription::Unsubscribe | Subscription::UnsubscribeSharded);
-        // The last part of a confirmation is the number of subscriptions that are left.
+        // The last part of a confirmation is the number of remaining subscriptions.
         self.subscribed = !(is_end && parts.next().is_some_and(|left| left.int() == Some(0)));
         let is_asked = |call: &InFlight<T>| matches!(&call.answer, Answer::Confirmation(asked, of) if *asked == what && *of == channel);
         if self.in_flight.front().is_some_and(is_asked)

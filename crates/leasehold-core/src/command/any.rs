@@ -1,4 +1,4 @@
-//! Looking at a name without knowing which kind of lock stands there.
+//! Inspection of a name of unknown kind.
 
 use super::fair::Waiter;
 use super::permits::PermitId;
@@ -14,7 +14,7 @@ use bytes::Bytes;
 use std::time::Duration;
 use uuid::Uuid;
 
-/// The layouts that can be told apart by the data of a lock.
+/// The layouts that a lock's data can distinguish.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must name each")]
 pub enum Sort {
@@ -24,13 +24,13 @@ pub enum Sort {
     Fair,
     /// A lock with a register of fencing tokens.
     Fenced,
-    /// A lock with both.
+    /// A fair lock with a register of fencing tokens.
     FencedFair,
     /// A read-write lock.
     ReadWrite,
-    /// A string that ends, and is no number.
+    /// A string with an expiry that is not a number.
     Simple,
-    /// A counter some of whose permits have leases.
+    /// A counter with leased permits.
     Permits,
     /// A counter: a semaphore, or a latch.
     Counter,
@@ -40,61 +40,61 @@ pub enum Sort {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// Nothing stands there.
+    /// The name is free.
     Absent {
         /// The last fencing token of a lock of this name.
         token: Option<u64>,
     },
     /// A lock.
     Found(Box<Found>),
-    /// A key that is no lock: its kind.
+    /// A key that is not a lock: its type.
     Kind(String),
 }
 
-/// A lock as an inspection finds it.
+/// An inspected lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
 pub struct Found {
-    /// Its layout.
+    /// The layout.
     pub sort: Sort,
-    /// Whether the key of the lock is there. A free fair lock with waiters has none.
+    /// Whether the lock's key exists. A free fair lock with waiters has none.
     pub is_there: bool,
-    /// The time to live of the key; `None` where it has none.
+    /// The time to live of the key, if any.
     pub left: Option<Duration>,
-    /// How many holds there are, listed or not.
+    /// Total number of holds, listed or not.
     pub held: u64,
-    /// How many holds wait in a queue.
+    /// Number of waiters in the queue.
     pub queued: u64,
-    /// How many clients listen for a release; `None` where the server does not say, or the kind is not asked.
+    /// Number of clients that listen for releases; `None` if unknown or not applicable.
     pub listeners: Option<u64>,
     /// The last fencing token.
     pub token: Option<u64>,
-    /// The number of a counter.
+    /// The value of a counter.
     pub available: i64,
     /// The first holds.
     pub holds: Vec<Hold>,
-    /// The first waiters in a queue, the next one first.
+    /// The first waiters in the queue, the next one first.
     pub waiters: Vec<Waiter>,
 }
 
-/// One hold of a lock.
+/// A hold of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is all that the server tells")]
 pub struct Hold {
-    /// Its name: `uuid:number`, the id of a simple lock, or that of a permit.
+    /// The name: `uuid:number`, or the id of a simple lock or permit.
     pub name: String,
-    /// The half of a read-write lock; that of a writer for any other.
+    /// The half of a read-write lock; `Write` for other kinds.
     pub mode: Mode,
-    /// The hold count; `None` where there is no number that can be one.
+    /// The hold count; `None` if the value is not a valid count.
     pub count: Option<u32>,
-    /// The lease left; `None` where the hold has no end.
+    /// The remaining lease; `None` for a hold without expiry.
     pub left: Option<Duration>,
 }
 
-/// The longest list of holds, or of waiters, that a call may ask for: a server serves no other client while it makes one.
+/// Maximum number of holds, and of waiters, in a reply. The server is blocked while it builds the lists.
 pub const MOST: u32 = 128;
 
-/// Asks for all that the server knows of a name. At most `most` holds are listed, and as many waiters.
+/// Reads the server's state of a name, with at most `most` holds and `most` waiters.
 pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
     let keys = vec![
         name.to_key(),
@@ -124,7 +124,7 @@ pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of any/inspect";
     match code::array_code(reply, &[1, 0, -4], EXPECTED)? {
@@ -174,7 +174,7 @@ impl Sort {
         })
     }
 
-    /// Whether the fields of a hash are its holds.
+    /// Whether the holds are the fields of a hash.
     const fn is_hash(self) -> bool {
         !matches!(self, Self::Simple | Self::Permits | Self::Counter)
     }
@@ -185,7 +185,7 @@ impl Hold {
         let [Reply::Bulk(name), count, left] = parts else {
             return Err(DecodeError::new("the name of a hold", &parts[0]));
         };
-        // A JVM counts in 32 bits with a sign.
+        // A JVM counts in signed 32-bit integers.
         let count = count.int().ok().and_then(|count| i32::try_from(count).ok());
         let name = match PermitId::from_bytes(name).filter(|_| sort == Sort::Permits) {
             Some(id) => id.to_string(),
@@ -200,7 +200,7 @@ impl Hold {
         Ok(Self { name, mode, count, left: left.left()? })
     }
 
-    /// Whether the name has the form of a hold of this library or of a JVM: `uuid:number`, and perhaps a mark.
+    /// Whether the name has the form of a native or JVM hold: `uuid:number`, with an optional mark.
     pub fn is_of_a_client(&self) -> bool {
         let name = self.name.strip_suffix(['~', '!']).unwrap_or(&self.name);
         name.rsplit_once(':').is_some_and(|(client, number)| {

@@ -1,14 +1,14 @@
-//! The code by which a reply begins.
+//! The code at the start of a reply.
 
 use crate::reply::{DecodeError, Reply};
 
-/// The code that `reply` is, which must be one of `codes`.
+/// Decodes `reply` as one of `codes`.
 pub(super) fn int_code(reply: &Reply, codes: &[i64], expected: &'static str) -> Result<i64, DecodeError> {
     let code = reply.int()?;
     if codes.contains(&code) { Ok(code) } else { Err(DecodeError::new(expected, reply)) }
 }
 
-/// The code of the array that `reply` is, which must be one of `codes`, and what follows it.
+/// Decodes `reply` as an array that starts with one of `codes`. Returns the code and the other elements.
 pub(super) fn array_code<'a>(
     reply: &'a Reply,
     codes: &[i64],

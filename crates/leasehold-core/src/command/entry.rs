@@ -1,22 +1,22 @@
-//! One entry of a lock's hash, as an inspection reads it. Any client may have written it.
+//! An entry of a lock's hash, as an inspection reads it. Any client may have written it.
 
 use crate::reply::{DecodeError, Reply};
 
-/// The sort of an entry.
+/// The kind of an entry.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Entry<'a> {
-    /// A hold, by its field and its count.
+    /// A hold: its field and its count.
     Hold(&'a str, u32),
-    /// None: what there is, in words that follow "its name holds a".
+    /// Not a hold: a description that follows "its name holds a".
     Other(String),
 }
 
 impl<'a> Entry<'a> {
-    /// Reads an entry: a field, and the count that stands in it.
+    /// Reads an entry: a field and its count.
     ///
     /// # Errors
     ///
-    /// They are neither texts nor a number.
+    /// The reply contains neither text nor a number.
     pub(super) fn read(field: &'a Reply, value: &Reply) -> Result<Self, DecodeError> {
         let (Reply::Bulk(name), Reply::Bulk(_) | Reply::Int(_)) = (field, value) else {
             return Err(DecodeError::new("a field and a hold count", value));
@@ -33,9 +33,9 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// A hash whose field `name` has a value that no lock writes there.
+/// Describes a hash whose field `name` has a value that no lock writes.
 pub(super) fn unlike(name: &[u8], value: &[u8]) -> String {
-    /// A longer part of a foreign text is of no use.
+    /// Maximum length of a quoted foreign value.
     const MOST: usize = 80;
     let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(MOST)]).into_owned();
     format!("hash whose field {:?} has the value {:?}, which is none that a lock writes", shown(name), shown(value))

@@ -1,7 +1,7 @@
 //! The commands of the fair lock, with and without fencing tokens.
 //!
-//! Every hold that waits has a place in a queue on the server, and a process says for all of its holds at once that it lives:
-//! [`heartbeat`]. Renewal is the reentrant lock's, whose hash looks the same.
+//! Every waiting hold has a place in a queue on the server. A process sends one [`heartbeat`] for all its holds.
+//! Renewal is the reentrant lock's, because the hash has the same layout.
 
 mod inspect;
 
@@ -31,37 +31,37 @@ pub struct Fair;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct FencedFair;
 
-/// The answer of the server to a process that waits.
+/// The result of a heartbeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Heartbeat {
-    /// The front has its place, or the lock.
+    /// The front is queued or holds the lock.
     Calm(Standing),
     /// The lock is free, and a hold of this process is next. A process that does not know the hold must release it.
     Yours {
         /// The field of the hold.
         entry: Bytes,
-        /// How the process stands.
+        /// The state of the queue.
         standing: Standing,
     },
-    /// The front has no place any more, and the holds behind it may have none either: all must acquire again, in their order.
+    /// The front is no longer queued, and the holds behind it may be gone too. All must acquire again, in their order.
     Gone(Standing),
     /// A key is of another kind.
     Kind(String),
 }
 
-/// How a process that waits stands.
+/// The state of the queue for a waiting process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "tests build it")]
 pub struct Standing {
-    /// The lease left of the holder; `None` if the lock is free, or held for ever.
+    /// The holder's remaining lease; `None` for a free lock or a lock without expiry.
     pub left: Option<Duration>,
     /// The server's time in milliseconds.
     pub time: Option<u64>,
-    /// A hold of this process is next, so that this process must look when the holder's lease has run out.
+    /// A hold of this process is next, so the process must retry when the holder's lease expires.
     pub head: bool,
-    /// Clients that are not of this library are in the queue, or hold the lock: the process must also listen where they
-    /// would announce the turn of its front, see [`front_channel`].
+    /// JVMs are queued or hold the lock. The process must also listen on [`front_channel`], where they would announce
+    /// its front's turn.
     pub foreign: bool,
 }
 
@@ -155,7 +155,8 @@ impl KindProtocol for FencedFair {
     }
 }
 
-/// The channel on which a JVM announces the turn of the hold `entry`: it does not know that the holds of a process share a channel.
+/// The channel on which a JVM announces the turn of the hold `entry`. A JVM does not know that the holds of a process
+/// share a channel.
 pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
     let mut channel = name.channel().to_vec();
     channel.push(b':');
@@ -163,7 +164,7 @@ pub fn front_channel(name: &LockName, entry: &Bytes) -> Bytes {
     channel.into()
 }
 
-/// Says that `client` lives, and asks how it stands; `front` is the hold of its that waits longest.
+/// Sends the heartbeat of `client`. `front` is its hold that has waited longest.
 pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<&Bytes>, settings: &Settings) -> Call {
     debug_assert_eq!(keys.keys[0], name.key(), "the keys are the lock's");
     let args = vec![
@@ -180,7 +181,7 @@ pub fn heartbeat(name: &LockName, keys: &Keys, client: &ClientId, front: Option<
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
     let standing = |lease: &Reply, time: &Reply, head: &Reply, foreign: &Reply| {
         Ok(Standing {
@@ -204,7 +205,6 @@ pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
     }
 }
 
-/// Ends the hold of `holder`.
 pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
     let args = vec![
         Bytes::copy_from_slice(holder.as_bytes()),
@@ -219,12 +219,11 @@ pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     super::lock::forced(reply)
 }
 
-/// Lock, queue, deadlines and marks.
 fn keys(name: &LockName) -> Vec<Bytes> {
     vec![
         name.to_key(),

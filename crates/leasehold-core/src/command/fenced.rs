@@ -1,4 +1,4 @@
-//! The commands of the fenced lock: those of the reentrant lock, but that a grant has a fencing token.
+//! The commands of the fenced lock: the reentrant lock's, but each grant has a fencing token.
 
 use super::lock::Lock;
 use super::outcome::{Acquired, Released};
@@ -16,7 +16,7 @@ use std::time::Duration;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Fenced;
 
-/// The knowledge about the last fencing token.
+/// The last fencing token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum LastToken {
@@ -74,7 +74,7 @@ impl KindProtocol for Fenced {
     }
 }
 
-/// Asks for the last fencing token.
+/// Reads the last fencing token.
 pub fn token(lock: &LockName) -> Call {
     Call::new(&script::FENCED_TOKEN, vec![token_key(lock)], [""; 0])
 }
@@ -83,7 +83,7 @@ pub fn token(lock: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn last_token(reply: &Reply) -> Result<LastToken, DecodeError> {
     match reply.array()? {
         [code] if code.int()? == 0 => Ok(LastToken::Unissued),

@@ -24,11 +24,11 @@ pub struct Latch;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// The count is 0, or there is none.
+    /// The count is 0 or absent.
     Open,
-    /// There is something left to count down.
+    /// The count is positive.
     Closed {
-        /// How much.
+        /// The remaining count.
         left: i64,
     },
     /// The key is of another kind.
@@ -39,9 +39,9 @@ pub enum Inspected {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Deleted {
-    /// The latch is gone: by this command, or by an earlier copy of it.
+    /// The latch was deleted, by this command or an earlier copy.
     Deleted,
-    /// There was none.
+    /// The latch did not exist.
     Absent,
     /// The key is of another kind.
     Kind,
@@ -73,7 +73,7 @@ impl KindProtocol for Latch {
         Acquired::decode(reply)
     }
 
-    /// A latch has no holder, so there is nothing to release: this is an inspection, whatever is asked.
+    /// A latch has no holder, so this is an inspection.
     fn release(&self, give: &ReleaseArgs<'_>) -> Call {
         inspect(give.name)
     }
@@ -82,7 +82,7 @@ impl KindProtocol for Latch {
         inspected(reply).map(|_| Released::Ended)
     }
 
-    /// A latch has no holder, so there is no lease.
+    /// A latch has no holder and no lease.
     fn renewal(&self) -> Option<&'static Script> {
         None
     }
@@ -90,7 +90,7 @@ impl KindProtocol for Latch {
     fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
-/// Sets the count of a latch that has none. `operation` is an id that is used once; `count` is at least 1.
+/// Sets the count of an open latch. `operation` is a unique id; `count` is at least 1.
 pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
     Call::new(&script::LATCH_SET, keys_of_change(name, operation), args_of_change(name, count, publish))
 }
@@ -99,26 +99,26 @@ pub fn set(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Ca
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, 0, -4], "a reply of latch/set")
 }
 
-/// Counts down, and opens the latch at zero. `operation` is an id that is used once; `count` is at least 1.
+/// Counts down, and opens the latch at zero. `operation` is a unique id; `count` is at least 1.
 pub fn count_down(name: &LockName, count: u32, operation: &[u8], publish: &Bytes) -> Call {
     Call::new(&script::LATCH_COUNT_DOWN, keys_of_change(name, operation), args_of_change(name, count, publish))
 }
 
-/// Decodes the reply to [`count_down`]: the number is the count that is left. Refused is a latch that was open already.
+/// Decodes the reply to [`count_down`]: the number is the remaining count. `Refused` means already open.
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn counted_down(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, 0, -4], "a reply of latch/count_down")
 }
 
-/// Asks for the count.
+/// Reads the count.
 pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::LATCH_INSPECT, vec![name.to_key()], [""; 0])
 }
@@ -127,7 +127,7 @@ pub fn inspect(name: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of latch/inspect";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
@@ -138,7 +138,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     }
 }
 
-/// Removes the latch, which opens it for all who wait. `operation` is an id that is used once.
+/// Deletes the latch, which opens it for all waiters. `operation` is a unique id.
 pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
     let args = vec![millis(MEMORY), publish.clone(), channel(name)];
     Call::new(&script::LATCH_DELETE, keys_of_change(name, operation), args)
@@ -148,7 +148,7 @@ pub fn delete(name: &LockName, operation: &[u8], publish: &Bytes) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn deleted(reply: &Reply) -> Result<Deleted, DecodeError> {
     Ok(match int_code(reply, &[1, 2, 0, -4], "a reply of latch/delete")? {
         1 | 2 => Deleted::Deleted,

@@ -1,4 +1,4 @@
-//! The commands of the reentrant lock: requests become calls, replies become outcomes.
+//! The commands of the reentrant lock.
 
 use super::entry::Entry;
 use super::outcome::{Acquired, Listeners, Released};
@@ -19,7 +19,7 @@ pub enum ForceReleased {
     Ended,
     /// The lock is free.
     Absent,
-    /// Another holder has it.
+    /// Another holder has the lock.
     Other,
     /// The key is of another kind.
     Kind,
@@ -37,7 +37,7 @@ pub enum Inspected {
         holder: String,
         /// The hold count.
         count: u32,
-        /// The lease left; `None` where the key has no time to live.
+        /// The remaining lease; `None` if the key has no time to live.
         left: Option<Duration>,
     },
     /// The key is of another kind.
@@ -81,7 +81,7 @@ impl KindProtocol for Lock {
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError> {
         match reply.int()? {
             1 => Ok(Released::EndedBefore(Listeners::None)),
-            // An earlier copy has done what is asked, and the lock stays busy.
+            // An earlier copy succeeded, and the lock stays busy.
             5 => Ok(Released::Ended),
             6 => Ok(Released::EndedBefore(Listeners::One)),
             7 => Ok(Released::EndedBefore(Listeners::Several)),
@@ -112,7 +112,7 @@ impl KindProtocol for Lock {
     }
 }
 
-/// Asks for a hold count. A holder that may linger is asked for the lock by `publish`.
+/// Requests a hold count. `publish` sends a request to a lingering holder.
 pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
     Call::of(&script::ACQUIRE)
         .key(ask.name.key())
@@ -124,7 +124,7 @@ pub(super) fn acquire(ask: &AcquireArgs<'_>, publish: &Bytes) -> Call {
         .arg_of(&ask.name.channel_parts())
 }
 
-/// Asks for a lower hold count. The end of the hold is announced by `publish`.
+/// Lowers the hold count. `publish` announces the end of the hold.
 pub(super) fn release(give: &ReleaseArgs<'_>, publish: &Bytes) -> Call {
     let call = Call::of(&script::RELEASE)
         .key(give.name.key())
@@ -153,7 +153,7 @@ pub fn force_release(lock: &LockName, holder: &str, publish: &Bytes) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     Ok(match reply.int()? {
         1 => ForceReleased::Ended,
@@ -164,7 +164,7 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     })
 }
 
-/// Asks who holds the lock.
+/// Reads the holder of the lock.
 pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::INSPECT, vec![lock.to_key()], [""; 0])
 }
@@ -173,7 +173,7 @@ pub fn inspect(lock: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     match reply.array()? {
         [code] if code.int()? == 0 => Ok(Inspected::Free),

@@ -1,14 +1,14 @@
-//! Records of operations: how a copy of a command is known where the data does not say who did what.
+//! Records of operations, which identify a copy of a command if the data cannot.
 //!
-//! An operation has an id that is used once and never again, such as the field of a hold. The script leaves a record under it, in
-//! the hash tag of the data, and a copy that finds the record changes nothing.
+//! An operation has a unique id, such as the field of a hold. The script writes a record with this id in the hash tag
+//! of the data. A copy that finds the record changes nothing.
 
 use crate::name::LockName;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// How long a record is kept. A copy of a command that comes later than this is not known as one: connections are closed, and unknown
-/// outcomes settled, long before.
+/// The lifetime of a record. A copy that arrives later is not recognized as a copy. Long before that, connections are
+/// closed and unknown outcomes settled.
 pub const MEMORY: Duration = Duration::from_secs(600);
 
 const PREFIX: &str = "leasehold:1:op";
@@ -18,7 +18,7 @@ pub(super) fn record_key(name: &LockName, id: &[u8]) -> Bytes {
     with_id(name.prefixed(PREFIX), id)
 }
 
-/// The same for a count-down latch, whose channel has a pair of braces always: so does its record.
+/// The record key of a count-down latch. It always adds braces, as the latch's channel does.
 pub(super) fn braced_record_key(name: &LockName, id: &[u8]) -> Bytes {
     with_id(name.braced("leasehold:1:op:"), id)
 }
@@ -27,25 +27,25 @@ fn with_id(key: Bytes, id: &[u8]) -> Bytes {
     Bytes::from([key.as_ref(), b":", id].concat())
 }
 
-/// The result of an operation that the server does once.
+/// The result of an operation that the server performs once.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Done {
-    /// It is done: by this command, or by an earlier copy of it.
+    /// The operation is done, by this command or an earlier copy.
     Done {
-        /// The number that the script answers with: what is available, was drained, or is left of a count.
+        /// The script's number: available permits, drained permits, or a remaining count.
         number: i64,
-        /// An earlier copy did it.
+        /// An earlier copy performed the operation.
         copy: bool,
     },
-    /// It does not apply: there is a number already, or nothing to count down. Nothing was changed.
+    /// The operation does not apply: the number is already set, or there is nothing to count down. Nothing was changed.
     Refused {
-        /// The number as it is.
+        /// The current number.
         number: i64,
     },
-    /// The number would leave the range of 32 bits, in which a JVM counts. Nothing was changed.
+    /// The number would exceed 32 bits, in which a JVM counts. Nothing was changed.
     Overflow {
-        /// The number as it is.
+        /// The current number.
         number: i64,
     },
     /// The key is of another kind.

@@ -1,4 +1,4 @@
-//! The results of calls, in words that are the same for every kind.
+//! The results of calls, common to all kinds.
 
 use crate::reply::{DecodeError, Reply};
 use std::time::Duration;
@@ -7,67 +7,68 @@ use std::time::Duration;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Acquired {
-    /// The hold has the count that was asked for: granted, or a copy of a command that was.
+    /// The hold has the requested count: it was granted now, or by an earlier copy.
     Held {
-        /// The lease left when the server answered.
+        /// The remaining lease at the time of the reply.
         left: Duration,
-        /// The server's time in milliseconds, where it was asked for.
+        /// The server's time in milliseconds, if requested.
         time: Option<u64>,
-        /// The fencing token of the grant, where the kind has one.
+        /// The fencing token of the grant, if the kind has one.
         token: Option<u64>,
-        /// How many permits are held now, by all, where the kind counts them.
+        /// Number of permits held by all clients, if the kind counts them.
         in_all: Option<u64>,
     },
-    /// Another hold has the lock, and nothing was left on the server.
+    /// Another hold has the lock. The server keeps nothing of the request.
     Busy {
-        /// The lease left of the holder; `None` where the key has no time to live.
+        /// The holder's remaining lease; `None` if the key has no time to live.
         left: Option<Duration>,
-        /// The server's time in milliseconds, where it was asked for.
+        /// The server's time in milliseconds, if requested.
         time: Option<u64>,
     },
-    /// There is no such semaphore: its permits were never set, or it was deleted. Nothing was left on the server.
+    /// The semaphore is missing: its permits were never set, or it was deleted. The server keeps nothing of the
+    /// request.
     Unset {
-        /// The server's time in milliseconds, where it was asked for.
+        /// The server's time in milliseconds, if requested.
         time: Option<u64>,
     },
-    /// The lock is not free, and the hold has a place in the queue, or a mark, on the server: a request that does not want it any more must
-    /// release the hold, as if it had been granted.
+    /// The lock is busy, and the hold left a place in the queue, or a mark, on the server. A request that gives up must
+    /// release the hold as if it had been granted.
     Placed {
-        /// The lease left of the holder; `None` if the lock is free at this moment.
+        /// The holder's remaining lease; `None` if the lock is free at this moment.
         left: Option<Duration>,
-        /// The server's time in milliseconds, where it was asked for.
+        /// The server's time in milliseconds, if requested.
         time: Option<u64>,
-        /// It had a place before, lost it, and now stands at the tail.
+        /// The hold lost an earlier place and is now at the tail.
         moved: bool,
-        /// It is the head of the queue.
+        /// The hold is the head of the queue.
         head: bool,
-        /// Clients that are not of this library are in the queue, or hold the lock.
+        /// JVMs are queued or hold the lock.
         foreign: bool,
     },
-    /// The stored count does not fit the one asked for: client and server disagree.
+    /// The stored count does not fit the requested count: client and server disagree.
     Mismatch,
-    /// The hold that was to be raised is not there.
+    /// The hold to be raised is missing.
     Lost,
-    /// The first grant arrived after its time.
+    /// The first grant arrived after `not_after`.
     TooLate {
         /// The server's time in milliseconds.
         time: Option<u64>,
     },
-    /// The hold gave up its place before, and cannot have another.
+    /// The hold gave up its place and cannot queue again.
     Withdrawn,
-    /// The owner holds the read half of the read-write lock whose write half it asks for.
+    /// The owner requests the write half of a read-write lock but holds the read half.
     UpgradeNotSupported,
     /// The key is of another kind.
     Kind(String),
-    /// More was asked for than there is in all.
+    /// The request exceeds the capacity.
     ExceedsCapacity {
-        /// How much there is in all.
+        /// The capacity.
         capacity: i64,
     },
 }
 
 impl Acquired {
-    /// The server's time in milliseconds, where the reply has it.
+    /// The server's time in milliseconds, if the reply has it.
     pub const fn time(&self) -> Option<u64> {
         match self {
             Self::Held { time, .. }
@@ -91,15 +92,15 @@ impl Acquired {
 pub enum Released {
     /// The hold has ended.
     Ended,
-    /// The hold has ended, and so many connections were told.
+    /// The hold has ended. These connections received the notice.
     EndedBefore(Listeners),
-    /// The count is what was asked for, or lower.
+    /// The count is as requested, or lower.
     Lowered,
-    /// The hold is not there: the lock is free, another holder has it, or the key is of another kind.
+    /// The hold is missing: the lock is free, another holder has it, or the key is of another kind.
     Gone,
 }
 
-/// The connections that listened when a hold ended, those of the client itself among them.
+/// The connections that listened when a hold ended, including the client's own.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Listeners {
@@ -115,26 +116,26 @@ pub enum Listeners {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a state machine must handle every outcome")]
 pub enum Renewed {
-    /// The hold is there.
+    /// The hold is renewed.
     Held {
-        /// Its count on the server.
+        /// The count on the server.
         count: u32,
-        /// The lease left when the server answered.
+        /// The remaining lease at the time of the reply.
         left: Duration,
     },
-    /// The hold is not there, or the key is of another kind.
+    /// The hold is missing, or the key is of another kind.
     Gone,
-    /// The server refused this key alone; a later renewal may succeed.
+    /// The server refused this key; a later renewal may succeed.
     Refused,
 }
 
 impl Acquired {
-    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}`,
-    /// `{4, left, time, moved, head, foreign}` and `{-4, kind}`.
+    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}`, `{4, left, time,
+    /// moved, head, foreign}` and `{-4, kind}`.
     ///
     /// # Errors
     ///
-    /// The reply is none of them.
+    /// The reply has none of these forms.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
         let parts = reply.array()?;
         let [code, second, rest @ ..] = parts else {
@@ -177,7 +178,7 @@ impl Released {
     ///
     /// # Errors
     ///
-    /// The reply is none of them.
+    /// The reply has none of these forms.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
         Ok(match reply.int()? {
             1 => Self::Ended,
@@ -189,11 +190,11 @@ impl Released {
 }
 
 impl Renewed {
-    /// Decodes the reply to a renewal of `holds` holds, in their order: two integers for each.
+    /// Decodes the reply to a renewal of `holds` holds: two integers for each hold, in order.
     ///
     /// # Errors
     ///
-    /// The reply is not what the script promises.
+    /// The reply does not match the script's contract.
     pub fn decode(reply: &Reply, holds: usize) -> Result<Vec<Self>, DecodeError> {
         let parts = reply.array()?;
         if parts.len() != 2 * holds {

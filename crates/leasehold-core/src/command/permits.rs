@@ -1,4 +1,4 @@
-//! The commands of the leased semaphore, whose permits have ids and leases.
+//! The commands of the leased semaphore. Its permits have ids and leases.
 
 mod id;
 
@@ -19,11 +19,11 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// Adds capacity, or takes some away for good: the counter of available permits is that of the semaphore, and so is the command.
+/// Adds or permanently removes capacity. The counter of available permits is the semaphore's, and so is the command.
 pub use super::semaphore::{add, added};
 
-/// How many permits one call may name. Each has an id and a lease of its own, so the server works on each by itself, and serves no other
-/// client meanwhile: about 2 ms for a thousand, and five seconds for a million.
+/// Maximum number of permits in one call. The server handles each permit separately and is blocked meanwhile: about 2
+/// ms for a thousand, five seconds for a million.
 pub const MAX_AT_ONCE: u32 = 1_000;
 
 /// The leased semaphore, on the wire.
@@ -35,9 +35,9 @@ pub struct Permits;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is what the script answers")]
 pub struct HeldPermit {
-    /// Its id.
+    /// The id.
     pub id: PermitId,
-    /// The lease left; `None` where it does not expire.
+    /// The remaining lease; `None` without expiry.
     pub left: Option<Duration>,
 }
 
@@ -45,41 +45,41 @@ pub struct HeldPermit {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// There is no such semaphore.
+    /// The semaphore is missing.
     Absent,
-    /// There is one. Available and held permits are together the capacity.
+    /// The semaphore exists. Available plus held permits equal the capacity.
     Present {
-        /// How many permits are available; negative where the capacity was lowered below what is held.
+        /// Number of available permits; negative if the capacity was set below the number of held permits.
         available: i64,
-        /// How many permits are held.
+        /// Number of held permits.
         held: u64,
-        /// Those that expire first, at most a thousand.
+        /// The permits that expire first, at most a thousand.
         permits: Vec<HeldPermit>,
     },
     /// A key is of another kind.
     Kind(String),
 }
 
-/// The server's answer about the lease of one permit.
+/// The lease of a permit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Leased {
     /// The permit is not held, or has expired.
     Gone,
-    /// It is held.
+    /// The permit is held.
     Held {
-        /// The lease left; `None` where it does not expire.
+        /// The remaining lease; `None` without expiry.
         left: Option<Duration>,
     },
     /// The key is of another kind.
     Kind(String),
 }
 
-/// The result for permits that were given back by their ids.
+/// The result of returning permits by their ids.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Given {
-    /// For each id, in order: whether it is back; `false` where it was not there, or had expired.
+    /// For each id, in order: whether the permit was returned. `false` for a missing or expired permit.
     Each(Vec<bool>),
     /// A key is of another kind.
     Kind(String),
@@ -120,7 +120,7 @@ impl KindProtocol for Permits {
             (-6, [capacity]) => Ok(Acquired::ExceedsCapacity { capacity: capacity.int()? }),
             (-6, _) => Err(DecodeError::new(EXPECTED, reply)),
             _ => Ok(match Acquired::decode(reply)? {
-                // The fourth number of a grant is no token here.
+                // The fourth number of a grant is not a token here.
                 Acquired::Held { left, time, token, .. } => Acquired::Held { left, time, token: None, in_all: token },
                 other => other,
             }),
@@ -141,7 +141,7 @@ impl KindProtocol for Permits {
         })
     }
 
-    /// A client that knows the id of a permit may set its deadline, as a JVM does.
+    /// A client that knows a permit's id may set its deadline, as a JVM does.
     fn may_be_prolonged(&self) -> bool {
         true
     }
@@ -157,7 +157,7 @@ impl KindProtocol for Permits {
     }
 }
 
-/// Gives permits back by their ids, also those of other holders. A copy answers `false` for each.
+/// Returns permits by their ids, including those of other holders. A copy returns `false` for each id.
 pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &Bytes) -> Call {
     let args = vec![PermitId::blob(ids), publish.clone(), channel(name)];
     Call::new(&script::PERMITS_GIVE, vec![name.to_key(), deadlines(name)], args)
@@ -167,7 +167,7 @@ pub fn give(name: &LockName, ids: impl IntoIterator<Item = PermitId>, publish: &
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn given(reply: &Reply) -> Result<Given, DecodeError> {
     const EXPECTED: &str = "a reply of permits/give";
     match array_code(reply, &[1, -4], EXPECTED)? {
@@ -177,7 +177,7 @@ pub fn given(reply: &Reply) -> Result<Given, DecodeError> {
     }
 }
 
-/// Sets the capacity where there is none yet. `operation` is an id that is used once.
+/// Sets the capacity if it is not set. `operation` is a unique id.
 pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
     Call::new(&script::PERMITS_SET, keys_of_change(name, operation), args_of_change(name, capacity, publish))
 }
@@ -186,12 +186,12 @@ pub fn set(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) ->
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, 0, -4, -8], "a reply of permits/set")
 }
 
-/// Sets the capacity, also while permits are held. `operation` is an id that is used once.
+/// Sets the capacity, even while permits are held. `operation` is a unique id.
 pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes) -> Call {
     Call::new(&script::PERMITS_RESIZE, keys_of_change(name, operation), args_of_change(name, capacity, publish))
 }
@@ -200,12 +200,12 @@ pub fn resize(name: &LockName, capacity: u32, operation: &[u8], publish: &Bytes)
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn resized(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, -4, -8], "a reply of permits/resize")
 }
 
-/// Asks how many permits are available and held.
+/// Reads the numbers of available and held permits.
 pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::PERMITS_INSPECT, vec![name.to_key(), deadlines(name)], [""; 0])
 }
@@ -214,7 +214,7 @@ pub fn inspect(name: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of permits/inspect";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
@@ -239,7 +239,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     }
 }
 
-/// Asks for the lease left of one permit.
+/// Reads the remaining lease of a permit.
 pub fn lease(name: &LockName, id: PermitId) -> Call {
     Call::new(&script::PERMITS_LEASE, vec![deadlines(name)], vec![PermitId::blob([id])])
 }
@@ -248,7 +248,7 @@ pub fn lease(name: &LockName, id: PermitId) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn leased(reply: &Reply) -> Result<Leased, DecodeError> {
     const EXPECTED: &str = "a reply of permits/lease";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {

@@ -1,4 +1,4 @@
-//! The questions of a session to a kind of lock: the calls that it makes, and the meaning of their replies.
+//! The interface between the session and a kind of lock.
 
 use super::outcome::{Acquired, Released};
 use crate::call::Call;
@@ -10,107 +10,108 @@ use crate::settings::Settings;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// A kind of lock on the wire. It has no state: everything is an argument.
+/// The wire protocol of a kind of lock. It has no state.
 pub trait KindProtocol: Sync {
     /// The name of the kind in errors and documents, such as `read-write lock`.
     fn word(&self) -> &'static str;
 
-    /// How those who wait in one client stand to each other.
+    /// The policy for several waiters of one client.
     fn wait_policy(&self) -> WaitPolicy;
 
-    /// Whether an owner that holds may acquire once more without waiting. Of a kind that may not be re-entered, every acquire stands for
-    /// itself.
+    /// Whether an owner may re-enter its hold without waiting. Otherwise all acquires are independent.
     fn reenters(&self) -> bool {
         true
     }
 
-    /// The keys of the server under `name`, and the channel on which `client` listens for releases.
+    /// The keys of `name` on the server, and the channel on which `client` listens for releases.
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
-    /// Whether the calls about a hold need keys. Those of a kind that does not need no more than the name: key and channel follow from it.
+    /// Whether calls need [`Keys`]. The other kinds derive key and channel from the name alone.
     fn has_keys(&self) -> bool {
         true
     }
 
-    /// Asks for the hold count `ask.count`, which only begins a hold when it is 1.
+    /// Requests the hold count `ask.count`. Only the count 1 can start a hold.
     fn acquire(&self, ask: &AcquireArgs<'_>) -> Call;
 
     /// Decodes the reply to [`KindProtocol::acquire`].
     ///
     /// # Errors
     ///
-    /// The reply is not what the script promises.
+    /// The reply does not match the script's contract.
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError>;
 
-    /// Asks that the hold count `give.count` remain; 0 ends the hold, and gives up whatever place in a queue it has.
+    /// Lowers the hold count to `give.count`. 0 ends the hold and leaves any queue.
     fn release(&self, give: &ReleaseArgs<'_>) -> Call;
 
     /// Decodes the reply to [`KindProtocol::release`].
     ///
     /// # Errors
     ///
-    /// The reply is not what the script promises.
+    /// The reply does not match the script's contract.
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError>;
 
-    /// Whether other holders may shorten the time to live of the key beneath a hold's lease, so that it is raised again in time, for
-    /// fixed leases too.
+    /// Whether other holders may shorten the key's time to live below a hold's lease. Renewals then restore it in time,
+    /// even for fixed leases.
     fn shares_key(&self) -> bool {
         false
     }
 
-    /// Whether others may prolong what a hold has on the server, so that a release is due even where its lease should be over.
+    /// Whether other clients may extend a hold. A release is then due even after the end of its lease.
     fn may_be_prolonged(&self) -> bool {
         false
     }
 
-    /// Whether a hold may be handed on from one task of a client to another, without a word to the server.
+    /// Whether a hold may pass between tasks of a client without a command.
     ///
-    /// A kind may not whose grants each have a token of their own, whose waiters the server keeps in order, whose holds do not exclude each
-    /// other, or whose releases are not announced: other clients would hardly meet the moment in which they are let in.
+    /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. There, other
+    /// clients would hardly meet the moment at which they can acquire.
     fn may_be_handed_on(&self) -> bool {
         false
     }
 
-    /// Whether a waiter asks the holder for a lock that may linger. Where it does not, the message that would say so is a notice.
+    /// Whether waiters may request a lingering lock by a message. For other kinds that message is a notice.
     fn is_asked_for(&self) -> bool {
         false
     }
 
-    /// Whether the lock can stay busy for a while after the end of a hold.
+    /// Whether the lock can stay busy for a while after a hold.
     fn may_be_kept(&self) -> bool {
         false
     }
 
-    /// Whether the server knows how often a hold was entered, so that a renewal can tell that it disagrees.
+    /// Whether the server stores a hold count, so that a renewal can detect a mismatch.
     fn counts(&self) -> bool {
         true
     }
 
-    /// The script that renews many holds of this kind in one call, answering as `lock/renew` does; `None` where holds have
-    /// no lease.
+    /// The script that renews many holds of this kind in one call, with the replies of `lock/renew`; `None` for holds
+    /// without a lease.
     fn renewal(&self) -> Option<&'static Script>;
 
     /// Adds one hold to a renewal.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration);
 }
 
-/// How the waiters for one lock in one client stand to each other, and what a grant to one means for the next.
+/// The policy for several waiters of one client for a lock, and the effect of a grant on the next waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
 pub enum WaitPolicy {
-    /// One contends on the server; when it gets in, the next waits.
+    /// A single waiter contends on the server. After its grant the next one waits.
     Exclusive,
-    /// One contends on the server; when it gets in, the next may get in beside it, and tries at once.
+    /// A single waiter contends on the server. After its grant the next one tries at once, because both may hold the
+    /// lock.
     Shared,
-    /// Every waiter has a place of its own in a queue on the server.
+    /// Every waiter has its own place in a queue on the server.
     ServerQueue,
-    /// There is no holder: when it opens for one, it is open for all.
+    /// The lock has no holder. It opens for all waiters at once.
     Broadcast,
 }
 
 impl WaitPolicy {
-    /// Time for a contender's future to be polled after its turn begins, or after its grant. In a queue on the server a miss costs the
-    /// contender its place, and executors are often some milliseconds late. So there it has half the time of the server's offer.
+    /// Time for a contender's future to be polled after its turn begins, or after its grant. In a queue on the server a
+    /// miss costs the contender its place, and executors are often some milliseconds late. So a queue allows half of
+    /// the server's offer timeout.
     pub(crate) fn turn(self, settings: &Settings) -> Duration {
         if self == Self::ServerQueue { settings.turn.max(settings.fair.offer_timeout / 2) } else { settings.turn }
     }
@@ -120,15 +121,15 @@ impl WaitPolicy {
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "each kind builds it")]
 pub struct Keys {
-    /// In the order of the kind's scripts; the first is the lock's own.
+    /// The keys, in the order of the kind's scripts. The first is the lock's own key.
     pub keys: Box<[Bytes]>,
     /// The channel of releases; `None` if waiting is by polling.
     pub channel: Option<Bytes>,
 }
 
 impl Keys {
-    /// Refuses a name whose keys and channel a Redis Cluster would put into different slots, so that no script could use them together.
-    /// Other keys of the name, such as records, lie in the slot of these.
+    /// Rejects a name whose keys and channel have different slots in a Redis Cluster, because no script could use all
+    /// of them. Other keys of the name, such as records, are in the same slot.
     ///
     /// # Errors
     ///
@@ -143,16 +144,16 @@ impl Keys {
     }
 }
 
-/// The name of a hold on the server, and the number of its permits.
+/// The name of a hold on the server, and its number of permits.
 #[derive(Clone, Debug)]
 pub struct HoldKey {
     name: HoldName,
-    /// How many permits it takes; 1 for locks.
+    /// Number of permits; 1 for locks.
     pub permits: u32,
 }
 
 impl HoldKey {
-    /// The hold with this name: `uuid:number`, or the caller's id, where the kind lets callers choose one.
+    /// The hold with this name: `uuid:number`, or the caller's own id if the kind allows it.
     pub fn new(field: Bytes, permits: u32) -> Self {
         Self::named(HoldName::Chosen(Box::new(field)), permits)
     }
@@ -171,57 +172,55 @@ impl HoldKey {
     }
 }
 
-/// A wish for a hold count.
+/// The arguments of an acquire.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
 pub struct AcquireArgs<'a> {
     /// The lock.
     pub name: &'a LockName,
-    /// Its keys.
+    /// The keys of the lock.
     pub keys: &'a Keys,
     /// The hold.
     pub hold: &'a HoldKey,
-    /// The hold of the same owner on the other half of a read-write lock, beside which this one may be taken.
+    /// The owner's hold on the other half of a read-write lock, if any. It does not exclude this hold.
     pub beside: Option<&'a Bytes>,
-    /// The count after success, at least 1.
+    /// The hold count after success, at least 1.
     pub count: u32,
     /// The lease, at least a millisecond.
     pub lease: Duration,
-    /// Server time in milliseconds after which a first grant refuses itself; `Some(0)` sets no limit and asks for the time.
+    /// Server time in milliseconds after which a first grant is refused; `Some(0)` sets no limit and requests the time.
     pub not_after: Option<u64>,
-    /// Whether the caller waits: only then may it leave a place in a queue, or a mark, on the server.
+    /// Whether the caller waits. Only then may the call leave a place in a queue, or a mark, on the server.
     pub waits: bool,
-    /// Whether the hold had a place in the queue before, so that a new place is the loss of the old one.
+    /// Whether the hold had a place in the queue before. A new place then means that the old one was lost.
     pub placed: bool,
-    /// Whether waiting writers go before new readers. A reader gives way to their marks where it is set; a writer that waits leaves
-    /// a mark of this length.
+    /// The duration of a waiting writer's mark; `None` without a preference for writers. Readers give way to marks.
     pub prefer_writers: Option<Duration>,
     /// The settings of the client.
     pub settings: &'a Settings,
 }
 
-/// A wish to lower a hold count.
+/// The arguments of a release.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it, and must decide on every field")]
 pub struct ReleaseArgs<'a> {
     /// The lock.
     pub name: &'a LockName,
-    /// Its keys.
+    /// The keys of the lock.
     pub keys: &'a Keys,
     /// The hold.
     pub hold: &'a HoldKey,
-    /// The count that shall remain.
+    /// The hold count to keep.
     pub count: u32,
-    /// Whether the hold was granted for certain, so that there is something to be given back even where the server has no
-    /// record of it.
+    /// Whether the grant is certain. The hold is then returned even if the server has no record of it.
     pub granted: bool,
-    /// For how long the lock stays busy after the end of the hold; only kinds whose [`KindProtocol::may_be_kept`] says so heed it.
+    /// Time for which the lock stays busy after the hold; ignored unless [`KindProtocol::may_be_kept`].
     pub keep: Duration,
     /// The settings of the client.
     pub settings: &'a Settings,
 }
 
-/// A renewal of many holds that is being put together. Keys and arguments come in groups, one group for each hold.
+/// A renewal of many holds under construction. Each hold adds a group of keys and a group of arguments.
 #[derive(Clone, Debug, Default)]
 #[expect(clippy::exhaustive_structs, reason = "each kind adds to it")]
 pub struct Renewal {
@@ -229,7 +228,7 @@ pub struct Renewal {
     pub keys: Vec<Bytes>,
     /// `ARGV`.
     pub args: Vec<Bytes>,
-    /// The command that publishes, for kinds whose renewal may find the last holder dead.
+    /// The publish command, for kinds whose renewal may find the last holder expired.
     pub publish: Bytes,
 }
 
@@ -247,7 +246,7 @@ pub(super) fn decimal(number: u64) -> Bytes {
     }
 }
 
-/// The argument `not_after`: -1 if there is no limit and the time is not needed.
+/// The argument `not_after`; -1 means no limit and no clock.
 pub(super) fn limit(not_after: Option<u64>) -> Bytes {
     not_after.map_or_else(|| Bytes::from_static(b"-1"), decimal)
 }

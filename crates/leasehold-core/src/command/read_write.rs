@@ -1,7 +1,7 @@
 //! The commands of both halves of the read-write lock.
 //!
-//! Each half's hold has a number of its own. A reader's field is `uuid:number`, and a writer's `uuid:number:write`: the second word is put
-//! to it here, so that the owner of a [`HoldKey`] need not know.
+//! The holds of both halves have separate numbers. A reader's field is `uuid:number`, and a writer's field
+//! `uuid:number:write`. This module adds the suffix, so the owner of a [`HoldKey`] need not know it.
 
 use super::entry::{Entry, unlike};
 use super::outcome::{Acquired, Released};
@@ -16,7 +16,7 @@ use crate::script::{self, Script};
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The end of a writer's field.
+/// The suffix of a writer's field.
 const WRITE: &str = ":write";
 
 /// The read half, on the wire.
@@ -29,17 +29,17 @@ pub struct Read;
 #[expect(clippy::exhaustive_structs, reason = "it has no state")]
 pub struct Write;
 
-/// Which half of the lock is held.
+/// A half of the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third half")]
 pub enum Mode {
     /// Readers hold it.
     Read,
-    /// A writer holds it, and may read beside.
+    /// A writer holds it, and may read as well.
     Write,
 }
 
-/// One who holds a half of the lock.
+/// A holder of a half.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "it is data")]
 pub struct Holder {
@@ -49,7 +49,7 @@ pub struct Holder {
     pub holder: String,
     /// The hold count.
     pub count: u32,
-    /// The lease left; `None` where the key has no time to live.
+    /// The remaining lease; `None` if the key has no time to live.
     pub left: Option<Duration>,
 }
 
@@ -59,11 +59,11 @@ pub struct Holder {
 pub enum Inspected {
     /// The lock is free.
     Free,
-    /// These hold it.
+    /// The lock is held.
     Held {
-        /// The half that is held against others.
+        /// The half that excludes other clients.
         mode: Mode,
-        /// The holders of a half.
+        /// The holders, each with its half.
         holders: Vec<Holder>,
     },
     /// The key is of another kind.
@@ -121,7 +121,7 @@ impl KindProtocol for Read {
         Some(&script::READ_RENEW)
     }
 
-    /// A lease of zero leaves the hold as it is, and lifts the lock's time to live back over it, where a JVM has cut it.
+    /// A lease of zero leaves the hold unchanged, and restores the lock's time to live if a JVM has shortened it.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field())]);
         into.args.extend([hold.field(), millis(lease), into.publish.clone(), channel(name)]);
@@ -171,7 +171,7 @@ impl KindProtocol for Write {
     }
 
     fn renewal(&self) -> Option<&'static Script> {
-        // A writer's field is there as long as its hold, and no other hold needs looking at.
+        // A writer's field exists as long as its hold, and no other hold matters.
         Some(&script::RENEW)
     }
 
@@ -181,8 +181,8 @@ impl KindProtocol for Write {
     }
 }
 
-/// Ends the hold of `holder` on one half: a release in its name, by any client. Other holders keep theirs, and a writer that reads beside
-/// goes on as a reader. [`lock::forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder` on one half, for any client. Other holders keep theirs, and a writer that also reads
+/// becomes a reader. [`lock::forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes) -> Call {
     let field = Bytes::copy_from_slice(holder.as_bytes());
     match mode {
@@ -191,7 +191,7 @@ pub fn force_release(lock: &LockName, mode: Mode, holder: &str, publish: &Bytes)
     }
 }
 
-/// Asks who holds the lock.
+/// Reads the holders of the lock.
 pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::READ_WRITE_INSPECT, vec![lock.to_key(), readers_key(lock)], [""; 0])
 }
@@ -200,7 +200,7 @@ pub fn inspect(lock: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     match reply.array()? {
         [code] if code.int()? == 0 => Ok(Inspected::Free),
@@ -242,7 +242,7 @@ fn release_write(name: &LockName, keys: &Keys, field: &Bytes, count: u32, publis
     Call::new(&script::WRITE_RELEASE, &*keys.keys, args)
 }
 
-/// Lock, readers and writers, and the channel: what both halves share.
+/// The keys and the channel that both halves share.
 fn keys(name: &LockName) -> Keys {
     let writers = name.prefixed("leasehold:1:rw_writers");
     Keys { keys: Box::new([name.to_key(), readers_key(name), writers]), channel: Some(channel(name)) }
@@ -261,7 +261,7 @@ fn keys_with_hold(keys: &Keys, name: &LockName, reader: &Bytes) -> Vec<Bytes> {
     keys.keys.iter().cloned().chain([hold_key(name, reader)]).collect()
 }
 
-/// The key that lives as long as the lease of a reader. A reader of ours has one, whatever its count.
+/// The key that expires with a reader's lease. Every native reader has a single such key, whatever its count.
 fn hold_key(name: &LockName, reader: &Bytes) -> Bytes {
     name.suffixed(&format!("{}:rwlock_timeout:1", String::from_utf8_lossy(reader)))
 }

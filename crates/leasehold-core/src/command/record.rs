@@ -1,4 +1,4 @@
-//! The record of a client: who it is, for people who look at a server. A hold's field names the client by its UUID only.
+//! The record of a client, which identifies it to operators. A hold's field names the client by UUID only.
 
 pub mod uses;
 
@@ -12,39 +12,39 @@ use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The description that a client leaves of itself.
+/// A client's description of itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it")]
 pub struct ClientRecord {
-    /// The machine that it runs on.
+    /// The host name.
     pub host: String,
-    /// Its process there.
+    /// The process id.
     pub pid: u32,
     /// The name of the application; may be empty.
     pub application: String,
-    /// When the client was built, in milliseconds since the epoch.
+    /// The start of the client, in milliseconds since the epoch.
     pub since: u64,
-    /// The holds of other clients that end only after this client: those under which its process runs.
+    /// The holds of other clients that end after this client: the holds under which its process runs.
     pub within: Vec<String>,
 }
 
-/// The record that was found of a client.
+/// The result of reading a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Found {
-    /// It has no record: it writes none, or is gone.
+    /// The client has no record: it writes none, or is gone.
     Absent,
-    /// It has one.
+    /// The client has a record.
     Record {
         /// The content of the record.
         record: ClientRecord,
-        /// How long the record stays unless it is written again; `None` where it stays for ever.
+        /// The remaining lifetime of the record, which each write restarts; `None` without expiry.
         left: Option<Duration>,
         /// The client's uptime when it wrote the record; `None` if unknown.
         up: Option<Duration>,
         /// The age of the record; `None` if unknown.
         age: Option<Duration>,
-        /// The locks that the client holds or waits for, as they are now: those that have lasted for a while, and not more than a bounded number.
+        /// The locks that the client currently holds or waits for. The list is bounded and leaves out short uses.
         uses: Vec<LockUse>,
     },
     /// The key is of another kind.
@@ -73,16 +73,16 @@ pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockU
     Call::new(&script::RECORD_PUT, vec![key(client)], args)
 }
 
-/// Decodes the reply to [`put`]: whether the record was written; it is not where the key is of another kind.
+/// Decodes the reply to [`put`]: whether the record was written. It is not if the key is of another kind.
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn put_done(reply: &Reply) -> Result<bool, DecodeError> {
     Ok(int_code(reply, &[1, -4], "a reply of record/put")? == 1)
 }
 
-/// Asks who the client with this key is.
+/// Reads a client's record.
 pub fn get(client: &ClientId) -> Call {
     Call::new(&script::RECORD_GET, vec![key(client)], [""; 0])
 }
@@ -91,7 +91,7 @@ pub fn get(client: &ClientId) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
     const EXPECTED: &str = "a reply of record/get";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
@@ -119,11 +119,11 @@ pub fn remove(client: &ClientId) -> Call {
     Call::new(&script::RECORD_REMOVE, vec![key(client)], [""; 0])
 }
 
-/// Decodes the reply to [`remove`]: whether there was one.
+/// Decodes the reply to [`remove`]: whether a record existed.
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn removed(reply: &Reply) -> Result<bool, DecodeError> {
     Ok(int_code(reply, &[1, 0, -4], "a reply of record/remove")? == 1)
 }

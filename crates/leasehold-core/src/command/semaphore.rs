@@ -1,6 +1,6 @@
 //! The commands of the semaphore, a bare counter of permits.
 //!
-//! The counter does not know who took permits, so every command that would change something twice leaves a record; see
+//! The counter does not know its holders, so every command that is not idempotent leaves a record; see
 //! [`operation`](super::operation).
 
 use super::code::{array_code, int_code};
@@ -26,13 +26,13 @@ pub struct Semaphore;
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Inspected {
-    /// There is no such semaphore.
+    /// The semaphore is missing.
     Absent,
-    /// There is one.
+    /// The semaphore exists.
     Present {
-        /// How many permits are available; negative where more were taken away than there were.
+        /// Number of available permits; negative if more were removed than existed.
         available: i64,
-        /// The time to live; `None` where it is without end.
+        /// The time to live; `None` without expiry.
         left: Option<Duration>,
     },
     /// The key is of another kind.
@@ -91,7 +91,7 @@ impl KindProtocol for Semaphore {
         })
     }
 
-    /// The permits of a bare semaphore have no lease.
+    /// Permits of a bare semaphore have no lease.
     fn renewal(&self) -> Option<&'static Script> {
         None
     }
@@ -99,12 +99,12 @@ impl KindProtocol for Semaphore {
     fn renew(&self, _into: &mut Renewal, _name: &LockName, _keys: &Keys, _hold: &HoldKey, _lease: Duration) {}
 }
 
-/// The channel on which a semaphore announces its free permits. The leased semaphore has the same.
+/// The channel that announces available permits. The leased semaphore uses the same channel.
 pub(super) fn channel(name: &LockName) -> Bytes {
     name.prefixed("redisson_sc")
 }
 
-/// Sets the number of permits where there is none yet. `operation` is an id that is used once.
+/// Sets the number of permits if it is not set. `operation` is a unique id.
 pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation: &[u8], publish: &Bytes) -> Call {
     let lifetime = lifetime.map_or_else(|| decimal(0), millis);
     let args = vec![decimal(permits.into()), lifetime, millis(MEMORY), publish.clone(), channel(name)];
@@ -115,13 +115,13 @@ pub fn set(name: &LockName, permits: u32, lifetime: Option<Duration>, operation:
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn set_done(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, 0, -4, -8], "a reply of semaphore/set")
 }
 
-/// Adds permits that belong to no hold, as a JVM's `release` does; negative takes some away for good. `operation` is an id that is
-/// used once. `permits` must not be 0.
+/// Adds permits outside any hold, as a JVM's `release` does. A negative number removes permits permanently. `operation`
+/// is a unique id. `permits` must not be 0.
 pub fn add(name: &LockName, permits: i32, operation: &[u8], publish: &Bytes) -> Call {
     let args = vec![Bytes::from(permits.to_string()), millis(MEMORY), publish.clone(), channel(name)];
     Call::new(&script::SEMAPHORE_ADD, keys_of_change(name, operation), args)
@@ -131,26 +131,26 @@ pub fn add(name: &LockName, permits: i32, operation: &[u8], publish: &Bytes) -> 
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn added(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, -4, -8], "a reply of semaphore/add")
 }
 
-/// Takes all available permits, for no hold. `operation` is an id that is used once.
+/// Takes all available permits, outside any hold. `operation` is a unique id.
 pub fn drain(name: &LockName, operation: &[u8]) -> Call {
     Call::new(&script::SEMAPHORE_DRAIN, keys_of_change(name, operation), vec![millis(MEMORY)])
 }
 
-/// Decodes the reply to [`drain`]: the number is how many were taken.
+/// Decodes the reply to [`drain`]: the number of permits taken.
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn drained(reply: &Reply) -> Result<Done, DecodeError> {
     decode_done(reply, &[1, 2, -4], "a reply of semaphore/drain")
 }
 
-/// Asks how many permits are available.
+/// Reads the number of available permits.
 pub fn inspect(name: &LockName) -> Call {
     Call::new(&script::SEMAPHORE_INSPECT, vec![name.to_key()], [""; 0])
 }
@@ -159,7 +159,7 @@ pub fn inspect(name: &LockName) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     const EXPECTED: &str = "a reply of semaphore/inspect";
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
@@ -174,8 +174,8 @@ fn keys_of_change(name: &LockName, operation: &[u8]) -> Vec<Bytes> {
     vec![name.to_key(), record_key(name, operation)]
 }
 
-/// Decodes `{1, number}` done, `{2, number}` done before, `{0, number}` refused, `{-8, number}` overflow and `{-4, kind}`, as far
-/// as a script answers with them.
+/// Decodes the replies in `codes`: `{1, number}` done, `{2, number}` done before, `{0, number}` refused, `{-8, number}`
+/// overflow and `{-4, kind}`.
 pub(super) fn decode_done(reply: &Reply, codes: &[i64], expected: &'static str) -> Result<Done, DecodeError> {
     let (code, rest) = array_code(reply, codes, expected)?;
     let [second] = rest else { return Err(DecodeError::new(expected, reply)) };

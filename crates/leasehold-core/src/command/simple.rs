@@ -1,4 +1,5 @@
-//! The commands of the simple lock, a string under the plain name whose value is the caller's id, as go-zero's `RedisLock` has it.
+//! The commands of the simple lock: a string under the plain name, whose value is the caller's id, as in go-zero's
+//! `RedisLock`.
 
 use super::lock::{self, Inspected};
 use super::outcome::{Acquired, Released};
@@ -36,7 +37,7 @@ impl KindProtocol for Simple {
 
     fn acquired(&self, reply: &Reply) -> Result<Acquired, DecodeError> {
         match reply.array()? {
-            // There is no count that could be too great or too small.
+            // The kind has no count, so a mismatch is impossible.
             [code, ..] if matches!(code.int()?, 3 | -1) => Err(DecodeError::new("a code of simple/acquire", reply)),
             _ => Acquired::decode(reply),
         }
@@ -68,24 +69,24 @@ impl KindProtocol for Simple {
     }
 }
 
-/// Ends the hold of `holder` on behalf of any client. [`forced`](super::lock::forced) decodes the reply.
+/// Ends the hold of `holder` for any caller. [`forced`](super::lock::forced) decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     let id = unescaped(holder).filter(|bytes| std::str::from_utf8(bytes).is_err());
     let field = id.map_or_else(|| Bytes::copy_from_slice(holder.as_bytes()), Bytes::from);
     release(lock, &HoldKey::new(field, 1), 0)
 }
 
-/// Asks who holds the lock. [`inspected`] decodes the reply.
+/// Reads the holder of the lock. [`inspected`] decodes the reply.
 pub fn inspect(lock: &LockName) -> Call {
     Call::new(&script::SIMPLE_INSPECT, vec![lock.to_key()], [""; 0])
 }
 
-/// The holder in the reply to an inspection. Other libraries write ids that are not UTF-8: their bytes are escaped, as
-/// in `\x9f`.
+/// Decodes the reply to [`inspect`]. Other libraries write ids that are not UTF-8; their bytes are escaped, as in
+/// `\x9f`.
 ///
 /// # Errors
 ///
-/// The reply is not one of `simple/inspect`.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     match reply.array()? {
         [code, left, Reply::Bulk(id), ..] if code.int()? == 1 => {
@@ -96,7 +97,7 @@ pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     }
 }
 
-/// The bytes of an escaped id; `None` if it is not escaped.
+/// Decodes an escaped id; `None` if it is not escaped.
 fn unescaped(id: &str) -> Option<Vec<u8>> {
     let mut bytes = Vec::with_capacity(id.len());
     let mut rest = id.as_bytes();

@@ -1,4 +1,4 @@
-//! The commands of the spin lock: those of the reentrant lock, but that no release is announced.
+//! The commands of the spin lock: the reentrant lock's, but without release notices.
 
 use super::lock::{self, Lock};
 use super::outcome::{Acquired, Released};
@@ -11,7 +11,7 @@ use crate::script::Script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The argument of a release in place of a command to publish with.
+/// The argument that replaces a publish command.
 const SILENT: Bytes = Bytes::from_static(b"SILENT");
 
 /// The spin lock, on the wire.
@@ -61,7 +61,7 @@ impl KindProtocol for Spin {
     }
 }
 
-/// Ends the hold of `holder`; [`lock::forced`] decodes the reply.
+/// Ends the hold of `holder` for any caller. [`lock::forced`] decodes the reply.
 pub fn force_release(lock: &LockName, holder: &str) -> Call {
     lock::force_release(lock, holder, &SILENT)
 }

@@ -1,7 +1,8 @@
-//! The commands of the fenced store: values on the server itself, and registers for what is guarded elsewhere.
+//! The commands of the fenced store: values on the server, and registers for values elsewhere.
 //!
-//! A register keeps the greatest fencing token that was shown, and who showed it. It must be shown at the first read as well as at
-//! every write: checked at writes alone, an older holder that has read before a newer one wrote still loses the newer write.
+//! A register keeps the greatest fencing token shown, and its owner. Show the token at the first read and at every
+//! write. With checks at writes alone, an older holder that read before a newer one wrote still overwrites the newer
+//! value.
 
 use super::code::array_code;
 use super::protocol::{decimal, millis};
@@ -12,45 +13,44 @@ use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The claim that is shown to a register.
+/// A claim to a register.
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "a caller must decide on every field")]
 pub struct Claim<'a> {
     /// The fencing token, from 1 to 2^53.
     pub token: u64,
-    /// The hold that it was granted to.
+    /// The hold with this token.
     pub owner: &'a Bytes,
-    /// How long the register is kept; `None` is for ever. A register that goes away admits stale tokens again.
+    /// The lifetime of the register; `None` without expiry. An expired register admits stale tokens again.
     pub keep: Option<Duration>,
 }
 
-/// The answer of the register.
+/// The register's decision.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Fenced<T> {
-    /// The token is registered.
     Admitted(T),
-    /// A greater token was registered: another holder came after this one.
+    /// A greater token is registered: a later holder exists.
     Stale {
-        /// The greatest token that was shown.
+        /// The registered token.
         registered: u64,
     },
-    /// The same token is registered for another owner: the server has lost a write, and granted twice.
+    /// The token is registered for another owner: the server lost a write, and issued the token twice.
     Twice {
         /// The token.
         registered: u64,
     },
-    /// The value is not a string, or the register not a hash.
+    /// The value is not a string, or the register is not a hash.
     Kind(String),
 }
 
-/// The result of a write that was admitted.
+/// The result of an admitted write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Written {
     /// The value is written.
     Now,
-    /// This write, or a later one of the same hold, was done before.
+    /// This write, or a later write of the same hold, was done before.
     Before,
 }
 
@@ -64,11 +64,11 @@ pub fn read(data: &LockName, claim: &Claim<'_>) -> Call {
     Call::new(&script::STORE_READ, keys(data), claim.args())
 }
 
-/// Decodes the reply to [`read`]; nothing is admitted to nothing where there is no value.
+/// Decodes the reply to [`read`]; `Admitted(None)` means that the value is missing.
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn read_done(reply: &Reply) -> Result<Fenced<Option<Bytes>>, DecodeError> {
     const EXPECTED: &str = "a reply of store/read";
     decode(reply, &[1, 2, 0, -1, -4], EXPECTED, |code, rest| match (code, rest) {
@@ -78,8 +78,8 @@ pub fn read_done(reply: &Reply) -> Result<Fenced<Option<Bytes>>, DecodeError> {
     })
 }
 
-/// Writes a value. `number` is the number of the write within its hold, from 1, growing; `lifetime` is how long the value stays,
-/// `None` for ever.
+/// Writes a value. `number` is the number of the write within its hold, ascending from 1. `lifetime` is the lifetime of
+/// the value, `None` without expiry.
 pub fn write(data: &LockName, claim: &Claim<'_>, number: u64, value: Bytes, lifetime: Option<Duration>) -> Call {
     let mut args = claim.args();
     args.extend([decimal(number), value, optional(lifetime)]);
@@ -90,7 +90,7 @@ pub fn write(data: &LockName, claim: &Claim<'_>, number: u64, value: Bytes, life
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn written(reply: &Reply) -> Result<Fenced<Written>, DecodeError> {
     const EXPECTED: &str = "a reply of store/write";
     decode(reply, &[1, 2, 0, -1, -4], EXPECTED, |code, rest| match (code, rest) {
@@ -100,7 +100,7 @@ pub fn written(reply: &Reply) -> Result<Fenced<Written>, DecodeError> {
     })
 }
 
-/// Registers a token for something that is guarded elsewhere, such as keys that the caller writes with commands of its own.
+/// Registers a token for a value guarded elsewhere, such as keys that the caller writes with its own commands.
 pub fn check(data: &LockName, claim: &Claim<'_>) -> Call {
     Call::new(&script::STORE_CHECK, vec![fence_key(data)], claim.args())
 }
@@ -109,7 +109,7 @@ pub fn check(data: &LockName, claim: &Claim<'_>) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn checked(reply: &Reply) -> Result<Fenced<()>, DecodeError> {
     const EXPECTED: &str = "a reply of store/check";
     decode(reply, &[1, 0, -1, -4], EXPECTED, |_, rest| match rest {

@@ -1,4 +1,5 @@
-//! Models of a hold that one thread ends or moves while others look at it. loom runs each in every order that the memory of a machine allows.
+//! Models of a hold that one thread ends or renews while other threads read it. loom runs them in every order that the
+//! memory model allows.
 
 use super::*;
 use crate::owner::{ClientId, HoldNumber};
@@ -9,7 +10,7 @@ fn at(nanos: u64) -> Instant {
     Instant::from_nanos(nanos)
 }
 
-/// A hold whose deadline is at 1000.
+/// A hold with the deadline 1000.
 fn cell() -> Arc<HoldCell> {
     let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
     let cell = HoldCell::new(name, 1, at(0), Instant::FAR_FUTURE);
@@ -37,7 +38,7 @@ fn waker() -> Waker {
     Arc::new(Unpark(thread::current())).into()
 }
 
-/// Waits as a task does: it registers, looks, and sleeps only if it has seen no end. A waker that is not woken makes loom report a deadlock.
+/// Waits as a task does: registers, checks for the end, then sleeps. loom reports a missing wake-up as a deadlock.
 fn wait_for_end(watch: &mut EndWatch, cell: &HoldCell) {
     let waker = waker();
     loop {

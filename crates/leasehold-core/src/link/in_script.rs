@@ -1,12 +1,12 @@
-//! Commands that a server refuses within a script, because the server lacks the command or the user lacks the right.
+//! Commands that a server refuses within a script, because it lacks the command or the user lacks the permission.
 //!
-//! Depending on their version, servers report the command, the line of the script, both or neither. The client has the
-//! script, so it can name the command in every case.
+//! Depending on the version, the server reports the command, the line of the script, both or neither. The client has
+//! the script, so it can always name the command.
 
 use super::ServerError;
 use crate::script::Script;
 
-/// The kind of right or command that is missing.
+/// The missing permission or command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Lack {
     Right,
@@ -16,9 +16,8 @@ enum Lack {
 }
 
 impl ServerError {
-    /// Converts this error into the refusal of a call of `script`, which ran within `ran`: itself or a batch. If the
-    /// server refused a command of the script for a missing right, or lacks the command, the message also names the
-    /// command and the right.
+    /// Converts this error into the refusal of a call of `script`, which ran on its own or within a batch (`ran`). If a
+    /// permission or command is missing, the message names it.
     #[must_use]
     pub fn of_script(self, script: &Script, ran: &Script) -> Self {
         if self.code() == "NOPERM" && self.text.contains(" key") {
@@ -59,7 +58,7 @@ impl ServerError {
     }
 }
 
-/// The missing command or right, if that is the reason for the refusal.
+/// The missing command or permission, if that is the reason for the refusal.
 fn lack(text: &str) -> Option<Lack> {
     let says = |parts: &[&str]| parts.iter().any(|part| text.contains(part));
     if says(&["can't run this command", "no permissions to run"]) && says(&["script"]) {

@@ -1,9 +1,9 @@
-//! Names that no lock may have, because what belongs to locks is called so.
+//! Reserved names: keys and channels that belong to other locks.
 //!
-//! A lock of such a name would be at once the queue, the index or the register of another one, whose scripts would change it, and delete
-//! it, while it is held.
+//! A lock with such a name would also be the queue, index or register of another lock. Scripts of that lock would
+//! change and delete it while it is held.
 
-/// The beginnings of names that Redisson gives to the parts of a lock, and how a person reads them.
+/// The prefixes of Redisson's keys and channels, and how error messages show them.
 const BEGINNINGS: [(&str, &str); 8] = [
     ("redisson_lock__channel:", "redisson_lock__channel:…"),
     ("redisson_lock_queue:", "redisson_lock_queue:…"),
@@ -15,10 +15,10 @@ const BEGINNINGS: [(&str, &str); 8] = [
     ("redisson_countdownlatch__channel__{", "redisson_countdownlatch__channel__{…"),
 ];
 
-/// The form of names to which `raw` belongs, where what belongs to locks has such names.
+/// The reserved form that `raw` matches, if any.
 ///
-/// Anything that has a brace may be the name of a lock to which a suffix was added ([`suffixed`](super::LockName::suffixed)), so the
-/// suffixes count in such names alone.
+/// Any name with a brace may be a lock's name plus a suffix ([`suffixed`](super::LockName::suffixed)), so suffixes only
+/// count in names with a brace.
 pub(super) fn form(raw: &str) -> Option<&'static str> {
     let beginning = BEGINNINGS.iter().find(|(beginning, _)| raw.starts_with(beginning)).map(|(_, form)| *form);
     beginning.or_else(|| is_ours(raw).then_some("leasehold:1:…")).or_else(|| {
@@ -31,7 +31,7 @@ pub(super) fn form(raw: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether it begins like the keys of this library, in this or another version of the layout: `leasehold:1:`.
+/// Whether the name has the prefix of this library's keys, in any version of the layout: `leasehold:1:`.
 fn is_ours(raw: &str) -> bool {
     raw.strip_prefix("leasehold:").and_then(|rest| rest.split_once(':')).is_some_and(|(number, _)| is_decimal(number))
 }

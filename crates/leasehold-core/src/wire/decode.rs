@@ -6,7 +6,7 @@ use bytes::Bytes;
 use std::fmt::{self, Write as _};
 use thiserror::Error;
 
-/// A value from a server. Integers, booleans and strings keep only the type information that a client needs.
+/// A value from a server. It keeps only the type information that a client needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "these are all that the protocol has")]
 pub enum Frame {
@@ -140,10 +140,10 @@ pub enum Malformed {
         /// The unit of the limit.
         unit: &'static str,
     },
-    /// The server refused the client before it was asked anything, as when it has too many clients.
+    /// The server refused the connection before the first command, for example because it has too many clients.
     #[error("it refused the connection: {0}")]
     Refused(ServerError),
-    /// A reply arrived, but no command waits for it.
+    /// A reply arrived without a command.
     #[error("it sent a reply that nothing had asked for: {0}")]
     Unasked(Excerpt),
 }
@@ -161,13 +161,13 @@ impl Excerpt {
 
     pub(super) fn of_frame(frame: &Frame) -> Self {
         let mut excerpt = Self(Vec::new());
-        // An error says that the excerpt is full.
+        // The error means that the excerpt is full.
         let _ = write!(excerpt, "{frame:?}");
         excerpt
     }
 }
 
-/// Takes text until it is full, so that a long frame is not written as a whole.
+/// Stops when full, so a long frame is not formatted completely.
 impl fmt::Write for Excerpt {
     fn write_str(&mut self, text: &str) -> fmt::Result {
         let room = Self::LEN - self.0.len();
@@ -188,14 +188,14 @@ impl fmt::Debug for Excerpt {
     }
 }
 
-/// Decodes a stream of replies. It resumes where the bytes ended, and reads no byte twice.
+/// Decodes a stream of replies. It resumes where the bytes ended, and reads each byte once.
 #[derive(Debug, Default)]
 pub struct Decoder {
     limits: Limits,
-    /// Received bytes. The bytes before `start` are decoded.
+    /// Received bytes. Bytes before `start` are decoded.
     buffer: Vec<u8>,
     start: usize,
-    /// Number of bytes from `start` on without a line feed.
+    /// Number of bytes after `start` without a line feed.
     searched: usize,
     /// The length and kind of the string whose bytes are arriving.
     string: Option<(u8, usize)>,
@@ -233,7 +233,7 @@ impl Decoder {
     ///
     /// # Errors
     ///
-    /// The server does not use RESP, or exceeds a limit. The decoder must not be used afterwards.
+    /// The server does not use RESP, or exceeds a limit. Do not use the decoder afterwards.
     pub fn decode(&mut self) -> Result<Option<Received>, Malformed> {
         loop {
             let step = match self.string {
@@ -253,7 +253,7 @@ impl Decoder {
         }
     }
 
-    /// The received bytes that are not decoded yet, for an error message.
+    /// The received bytes that are not yet decoded, for an error message.
     pub(super) fn rest(&self) -> Excerpt {
         Excerpt::new(&self.buffer[self.start..])
     }
@@ -340,7 +340,7 @@ impl Decoder {
             return Err(Malformed::TooLarge { limit: self.limits.depth, unit: "arrays within arrays" });
         }
         if missing > 0 {
-            // The announced length is not trusted: memory grows with the received elements.
+            // The announced length is untrusted, so memory grows with the received elements.
             self.open.push(Open { kind, missing, elements: Vec::with_capacity(missing.min(64)) });
             return Ok(Some(Step::Header));
         }

@@ -21,7 +21,7 @@ pub fn script(out: &mut Vec<u8>, name: &str, script: &str, keys: Words<'_>, args
     out.extend_from_slice(args.encoded());
 }
 
-/// Appends an `EVALSHA` of the hash `script` with the argument `first` in front of the others.
+/// Appends an `EVALSHA` of the hash `script`, with `first` as its first argument.
 pub fn batch<'a>(
     out: &mut Vec<u8>,
     script: &str,
@@ -39,7 +39,7 @@ pub fn batch<'a>(
     others.for_each(|words| out.extend_from_slice(words.encoded()));
 }
 
-/// Appends a bulk string that consists of these parts.
+/// Appends the concatenation of these parts as a bulk string.
 pub(crate) fn bulk(out: &mut Vec<u8>, parts: &[&[u8]]) {
     header(out, b'$', parts.iter().map(|part| part.len()).sum());
     parts.iter().for_each(|part| out.extend_from_slice(part));
@@ -53,7 +53,7 @@ fn header(out: &mut Vec<u8>, kind: u8, len: usize) {
     out.extend_from_slice(b"\r\n");
 }
 
-/// The most digits of a number.
+/// Maximum number of digits of a number.
 pub(crate) const DIGITS: usize = u64::MAX.ilog10() as usize + 1;
 
 /// The decimal digits of a number.

@@ -1,11 +1,11 @@
-//! Words of a command in a row, encoded as the wire sends them.
+//! The words of a command, encoded for the wire.
 
 use bytes::Bytes;
 use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::ops::Index;
 
-/// Words of a command: bulk strings, one behind the other.
+/// The words of a command: consecutive bulk strings.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub struct Words<'a> {
     encoded: &'a [u8],
@@ -18,7 +18,7 @@ impl<'a> Words<'a> {
         Self { encoded, count }
     }
 
-    /// The bytes that the wire sends.
+    /// The encoded bytes.
     pub(super) const fn encoded(self) -> &'a [u8] {
         self.encoded
     }
@@ -93,7 +93,7 @@ impl fmt::Debug for Words<'_> {
     }
 }
 
-/// As a slice of the words.
+/// Hashes as a slice of the words.
 impl Hash for Words<'_> {
     fn hash<H: Hasher>(&self, state: &mut H) {
         state.write_usize(self.count);

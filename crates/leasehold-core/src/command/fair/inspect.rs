@@ -1,4 +1,4 @@
-//! Looking at a fair lock from outside: who holds it, and who waits.
+//! Inspection of a fair lock: its holder and its waiters.
 
 use super::keys;
 use crate::call::Call;
@@ -32,7 +32,7 @@ pub struct Holder {
     pub holder: String,
     /// The hold count.
     pub count: u32,
-    /// The lease left; `None` where the key has no time to live.
+    /// The remaining lease; `None` if the key has no time to live.
     pub left: Option<Duration>,
 }
 
@@ -42,13 +42,13 @@ pub struct Holder {
 pub struct Waiter {
     /// The field of its hold: `uuid:number`, or a JVM's `uuid:thread`.
     pub waiter: String,
-    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    /// The waiting time; `None` if unknown, as for a JVM.
     pub age: Option<Duration>,
-    /// Its process gave a sign of life within the window; or, for a JVM's, its deadline has not passed.
+    /// Its process sent a heartbeat within the window, or a JVM's deadline has not passed.
     pub alive: bool,
 }
 
-/// Asks who holds the lock and who waits for it.
+/// Reads the holder and the waiters.
 pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
     Call::new(&script::FAIR_INSPECT, keys(name), vec![settings.packed()])
 }
@@ -57,7 +57,7 @@ pub fn inspect(name: &LockName, settings: &FairSettings) -> Call {
 ///
 /// # Errors
 ///
-/// The reply is not what the script promises.
+/// The reply does not match the script's contract.
 pub fn inspected(reply: &Reply) -> Result<Inspected, DecodeError> {
     let (holder, rest) = match reply.array()? {
         [code, kind] if code.int()? == -4 => return Ok(Inspected::Kind(kind.text()?.to_owned())),

@@ -6,28 +6,28 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// How long an id is on the server, in bytes.
+/// The length of an id on the server, in bytes.
 pub const ID_BYTES: usize = 16;
 
-/// Where the number of the permit begins in it.
+/// The offset of the permit's number in an id.
 const NUMBER_AT: usize = ID_BYTES - 4;
 
-/// The id of one permit: sixteen bytes on the server, and 32 hexadecimal digits for people and for a JVM.
+/// The id of a permit: sixteen bytes on the server, 32 hexadecimal digits for people and JVMs.
 ///
-/// A hold's ids follow from its field, so that every copy of its acquire names the same permits: the first twelve bytes are those of
-/// the SHA-1 of the field, which is used once and never again, and the last four are the number of the permit.
+/// The ids derive from the hold's field, so every copy of an acquire names the same permits. The first twelve bytes are
+/// from the SHA-1 of the field, which is unique. The last four bytes are the number of the permit.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct PermitId([u8; ID_BYTES]);
 
-/// A text is not the id of a permit.
+/// The text is not the id of a permit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Error)]
 #[error("the id of a permit has 32 hexadecimal digits")]
 #[expect(clippy::exhaustive_structs, reason = "there is one way to be no id")]
 pub struct InvalidPermitId;
 
 impl PermitId {
-    /// The ids of the `permits` permits of a hold, in order. `hold` is the id of the holder, `uuid:number`, as
-    /// `Guard::holder_id` and the losses of a guard name it. So a log that has the id of a holder tells which permits were its own.
+    /// The ids of the `permits` permits of a hold, in order. `hold` is the holder's id, `uuid:number`, as in
+    /// `Guard::holder_id` and in the losses of a guard. So a log with a holder's id identifies its permits.
     ///
     /// # Examples
     ///
@@ -40,7 +40,7 @@ impl PermitId {
     /// ```
     #[doc(hidden)]
     pub fn of_hold(hold: impl AsRef<[u8]>, permits: u32) -> impl Iterator<Item = Self> {
-        // The client's mutex is held here, so there is one digest a hold, and not one a permit.
+        // The client's mutex is held here, so this computes one digest per hold, not per permit.
         let digest = Sha1::from(hold).digest().bytes();
         let mut id = [0; ID_BYTES];
         id.copy_from_slice(&digest[..ID_BYTES]);
@@ -50,13 +50,13 @@ impl PermitId {
         })
     }
 
-    /// Whether it is one of those that a hold with this field takes.
+    /// Whether the permit belongs to the hold with this field.
     #[doc(hidden)]
     pub fn is_of(&self, field: &[u8]) -> bool {
         self.0[..NUMBER_AT] == Sha1::from(field).digest().bytes()[..NUMBER_AT]
     }
 
-    /// The id that these bytes are; `None` where they are not sixteen.
+    /// The id with these bytes; `None` unless there are sixteen.
     #[doc(hidden)]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)
@@ -68,7 +68,7 @@ impl PermitId {
         &self.0
     }
 
-    /// Ids as one text, as scripts take them.
+    /// Concatenates ids, as scripts expect them.
     #[doc(hidden)]
     pub fn blob(ids: impl IntoIterator<Item = Self>) -> Bytes {
         let ids = ids.into_iter();
@@ -108,7 +108,7 @@ impl FromStr for PermitId {
     }
 }
 
-/// As its text.
+/// Serializes as hexadecimal digits.
 #[cfg(feature = "serde")]
 impl serde::Serialize for PermitId {
     fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {

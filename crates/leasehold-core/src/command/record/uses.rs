@@ -1,4 +1,4 @@
-//! The locks that a client says in its record to hold, or to wait for.
+//! The locks that a client's record lists as held or requested.
 //!
 //! They form one string of bounded length. Each entry has a letter for the kind, `h` for a hold or `w` for a wait, its
 //! age and its renewed lease in milliseconds, the owners, and the names of the hold and the lock, each after its length.
@@ -9,39 +9,38 @@ use crate::command::Kind;
 use bytes::Bytes;
 use std::time::Duration;
 
-/// The most entries of a record.
+/// Maximum number of entries in a record.
 pub const MOST: usize = 64;
 
-/// The longest text of them.
+/// Maximum length of the string.
 const MOST_BYTES: usize = 16 * 1024;
 
-/// The use that a client makes of a lock.
+/// A client's use of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "the session builds it")]
 pub struct LockUse {
-    /// The key of the lock, which has the prefix of the client.
+    /// The key of the lock, including the client's prefix.
     pub key: String,
     /// The kind of the lock.
     pub kind: Kind,
-    /// The name of the hold; `None` for a request that waits.
+    /// The name of the hold; `None` for a waiting request.
     pub hold: Option<String>,
-    /// The owners that go on only when this ends, by their numbers in the client: of a hold the one that may re-enter it, if it has a name; of a
-    /// request its own, and those in whose scopes it is made.
+    /// The owners that this use blocks, by their numbers in the client. For a hold: the named owner that may re-enter
+    /// it. For a request: its own owner, and the owners in whose scopes it is made.
     pub owners: Vec<u64>,
-    /// How long it has lasted.
+    /// The age of the hold or request.
     pub lasted: Duration,
-    /// The lease to which the client renews the hold; `None` for a request, and for a hold without renewals.
+    /// The lease to which renewals extend the hold; `None` for a request, and for a hold without renewals.
     pub lease: Option<Duration>,
 }
 
 impl LockUse {
-    /// Whether both are the same use, though one of them may have lasted longer.
+    /// Whether both are the same use, regardless of age.
     pub fn is_same(&self, other: &Self) -> bool {
         Self { lasted: other.lasted, ..self.clone() } == *other
     }
 }
 
-/// Each kind with its letter in a record.
 const LETTERS: [(Kind, char); 11] = [
     (Kind::Lock, 'l'),
     (Kind::Fair, 'f'),
@@ -56,7 +55,7 @@ const LETTERS: [(Kind, char); 11] = [
     (Kind::Latch, 'a'),
 ];
 
-/// The uses as one text, as many of the first of them as have room.
+/// Encodes as many of the uses as fit, in order.
 pub fn encode(uses: &[LockUse]) -> Bytes {
     let mut text = String::new();
     for lock in uses.iter().take(MOST) {
@@ -81,7 +80,7 @@ fn entry(lock: &LockUse) -> String {
     entry
 }
 
-/// The uses in a text. What follows an entry that cannot be read is left out: the client may be newer.
+/// Decodes uses. Ignores everything from the first unreadable entry on, because the client may be newer.
 pub fn decode(mut text: &str) -> Vec<LockUse> {
     let mut uses = Vec::new();
     while let Some((lock, rest)) = read(text).filter(|_| uses.len() < MOST) {
@@ -112,7 +111,7 @@ fn read(text: &str) -> Option<(LockUse, &str)> {
     Some((LockUse { key: key.to_owned(), kind, hold, owners, lasted, lease }, rest))
 }
 
-/// A name behind its length, and what follows it.
+/// Splits off a name with a length prefix. Returns the name and the rest.
 fn named(text: &str) -> Option<(&str, &str)> {
     let (length, rest) = text.split_once(':')?;
     rest.split_at_checked(length.parse().ok()?)
