@@ -4,8 +4,8 @@
 -- ARGV[2i-1] hold   [string]   the field of the i-th hold: uuid:number
 -- ARGV[2i]   lease  [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns    [array]  two integers for each lock, in order: {count, left, count, left, ...}
---                     count is the hold count, 0 if the hold is gone, -4 if the key is not a hash,
---                     -5 if the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
+--                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
+--                     -5 where the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
 -- example    KEYS a b  ARGV 6f0c…:7 30000 6f0c…:8 30000  returns {1, 30000, 0, 0}
 
 local reply, compares, lease, number = {}, true, nil, nil

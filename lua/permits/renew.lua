@@ -4,8 +4,8 @@
 -- ARGV[2i-1]  ids        [string]   the ids of the i-th hold, sixteen bytes each
 -- ARGV[2i]    lease      [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns     [array]    two integers for each hold, in order: {count, left, count, left, ...}
---                        count is 1 if all permits of the hold exist, 0 if one is gone, -4 if the key is of another kind,
---                        -5 if the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
+--                        count is 1 if all permits of the hold exist, 0 where one is gone, -4 where the key is of another kind,
+--                        -5 where the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
 -- example     KEYS {a}:timeout {b}:timeout  ARGV 0123456789abcdef 30000 fedcba9876543210 30000  returns {1, 30000, 0, 0}
 
 local reply = {}

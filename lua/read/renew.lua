@@ -10,8 +10,8 @@
 -- ARGV[4i-1] publish   [string]   PUBLISH or SPUBLISH
 -- ARGV[4i]   channel   [channel]  where its waiters listen; gets the message 0 when the script finds the last reader expired
 -- returns    [array]  two integers for each hold, in order: {count, left, count, left, ...}
---                     count is the hold count, 0 if the hold is gone, -4 if the key is not a hash,
---                     -5 if the server refused this key; left is the remaining time of the hold in milliseconds, 0 if count is not positive
+--                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
+--                     -5 where the server refused this key; left is the remaining time of the hold in milliseconds, 0 if count is not positive
 -- example    KEYS s leasehold:1:rw_readers:{s} {s}:6f0c…:7:rwlock_timeout:1  ARGV 6f0c…:7 30000 PUBLISH redisson_rwlock:{s}  returns {1, 30000}
 
 local reply = {}

@@ -4,8 +4,8 @@
 -- ARGV[2i-1] hold   [string]   the id of the i-th hold
 -- ARGV[2i]   lease  [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns    [array]  two integers for each lock, in order: {count, left, count, left, ...}
---                     count is 1, 0 if the hold is gone, -4 if the key is not a string,
---                     -5 if the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
+--                     count is 1, 0 where the hold is gone, -4 where the key is not a string,
+--                     -5 where the server refused this key; left is the remaining lease in milliseconds, 0 if count is not positive
 -- example    KEYS a b  ARGV Xu2k 30000 Xu2k 30000  returns {1, 30000, 0, 0}
 
 local reply = {}

@@ -135,6 +135,9 @@ impl fmt::Display for LockName {
 /// Names are compared byte by byte. Trailing white space from a configuration file makes a different name, so two
 /// programs would use two locks instead of one.
 ///
+/// # Errors
+///
+/// [`NameError::UnseenEnd`].
 pub fn check_ends(given: &str) -> Result<(), NameError> {
     let mut ends = given.chars().next().into_iter().chain(given.chars().next_back());
     if ends.any(is_unseen) { Err(NameError::UnseenEnd { name: given.to_owned() }) } else { Ok(()) }
