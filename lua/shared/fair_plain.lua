@@ -113,6 +113,7 @@ local function keep_plain(keys, plain, head, tail)
   return unscored
 end
 
+-- Notifies the head of a free lock.
 local function wake_plain(keys, plain, publish, channel)
   if plain.offer ~= plain.head then
     redis.call('HSET', keys[4], 'o', plain.head, 'ot', string.format('%.0f', plain.now))

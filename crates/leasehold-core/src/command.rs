@@ -95,6 +95,7 @@ impl Kind {
         }
     }
 
+    /// The protocol of the kind on the wire.
     pub fn protocol(self) -> &'static dyn KindProtocol {
         match self {
             Self::Lock => &lock::Lock,

@@ -94,6 +94,7 @@ impl HoldCell {
         self.permits
     }
 
+    /// What names the hold on the server, for another cell of it.
     pub(crate) const fn name(&self) -> &HoldName {
         &self.name
     }

@@ -250,14 +250,18 @@ pub enum LinkEvent {
     NoticesReset,
     /// A connection for calls was lost and is back. The server's data may be gone.
     CallsReset,
+    /// Connected to a server.
     Connected {
+        /// The server's address.
         server: String,
         /// Whether the link was connected to this server before.
         again: bool,
     },
     /// The connection to a server was lost, and a reconnect failed. Reported once per kind of error until the next success.
     OutOfReach {
+        /// The server's address.
         server: String,
+        /// Why the attempt failed.
         why: String,
         /// The time since the connection was lost.
         lost_for: Duration,
@@ -266,6 +270,7 @@ pub enum LinkEvent {
     },
     /// The link dropped its connections to a server that owns no slots.
     Retired {
+        /// The server's address.
         server: String,
     },
 }
@@ -335,6 +340,7 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Sends `call` and waits for its reply. The link resends the call only after a reply that proves that it was not
     /// applied: the server does not know the script, or another node owns the slot.
     ///
+    /// The call is queued at the first poll.
     ///
     /// A call [with replicas](Call::with_replicas) has exclusive use of a connection, because `WAIT` blocks it. Script
     /// and `WAIT` are one pipeline, which is never resent. The reply is an array of the script's reply and the number

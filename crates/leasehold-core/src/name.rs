@@ -21,6 +21,7 @@ pub const MAX_NAME_BYTES: usize = 1024;
 /// name with an opening brace is its own hash tag and gets no additional braces.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct LockName {
+    /// The prefix and the name.
     raw: Arc<str>,
     /// The length of the prefix, below [`MAX_NAME_BYTES`].
     prefix: u16,

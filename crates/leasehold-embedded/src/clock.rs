@@ -12,8 +12,8 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The clock from which an embedded server takes its time. Its wall time is a fixed beginning plus what this clock shows, plus every
-/// [`step_clock`](crate::EmbeddedServer::step_clock); the expiry of keys goes by that wall time, as a real server's does.
+/// The clock of an embedded server. The server's wall time is a fixed start, plus the time of this clock, plus every
+/// [`step_clock`](crate::EmbeddedServer::step_clock). Keys expire by that wall time, as on a real server.
 #[derive(Clone)]
 pub struct ServerClock {
     source: Source,
@@ -30,13 +30,13 @@ enum Source {
     Closure(Arc<dyn Fn() -> Instant + Send + Sync>, Option<Arc<Timer>>),
 }
 
-/// The sorts of clocks.
+/// The kinds of clocks.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "a client must know each")]
 pub enum ClockSort {
     /// The machine's clock.
     System,
-    /// A clock that tests move by hand.
+    /// A clock that tests advance.
     Manual(ManualClock),
     /// tokio's clock, starting at this instant.
     Tokio(tokio::time::Instant),
@@ -47,11 +47,12 @@ pub enum ClockSort {
 /// Wakes at an instant.
 type Timer = dyn Fn(Instant, Waker) + Send + Sync;
 
-/// The wall time at zero of a clock that is not the machine's: a round number in January 2027.
+/// The wall time at zero of a clock other than the machine's: a round number in January 2027.
 const MADE_UP_BASE_MILLIS: i64 = 1_800_000_000_000;
 
 impl ServerClock {
-    /// The machine's monotonic clock. The wall time is read once, here, and does not follow the machine's corrections.
+    /// The machine's monotonic clock. The wall time is read once, here, and ignores later corrections of the machine's
+    /// clock.
     pub fn system() -> Self {
         let wall = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
@@ -60,7 +61,7 @@ impl ServerClock {
         }
     }
 
-    /// A clock that is moved by hand. Zero is 1 800 000 000 000 ms of wall time.
+    /// A manual clock. Its zero is 1 800 000 000 000 ms of wall time.
     pub fn manual(clock: &ManualClock) -> Self {
         Self { source: Source::Manual(clock.clone()), base_millis: MADE_UP_BASE_MILLIS }
     }
@@ -74,15 +75,15 @@ impl ServerClock {
         }
     }
 
-    /// Any other clock, such as a simulation's. Zero is 1 800 000 000 000 ms of wall time. It must not go
-    /// back, and must not call the server that reads it.
+    /// Any other clock, such as a simulation's. Its zero is 1 800 000 000 000 ms of wall time. `now` must not go back,
+    /// and must not call the server.
     pub fn from_fn(now: impl Fn() -> Instant + Send + Sync + 'static) -> Self {
         Self { source: Source::Closure(Arc::new(now), None), base_millis: MADE_UP_BASE_MILLIS }
     }
 
-    /// Gives a clock of [`ServerClock::from_fn`] timers, which a server needs whose
-    /// [replies take time](crate::EmbeddedServer::set_round_trip): `wake_at` wakes the waker once the clock shows the instant. It must not
-    /// call the server, but the waker may be woken within it. Other clocks have timers of their own, and keep them.
+    /// Adds timers to a clock of [`ServerClock::from_fn`]. A server whose [replies take
+    /// time](crate::EmbeddedServer::set_round_trip) needs them. `wake_at` wakes the waker once the clock reaches the
+    /// instant. It must not call the server, but the waker may do so. Other clocks keep their own timers.
     #[must_use]
     pub fn with_timer(mut self, wake_at: impl Fn(Instant, Waker) + Send + Sync + 'static) -> Self {
         if let Source::Closure(_, timer) = &mut self.source {
@@ -91,7 +92,7 @@ impl ServerClock {
         self
     }
 
-    /// The sort of clock, for a client that shares it.
+    /// The kind of clock, for a client that shares it.
     #[doc(hidden)]
     pub fn sort(&self) -> ClockSort {
         match &self.source {
@@ -102,7 +103,7 @@ impl ServerClock {
         }
     }
 
-    /// The time that the clock shows.
+    /// The current time.
     pub(crate) fn now(&self) -> Instant {
         match &self.source {
             Source::System(start, _) => {
@@ -114,7 +115,7 @@ impl ServerClock {
         }
     }
 
-    /// Whether a waker can be woken by it.
+    /// Whether the clock has timers.
     pub(crate) fn has_timers(&self) -> bool {
         match &self.source {
             Source::System(_, timer) => timer.is_there(),
@@ -123,7 +124,7 @@ impl ServerClock {
         }
     }
 
-    /// Wakes once the clock shows `instant`.
+    /// Wakes once the clock reaches `instant`.
     pub(crate) fn wake_at(&self, instant: Instant, waker: Waker) {
         match &self.source {
             Source::System(start, timer) => timer.wake_at(*start + Duration::from_nanos(instant.as_nanos()), waker),

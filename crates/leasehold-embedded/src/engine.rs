@@ -1,4 +1,4 @@
-//! The engine: scripts and commands over typed keys. It knows nothing of clients, of their connections, or of what goes wrong on these.
+//! The engine: scripts and commands over typed keys. It knows no clients, connections or faults.
 
 mod answer;
 pub(crate) mod channels;
@@ -25,19 +25,19 @@ use refusal::{RefusalEffect, RefuseAt};
 use rustc_hash::FxHashMap;
 use std::sync::Arc;
 
-/// A keyspace, the Lua state whose scripts work on it, and the time by which its keys end.
+/// A keyspace, its Lua state, and its clock.
 pub(crate) struct Engine {
     host: Host,
-    /// Shared with the host's functions. Its lock is only ever taken under the server's, so it is never waited for.
+    /// Shared with the host's functions. Its lock is only taken under the server's lock, so nobody waits for it.
     keyspace: Arc<Mutex<Keyspace>>,
     pub(crate) clock: ServerClock,
     pub(crate) stepped_micros: i64,
     scripts: Scripts,
-    /// How many replicas acknowledge what is written.
+    /// Number of replicas that acknowledge writes.
     pub(crate) replicas: u32,
 }
 
-/// The compiled script, its name, and how often it was called; by the address of the script, which is static.
+/// Compiled scripts with name and number of calls, by the script's static address.
 type Scripts = FxHashMap<usize, (Compiled, &'static str, u64)>;
 
 impl Engine {
@@ -46,7 +46,7 @@ impl Engine {
         Ok(Self::with_host(Host::new(keyspace.clone())?, keyspace, FxHashMap::default(), clock))
     }
 
-    /// Nothing stays of `self` but its Lua state and the scripts that are compiled in it, which know nothing of what they have done.
+    /// Resets everything except the Lua state and the compiled scripts, which keep no state of earlier runs.
     pub(crate) fn renewed(self, clock: ServerClock) -> Self {
         *self.keyspace.lock() = Keyspace::default();
         let mut scripts = self.scripts;
@@ -71,7 +71,7 @@ impl Engine {
         self.clock.wall_micros() + self.stepped_micros
     }
 
-    /// Runs the script of a call. One that waits for replicas is told how many there are.
+    /// Runs the script of a call. A durable call also gets the number of replicas.
     pub(crate) fn call(&mut self, call: &Call) -> Result<Reply, ServerError> {
         let script = self.compiled(call.script())?;
         self.begin_turn(true);
@@ -92,7 +92,7 @@ impl Engine {
         self.keyspace.lock().refusals.end()
     }
 
-    /// Runs a text that is no script of ours.
+    /// Runs a script that is not leasehold's.
     pub(crate) fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         let script = self.host.compile(source)?;
         self.begin_turn(true);
@@ -105,24 +105,24 @@ impl Engine {
         command::run(&mut self.keyspace.lock(), words).map(|answer| answer.into_reply())
     }
 
-    /// Every key that has not expired, in order.
+    /// All unexpired keys, in order.
     pub(crate) fn keys(&self) -> Vec<Bytes> {
         self.begin_turn(false);
         self.keyspace.lock().keys()
     }
 
-    /// A page of the names of the keys, and the place of the next one.
+    /// A page of key names, and the cursor of the next page.
     pub(crate) fn page(&self, page: &ScanPage) -> (Option<u64>, Vec<Bytes>) {
         self.begin_turn(false);
         self.keyspace.lock().page(page.cursor, usize::try_from(page.count).unwrap_or(usize::MAX), &page.pattern)
     }
 
-    /// The messages that were published since the last call of this, in order.
+    /// The messages published since the last call, in order.
     pub(crate) fn take_published(&self) -> Vec<Published> {
         self.channels().take_published()
     }
 
-    /// How often a script has been called.
+    /// Number of calls of a script.
     pub(crate) fn calls(&self, script: &str) -> u64 {
         self.scripts.values().filter(|(_, name, _)| *name == script).map(|(_, _, calls)| calls).sum()
     }

@@ -1,16 +1,16 @@
-//! The scripts of leasehold on an in-process keyspace: no server, no socket, no waiting.
+//! The scripts of leasehold on an in-process keyspace, without a server or a socket.
 //!
-//! An [`EmbeddedServer`] runs the very Lua files that a Redis or Valkey server would run, on Lua 5.1, over typed keys with
-//! expiry and Pub/Sub. An [`EmbeddedLink`] is the connections of one client to it, behind the same
-//! [`Link`](leasehold_core::link::Link) as a real server's. Beside that it can do what a real server does only on bad days: lose a
-//! request or its reply, hold it back, apply it twice, refuse a script in its middle, run out of memory, come back empty, step its clock.
+//! An [`EmbeddedServer`] runs the Lua files of leasehold on Lua 5.1, over typed keys with expiry and Pub/Sub. An
+//! [`EmbeddedLink`] has the connections of one client, behind the same [`Link`](leasehold_core::link::Link) as a real
+//! server's. It also injects faults: lost, delayed or duplicated requests and replies, errors within a script, full
+//! memory, data loss, clock steps.
 //!
-//! The engine proper (`engine/`) knows nothing of clients. The server has an engine and its ends of all connections, with whatever goes wrong
-//! on them, and a link has the client's ends.
+//! The engine (`engine/`) knows no clients. The server has an engine and its ends of all connections, with their
+//! faults. A link has the client's ends.
 //!
-//! It has what the scripts use. A command that it lacks is an error that says so; nothing is imitated by halves.
+//! The engine supports the commands that the scripts use, completely. Any other command is an error.
 //!
-//! `tests/differential/` of the workspace runs random histories on this engine and on servers, and compares everything.
+//! `tests/differential/` of the workspace compares random histories on this engine and on servers.
 //!
 //! # Differences from Redis 7
 //!
@@ -23,7 +23,8 @@
 //! - scripts have no `cjson`, `cmsgpack`, `bit`, `struct`, `os`, `coroutine`, `load`, `getmetatable`, `rawset`, `math.random` and
 //!   `redis.sha1hex`.
 //!
-//! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold` with its feature `embedded`.
+//! This crate is internal to leasehold, without a stability promise. Use the crate `leasehold` with its feature
+//! `embedded`.
 
 mod clock;
 mod engine;

@@ -22,7 +22,7 @@ use std::future::{Future, poll_fn};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
 
-/// The connections of one client. Cheap to clone; the clones share their connections, which close with the last of them.
+/// The connections of one client. Clones are cheap and share their connections, which close with the last clone.
 #[derive(Clone)]
 pub struct EmbeddedLink {
     inner: Arc<Inner>,
@@ -43,7 +43,7 @@ impl EmbeddedLink {
             if state.down {
                 connections.state = LinkState::Down;
                 connections.was_up = false;
-                // Nobody waits for an event of this link yet.
+                // No task waits for an event of this link yet.
                 drop(connections.push(out_of_reach()));
             }
             let mut info = ServerInfo::default();
@@ -58,40 +58,41 @@ impl EmbeddedLink {
         Self { inner: Arc::new(Inner { server: server.clone(), id, info, receiver: OnceLock::new() }) }
     }
 
-    /// The server at the other end.
+    /// The server of this link.
     pub fn embedded_server(&self) -> &EmbeddedServer {
         &self.inner.server
     }
 
-    /// Lets a fault wait for a call of this link.
+    /// Plans a fault for a call of this link.
     pub fn inject(&self, fault: Fault, target: FaultTarget) {
         self.with_connections(|connections| connections.faults.add(fault, target));
     }
 
-    /// Takes back all faults of this link that still wait for a call.
+    /// Cancels all planned faults of this link.
     pub fn clear_faults(&self) {
         self.with_connections(|connections| connections.faults.clear());
     }
 
-    /// How many faults of this link still wait for a call.
+    /// Number of planned faults of this link.
     pub fn faults(&self) -> usize {
         let faults = |state: &mut State| state.links.get(&self.inner.id).map(|connections| connections.faults.len());
         self.with(faults).unwrap_or_default()
     }
 
-    /// Applies the requests that a proxy keeps, in order; gives their number. A caller whose connection still stands gets its reply.
+    /// Applies the requests held by a proxy, in order, and returns their number. A caller with a live connection gets
+    /// its reply.
     pub fn release_held(&self) -> usize {
         self.with(|state| state.release_held(self.inner.id))
     }
 
-    /// How many requests a proxy keeps: held, neither released nor settled.
+    /// Number of requests held by a proxy: neither released nor settled.
     pub fn held(&self) -> usize {
         self.with(|state| state.held(self.inner.id))
     }
 
-    /// Cuts the link off, or lets it connect again. While it is down every call ends with [`LinkError::NotSent`] and nothing can be
-    /// subscribed to or settled; calls that waited end with [`LinkError::Unknown`]. The link reports at once that its server is out of
-    /// reach. After the outage it has new connections without subscriptions, and reports the resets.
+    /// Disconnects or reconnects the link. While it is down, calls end with [`LinkError::NotSent`], and subscribing and
+    /// settling fail. Waiting calls end with [`LinkError::Unknown`]. The link reports at once that its server is
+    /// unreachable. After the outage it has new connections without subscriptions, and reports the resets.
     pub fn set_down(&self, down: bool) {
         self.with(|state| if down { state.set_down(self.inner.id) } else { state.set_up(self.inner.id) });
     }
@@ -101,23 +102,23 @@ impl EmbeddedLink {
         self.with(|state| state.reset(self.inner.id, Wire::Calls));
     }
 
-    /// Loses the notice connection with all its subscriptions; it is at once back.
+    /// Resets the notice connection, which loses all its subscriptions.
     pub fn reset_notices(&self) {
         self.with(|state| state.reset_notices(self.inner.id));
     }
 
-    /// Loses the next `count` notices in silence.
+    /// Drops the next `count` notices silently.
     pub fn lose_notices(&self, count: u32) {
         self.with_connections(|connections| connections.lose_notices = count);
     }
 
-    /// Lets the next `count` subscriptions and their ends take effect, but end with [`LinkError::Unknown`].
+    /// Lets the next `count` subscribe and unsubscribe commands take effect, but end with [`LinkError::Unknown`].
     pub fn lose_confirmations(&self, count: u32) {
         self.with_connections(|connections| connections.lose_confirmations = count);
     }
 
-    /// Makes every operation wait once before it takes effect and once after, waking itself, so that a test can drop its future at
-    /// each of these points.
+    /// Makes every operation yield once before and once after it takes effect, so that a test can drop its future at
+    /// both points.
     #[doc(hidden)]
     pub fn stepped(&self, stepped: bool) {
         self.with_connections(|connections| connections.stepped = stepped);
@@ -140,7 +141,7 @@ impl EmbeddedLink {
         });
     }
 
-    /// Sends something when it is first polled, and waits for what comes of it.
+    /// Sends on the first poll, and waits for the result.
     async fn send(&self, begin: impl FnOnce(&mut State, LinkId) -> Begun + Send) -> CallResult {
         self.step().await;
         let result = match self.with(|state| begin(state, self.inner.id)) {
@@ -155,7 +156,7 @@ impl EmbeddedLink {
         self.with(|state| state.links.get(&self.inner.id).is_some_and(|connections| connections.stepped))
     }
 
-    /// Waits once, if operations are stepped.
+    /// Yields once if operations are stepped.
     async fn step(&self) {
         let mut waits = self.is_stepped();
         poll_fn(|cx| {
@@ -170,7 +171,7 @@ impl EmbeddedLink {
 }
 
 impl EmbeddedServer {
-    /// The connections of another client.
+    /// Creates the connections of another client.
     pub fn link(&self) -> EmbeddedLink {
         EmbeddedLink::new(self)
     }
@@ -217,7 +218,7 @@ impl Link for EmbeddedLink {
 
     async fn scan(&self, _server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         let reply = self.send(|state, link| state.scan(link, page)).await?;
-        // The places of keys follow from their names, and so outlive a server.
+        // Cursors derive from key names, so they stay valid on another server.
         Scanned::decode(&reply, String::new()).map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
@@ -255,7 +256,7 @@ impl Link for EmbeddedLink {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        // The connections are dropped without the lock: they have wakers in them.
+        // Drops the connections without the lock, because they contain wakers.
         let connections = self.server.with(|state| {
             state.close(self.id);
             state.links.remove(&self.id)

@@ -28,21 +28,21 @@ use std::sync::Arc;
 use std::task::Waker;
 use std::time::Duration;
 
-/// An in-process server that runs the scripts of leasehold. Cheap to clone; the clones are one server.
+/// An in-process server that runs the scripts of leasehold. Clones are cheap and share the server.
 ///
-/// It coordinates one process only: nothing outside can see its keys, and they go with its last handle.
+/// It coordinates one process only: its keys are invisible outside, and are dropped with the last handle.
 #[derive(Clone)]
 pub struct EmbeddedServer {
     state: Arc<Mutex<State>>,
 }
 
 impl EmbeddedServer {
-    /// The number that tells this server from every other one of this process.
+    /// The unique number of this server within the process.
     pub(crate) fn instance(&self) -> String {
         format!("{:p}", Arc::as_ptr(&self.state))
     }
 
-    /// A server without keys, on the machine's clock.
+    /// Creates an empty server on the machine's clock.
     pub fn new() -> Self {
         Self::with_clock(ServerClock::system())
     }
@@ -52,7 +52,7 @@ impl EmbeddedServer {
     ///
     /// # Panics
     ///
-    /// There is no memory for a Lua state.
+    /// Allocating a Lua state failed.
     pub fn paused() -> Self {
         Self::with_clock(ServerClock::tokio(tokio::time::Instant::now()))
     }
@@ -62,18 +62,18 @@ impl EmbeddedServer {
         self.with(|state| state.engine.clock.clone())
     }
 
-    /// A server without keys, on this clock.
+    /// Creates an empty server on this clock.
     ///
     /// # Panics
     ///
-    /// There is no memory for a Lua state.
+    /// Allocating a Lua state failed.
     pub fn with_clock(clock: impl Into<ServerClock>) -> Self {
         let state = State::new(clock.into()).expect("a Lua state can be made unless memory has run out");
         Self { state: Arc::new(Mutex::new(state)) }
     }
 
-    /// A server without keys, on this clock, as [`EmbeddedServer::with_clock`] makes it. It is made quicker if `old` is the last handle of
-    /// its server: this one then goes on with the Lua state of that, and with the scripts compiled there.
+    /// Creates an empty server as [`EmbeddedServer::with_clock`] does. If `old` is the last handle of its server, this
+    /// reuses its Lua state and compiled scripts, which is faster.
     pub fn in_place_of(old: Self, clock: impl Into<ServerClock>) -> Self {
         match Arc::try_unwrap(old.state) {
             Ok(state) => Self { state: Arc::new(Mutex::new(state.into_inner().renewed(clock.into()))) },
@@ -81,17 +81,17 @@ impl EmbeddedServer {
         }
     }
 
-    /// Runs a script at once, past all faults.
+    /// Runs a script at once, without faults.
     ///
     /// # Errors
     ///
-    /// The server's error reply. The writes of the script before it stay.
+    /// The server's error reply. Earlier writes of the script stay.
     #[doc(hidden)]
     pub fn execute(&self, call: &Call) -> Result<Reply, ServerError> {
         self.with(|state| state.apply(call, None))
     }
 
-    /// Runs a script at once, past all faults but one: it is refused something in its middle. Also says whether it came so far.
+    /// Runs a script at once, with a refusal as its only fault. Also returns whether the script reached the refusal.
     #[doc(hidden)]
     pub fn execute_refused(
         &self,
@@ -102,23 +102,23 @@ impl EmbeddedServer {
         self.with(|state| state.apply_refused(call, None, inside, error))
     }
 
-    /// From now on scripts may use none of these commands, as those of a user who lacks the right to them; an empty list allows all again.
+    /// Forbids these commands to all scripts, as for a user without permission. An empty list allows all commands.
     #[doc(hidden)]
     pub fn forbid(&self, commands: &[&'static str]) {
         self.with(|state| state.engine.keyspace().refusals.forbid(commands));
     }
 
-    /// Runs Lua that is no script of leasehold, compiling it anew at each call: for tests of the engine itself.
+    /// Compiles and runs Lua that is not a script of leasehold, to test the engine.
     ///
     /// # Errors
     ///
-    /// The server's error reply. The writes of the script before it stay.
+    /// The server's error reply. Earlier writes of the script stay.
     #[doc(hidden)]
     pub fn eval(&self, source: &str, keys: &[Bytes], args: &[Bytes]) -> Result<Reply, ServerError> {
         self.with(|state| state.turn(|engine| engine.eval(source, keys, args)))
     }
 
-    /// Runs one command, such as `["GET", "name"]`: for inspection, and to set a scene.
+    /// Runs a command, such as `["GET", "name"]`, to inspect or prepare data.
     ///
     /// # Errors
     ///
@@ -127,30 +127,30 @@ impl EmbeddedServer {
         self.with(|state| state.turn(|engine| engine.command(words)))
     }
 
-    /// Every key that has not expired, in order.
+    /// All unexpired keys, in order.
     pub fn keys(&self) -> Vec<Bytes> {
         self.with(|state| state.turn(|engine| engine.keys()))
     }
 
-    /// How many subscriptions there are, over all links and channels.
+    /// Number of subscriptions, over all links and channels.
     pub fn subscriptions(&self) -> usize {
         self.with(|state| state.engine.channels().total())
     }
 
-    /// How many links are subscribed to a channel.
+    /// Number of links that are subscribed to a channel.
     pub fn subscribers(&self, channel: &[u8]) -> usize {
         let channel = Bytes::copy_from_slice(channel);
         self.with(|state| state.engine.channels().count(&channel))
     }
 
-    /// Channel and text of every message of `PUBLISH` that reached a link since the last call of this; the first call gives none. It
-    /// is for tests: a link itself learns where a message came, and not what it said.
+    /// Channel and text of each `PUBLISH` message delivered since the last call, for tests. The first call returns
+    /// nothing. A link itself only learns the channel of a message.
     #[doc(hidden)]
     pub fn take_messages(&self) -> Vec<(Bytes, Bytes)> {
         self.with(|state| state.engine.channels().take_log())
     }
 
-    /// How often a script, such as `lock/acquire`, has been run.
+    /// Number of runs of a script, such as `lock/acquire`.
     pub fn calls(&self, script: &str) -> u64 {
         self.with(|state| state.engine.calls(script))
     }
@@ -165,35 +165,36 @@ impl EmbeddedServer {
         self.with(|state| state.engine.stepped_micros += millis * 1_000);
     }
 
-    /// The server dies and comes back with no data. Every link sees its connections reset.
+    /// Restarts the server without data. All connections are reset.
     pub fn restart_empty(&self) {
         self.with(State::restart_empty);
     }
 
-    /// Whether memory is full: commands that could need more are refused, as under `maxmemory`. Deleting is allowed, and a script
-    /// that has begun to write may finish.
+    /// Simulates full memory, as under `maxmemory`: commands that may need memory are refused. Deletes succeed, and a
+    /// script that has started to write may finish.
     #[doc(hidden)]
     pub fn deny_growth(&self, deny: bool) {
         self.with(|state| state.engine.keyspace().deny_growth = deny);
     }
 
-    /// How many replicas acknowledge what is written. At first there are none. There is no copy of anything behind it: a call that
-    /// wants more replicas than these is told so at once, and not after the time that it gives them.
+    /// Sets the number of replicas that acknowledge writes; initially 0. No copy of the data exists. A call that
+    /// requires more replicas gets its reply at once, without the replicas' time limit.
     pub fn set_replicas(&self, acknowledging: u32) {
         self.with(|state| state.engine.replicas = acknowledging);
     }
 
-    /// The `maxmemory-policy` that links made from now on report. At first it is `noeviction`.
+    /// The `maxmemory-policy` that new links report; initially `noeviction`.
     pub fn set_eviction_policy(&self, policy: &str) {
         self.with(|state| state.eviction_policy = policy.into());
     }
 
-    /// Whether links made from now on listen to sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
+    /// Whether new links use sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
     pub fn set_sharded_notices(&self, sharded: bool) {
         self.with(|state| state.mode = if sharded { PubSubMode::Sharded } else { PubSubMode::Plain });
     }
 
-    /// Cuts off all links, those made later included, or lets them connect again. See [`EmbeddedLink::set_down`](crate::EmbeddedLink::set_down).
+    /// Disconnects or reconnects all links, including future links. See
+    /// [`EmbeddedLink::set_down`](crate::EmbeddedLink::set_down).
     pub fn set_down(&self, down: bool) {
         self.with(|state| {
             state.down = down;
@@ -202,39 +203,40 @@ impl EmbeddedServer {
         });
     }
 
-    /// Makes replies take time, as on a network: a call takes half of `round_trip` to arrive, where its script runs, and its reply takes the
-    /// other half to come back. Notices take half of it; subscriptions are confirmed after all of it. At first it is zero, and everything is
-    /// answered at once. A change is for what is sent from then on, by whichever link.
+    /// Sets the round-trip time; initially zero, with immediate replies. A call takes half of `round_trip` to the
+    /// server, where its script runs, and the reply takes the other half. Notices take half, and subscriptions are
+    /// confirmed after all of it. A change applies to later messages of all links.
     ///
-    /// The time is that of the server's clock: under a clock that is moved by hand nothing arrives until the clock is moved, and under
-    /// tokio's paused one the round trips of an hour take no time. Calls by one connection arrive in the order in which they were sent,
-    /// although the future that sent them is dropped. A connection that is lost takes with it what is on its way, there and back; one that
-    /// is closed does not.
+    /// The time is that of the server's clock: with a manual clock nothing arrives until a test advances it, and with
+    /// tokio's paused clock round trips take no real time. Calls of a connection arrive in the order in which they were
+    /// sent, even if their futures were dropped. A lost connection loses its messages in transit. A closed connection
+    /// does not.
     ///
-    /// A question to the server itself, such as [`EmbeddedServer::command`], takes no time.
+    /// Direct operations, such as [`EmbeddedServer::command`], take no time.
     ///
     /// # Panics
     ///
-    /// The server's clock was made by [`ServerClock::from_fn`] and has no [timer](ServerClock::with_timer), or it is the machine's and the
-    /// operating system has no thread to give.
+    /// The server's clock is a [`ServerClock::from_fn`] without a [timer](ServerClock::with_timer), or the machine's
+    /// clock without a thread.
     pub fn set_round_trip(&self, round_trip: Duration) {
         let can_wake = round_trip.is_zero() || self.with(|state| state.engine.clock.clone()).has_timers();
         assert!(can_wake, "replies take time only on a clock with timers");
         self.with(|state| state.transit.set_round_trip(round_trip));
     }
 
-    /// Makes every operation of the links that exist wait before and after it takes effect. See [`EmbeddedLink::stepped`](crate::EmbeddedLink::stepped).
+    /// Makes every operation of the existing links yield before and after it takes effect. See
+    /// [`EmbeddedLink::stepped`](crate::EmbeddedLink::stepped).
     #[doc(hidden)]
     pub fn stepped(&self, stepped: bool) {
         self.with(|state| state.links.values_mut().for_each(|connections| connections.stepped = stepped));
     }
 
-    /// Lets a fault wait for a call of any link. A fault of the link's own goes first.
+    /// Plans a fault for a call of any link. A link's own fault comes first.
     pub fn inject(&self, fault: Fault, target: FaultTarget) {
         self.with(|state| state.faults.add(fault, target));
     }
 
-    /// Takes back all faults that still wait for a call, those of links included.
+    /// Cancels all planned faults, including those of links.
     pub fn clear_faults(&self) {
         self.with(|state| {
             state.faults.clear();
@@ -242,7 +244,7 @@ impl EmbeddedServer {
         });
     }
 
-    /// How many links are open.
+    /// Number of open links.
     pub fn links(&self) -> usize {
         self.with(|state| state.links.values().filter(|connections| connections.state != LinkState::Closed).count())
     }
@@ -252,14 +254,14 @@ impl EmbeddedServer {
         f(&self.state.lock())
     }
 
-    /// Runs `f` under the lock, and wakes whom it woke when the lock is open again.
+    /// Runs `f` under the lock, then wakes the affected tasks without it.
     pub(crate) fn with<R>(&self, f: impl FnOnce(&mut State) -> R) -> R {
         let (result, wakers) = self.locked(f);
         wakers.into_iter().for_each(Waker::wake);
         result
     }
 
-    /// Runs `f` under the lock, when what is due has been delivered; gives whom that woke, to be woken without it.
+    /// Delivers due messages and runs `f` under the lock. Returns the wakers to wake without it.
     pub(crate) fn locked<R>(&self, f: impl FnOnce(&mut State) -> R) -> (R, Vec<Waker>) {
         let mut state = self.state.lock();
         state.deliver_due();

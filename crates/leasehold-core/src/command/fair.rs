@@ -205,6 +205,7 @@ pub fn beaten(reply: &Reply) -> Result<Heartbeat, DecodeError> {
     }
 }
 
+/// Ends the hold of `holder`.
 pub fn force_release(name: &LockName, holder: &str, settings: &Settings) -> Call {
     let args = vec![
         Bytes::copy_from_slice(holder.as_bytes()),
@@ -224,6 +225,7 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
     super::lock::forced(reply)
 }
 
+/// Lock, queue, deadlines and marks.
 fn keys(name: &LockName) -> Vec<Bytes> {
     vec![
         name.to_key(),

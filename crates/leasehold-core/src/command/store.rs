@@ -29,6 +29,7 @@ pub struct Claim<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Fenced<T> {
+    /// The token is registered.
     Admitted(T),
     /// A greater token is registered: a later holder exists.
     Stale {

@@ -7,18 +7,18 @@ use std::sync::{Arc, OnceLock};
 use std::task::Waker;
 use std::time::Instant;
 
-/// A thread that sleeps until the next timer. It begins with the first use, and ends with the last handle.
+/// A thread that sleeps until the next timer. It starts with the first timer, and ends with the last handle.
 #[derive(Clone, Default)]
 pub(crate) struct MachineTimer {
-    /// `None` where the operating system has no thread to give.
+    /// `None` if the operating system cannot create a thread.
     thread: Arc<OnceLock<Option<Sender<Timer>>>>,
 }
 
-/// When to wake whom.
+/// A waker and its instant.
 type Timer = (Instant, Waker);
 
 impl MachineTimer {
-    /// Whether there is a thread, or can be.
+    /// Whether the thread exists or can be created.
     pub(crate) fn is_there(&self) -> bool {
         self.thread().is_some()
     }
@@ -56,7 +56,7 @@ fn run(inbox: &Receiver<Timer>) {
         let now = Instant::now();
         while let Some(first) = timers.first_entry().filter(|first| *first.key() <= now) {
             for waker in first.remove() {
-                // The woken code is not ours, and must not end the thread.
+                // Foreign code may panic, and must not end the thread.
                 let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
             }
         }

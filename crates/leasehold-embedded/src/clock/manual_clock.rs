@@ -1,4 +1,4 @@
-//! A clock that is moved by hand.
+//! A clock that tests advance.
 
 use leasehold_core::time::Instant;
 use parking_lot::Mutex;
@@ -10,7 +10,7 @@ use std::sync::{Arc, Weak};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// A clock that stands still until it is told to advance. Clones are the same clock. It begins at zero and never goes back.
+/// A clock that stands still until a test advances it. Clones share the clock. It starts at zero and never goes back.
 #[derive(Clone, Default)]
 pub struct ManualClock {
     shared: Arc<Mutex<Shared>>,
@@ -20,13 +20,13 @@ pub struct ManualClock {
 struct Shared {
     now: Instant,
     next_number: u64,
-    /// Ordered by instant, and by age where instants are equal.
+    /// Ordered by instant, then by age.
     timers: BTreeMap<(Instant, u64), Waker>,
     on_step: Vec<Weak<dyn Fn() + Send + Sync>>,
 }
 
 impl Shared {
-    /// Takes out the timers that are due.
+    /// Removes the timers that are due, and returns their wakers.
     fn take_due(&mut self) -> Vec<Waker> {
         let mut woken = Vec::new();
         while let Some(first) = self.timers.first_entry().filter(|first| first.key().0 <= self.now) {
@@ -37,31 +37,31 @@ impl Shared {
 }
 
 impl ManualClock {
-    /// A clock that shows zero.
+    /// A clock at zero.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// The time that the clock shows.
+    /// The current time.
     pub fn now(&self) -> Instant {
         self.shared.lock().now
     }
 
-    /// The instant of the earliest timer that is waited for.
+    /// The instant of the earliest timer.
     pub fn next_timer(&self) -> Option<Instant> {
         self.shared.lock().timers.first_key_value().map(|((instant, _), _)| *instant)
     }
 
-    /// Completes once the clock shows `instant` or later.
+    /// Completes once the clock reaches `instant`.
     ///
     /// # Cancel safety
     ///
-    /// Dropping it removes the timer.
+    /// Dropping the future removes the timer.
     pub fn sleep_until(&self, instant: Instant) -> Sleep {
         Sleep { clock: self.clone(), instant, number: None }
     }
 
-    /// Wakes once the clock shows `instant` or later; at once if it does already.
+    /// Wakes once the clock reaches `instant`, at once if it already has.
     pub(crate) fn wake_at(&self, instant: Instant, waker: Waker) {
         let mut shared = self.shared.lock();
         if shared.now < instant {
@@ -74,19 +74,19 @@ impl ManualClock {
         waker.wake();
     }
 
-    /// Registers what is to run at each step of [`ManualClock::advance`], until the last strong reference to it is gone. It runs with
-    /// no lock held and may use the clock freely.
+    /// Registers a callback for each step of [`ManualClock::advance`], until its last strong reference is dropped. It
+    /// runs without a lock and may use the clock freely.
     pub fn on_step(&self, callback: Weak<dyn Fn() + Send + Sync>) {
         let mut shared = self.shared.lock();
         shared.on_step.retain(|callback| callback.strong_count() > 0);
         shared.on_step.push(callback);
     }
 
-    /// Moves the clock on by `duration`, from timer to timer in order of time: it shows a timer's instant, wakes all timers of
-    /// that instant, runs the step callbacks, and looks for the next timer afresh. At the end it shows the target, and runs the
+    /// Advances the clock by `duration`, from timer to timer. At each timer's instant it wakes all timers of that
+    /// instant, runs the step callbacks, and looks for the next timer. It then moves to the target and runs the
     /// callbacks once more.
     ///
-    /// Nothing that was woken has run when this returns, but for what the callbacks themselves run.
+    /// No woken task has run when this returns, except within the callbacks.
     pub fn advance(&self, duration: Duration) {
         let target = self.now() + duration;
         while let Some(woken) = self.step_to_timer(target) {
@@ -100,8 +100,8 @@ impl ManualClock {
         self.run_callbacks();
     }
 
-    /// Moves the clock on by `duration` at once, as after a suspension or a step: it shows the target before anything that was due on the
-    /// way is woken, and the step callbacks run once.
+    /// Advances the clock by `duration` at once, as after a suspension or a clock step. The clock is at the target
+    /// before any due timer wakes, and the step callbacks run once.
     pub fn jump(&self, duration: Duration) {
         let woken = {
             let mut shared = self.shared.lock();
@@ -112,7 +112,7 @@ impl ManualClock {
         self.run_callbacks();
     }
 
-    /// Goes to the next instant, up to `target`, that has timers, and takes them out.
+    /// Advances to the next instant with timers, at most to `target`, and removes these timers.
     fn step_to_timer(&self, target: Instant) -> Option<Vec<Waker>> {
         let mut shared = self.shared.lock();
         let (instant, _) = *shared.timers.first_key_value().filter(|((instant, _), _)| *instant <= target)?.0;
@@ -144,7 +144,7 @@ impl fmt::Debug for ManualClock {
 pub struct Sleep {
     clock: ManualClock,
     instant: Instant,
-    /// Given at the first poll that has to wait.
+    /// Set by the first poll that has to wait.
     number: Option<u64>,
 }
 
@@ -161,7 +161,7 @@ impl Future for Sleep {
             shared.next_number += 1;
             shared.next_number
         });
-        // The waker that this replaces is dropped after the lock: what its drop does is not ours to know.
+        // Drops the replaced waker after the lock, because a waker's drop is foreign code.
         let old = shared.timers.insert((self.instant, number), cx.waker().clone());
         drop(shared);
         drop(old);
@@ -182,7 +182,7 @@ mod tests {
     use super::*;
     use std::task::Wake;
 
-    /// Notes the time at which it was woken.
+    /// Records the time of its wake-up.
     struct Note {
         clock: ManualClock,
         woken: Mutex<Vec<u64>>,

@@ -1,21 +1,21 @@
-//! The answer of a command, before it becomes a Lua value or a reply on the wire.
+//! The result of a command, before it becomes a Lua value or a reply on the wire.
 
 use bytes::Bytes;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 
-/// The answer of a command.
+/// The result of a command.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Answer {
     /// No value. In Lua it is `false`.
     Nil,
-    /// An integer. In Lua it is a double, with a double's 53 bits.
+    /// An integer. In Lua it is a double with 53 bits.
     Int(i64),
     /// A status such as `OK`. In Lua it is a table with the field `ok`.
     Status(&'static str),
     /// Bytes.
     Bulk(Bytes),
-    /// Several answers.
+    /// Several results.
     Array(Vec<Self>),
 }
 
@@ -28,7 +28,7 @@ impl Answer {
         Self::Int(i64::from(yes))
     }
 
-    /// How many.
+    /// A number of elements.
     pub(crate) fn count(n: usize) -> Self {
         Self::Int(i64::try_from(n).unwrap_or(i64::MAX))
     }
@@ -38,7 +38,7 @@ impl Answer {
         bytes.map_or(Self::Nil, Self::Bulk)
     }
 
-    /// The reply as a client sees it. A status is text there.
+    /// The client's reply. A status becomes text.
     pub(crate) fn into_reply(self) -> Reply {
         match self {
             Self::Nil => Reply::Nil,

@@ -3,25 +3,25 @@
 use bytes::Bytes;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The number under which a client is subscribed.
+/// The id of a subscriber.
 pub(crate) type Listener = u64;
 
-/// Plain channels and sharded ones know nothing of each other: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
+/// Plain and sharded channels are separate: `PUBLISH` reaches no client that subscribed with `SSUBSCRIBE`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum PubSubMode {
     Plain,
     Sharded,
 }
 
-/// A message on its way: to whom, on which channel, and its text.
+/// A message in transit: subscriber, channel and text.
 pub(crate) type Published = (Listener, Bytes, Bytes);
 
-/// Subscriptions, and the messages of the turn under way.
+/// Subscriptions, and the messages of the current turn.
 #[derive(Debug, Default)]
 pub(crate) struct Channels {
     subscribers: BTreeMap<(PubSubMode, Bytes), BTreeSet<Listener>>,
     published: Vec<Published>,
-    /// Channel and text of every plain message that reached a client, once a caller wants to know.
+    /// Channel and text of each delivered plain message, once logging has started.
     log: Option<Vec<(Bytes, Bytes)>>,
 }
 
@@ -48,7 +48,7 @@ impl Channels {
         });
     }
 
-    /// Sends to all subscribers; gives their number.
+    /// Sends to all subscribers. Returns their number.
     pub(crate) fn publish(&mut self, mode: PubSubMode, channel: &[u8], text: &[u8]) -> usize {
         if self.subscribers.is_empty() {
             return 0;
@@ -64,27 +64,27 @@ impl Channels {
         listeners.len()
     }
 
-    /// The plain messages that reached a client since the last call; the first call starts the log.
+    /// The plain messages delivered since the last call. The first call starts the log.
     pub(crate) fn take_log(&mut self) -> Vec<(Bytes, Bytes)> {
         self.log.replace(Vec::new()).unwrap_or_default()
     }
 
-    /// The messages on their way, in order.
+    /// The messages in transit, in order.
     pub(crate) fn take_published(&mut self) -> Vec<Published> {
         std::mem::take(&mut self.published)
     }
 
-    /// All subscriptions of all clients.
+    /// Number of all subscriptions.
     pub(crate) fn total(&self) -> usize {
         self.subscribers.values().map(BTreeSet::len).sum()
     }
 
-    /// The subscriptions to one channel, in both modes.
+    /// Number of subscriptions to a channel, in both modes.
     pub(crate) fn count(&self, channel: &Bytes) -> usize {
         [PubSubMode::Plain, PubSubMode::Sharded].into_iter().map(|mode| self.listeners(mode, channel)).sum()
     }
 
-    /// The subscriptions to one channel.
+    /// Number of subscriptions to a channel.
     pub(crate) fn listeners(&self, mode: PubSubMode, channel: &Bytes) -> usize {
         self.subscribers.get(&(mode, channel.clone())).map_or(0, BTreeSet::len)
     }

@@ -1,4 +1,4 @@
-//! The commands of the embedded engine: one table for each type, and the way into them.
+//! The commands of the embedded engine: a table for each type, and the dispatch.
 
 mod hash;
 mod key;
@@ -14,7 +14,7 @@ use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
 use std::sync::LazyLock;
 
-/// Runs one command: its name, in any case, and its arguments.
+/// Runs a command. Its name may be in any case.
 pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     let Some((name, args)) = words.split_first() else {
         return Err(ServerError::new("ERR Please specify at least one argument for this redis lib call"));
@@ -28,7 +28,7 @@ pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
     {
         return Err(refusal);
     }
-    // A script that has begun to write is allowed to finish.
+    // A script that has started to write may finish.
     if keyspace.deny_growth && command.effect == Effect::Grows && !(keyspace.in_script && keyspace.dirty) {
         return Err(ServerError::new("OOM command not allowed when used memory > 'maxmemory'."));
     }
@@ -40,14 +40,14 @@ pub(crate) fn run(keyspace: &mut Keyspace, words: &[&[u8]]) -> Outcome {
 
 /// An entry of the table.
 struct Command {
-    /// In capitals.
+    /// In upper case.
     name: &'static str,
     arity: Arity,
     effect: Effect,
     run: fn(&mut Keyspace, &[&[u8]]) -> Outcome,
 }
 
-/// How many arguments a command takes, its name not counted.
+/// Number of arguments, without the command's name.
 #[derive(Clone, Copy, Debug)]
 enum Arity {
     Exactly(usize),
@@ -63,14 +63,14 @@ impl Arity {
     }
 }
 
-/// The ways in which a command can change the keys.
+/// The effect of a command on the keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Effect {
     /// Nothing.
     Reads,
-    /// It writes, and never needs more memory.
+    /// Writes without new memory.
     Writes,
-    /// It writes, and may need more memory: refused when memory is full.
+    /// Writes that may need memory. Refused when memory is full.
     Grows,
 }
 
@@ -115,17 +115,17 @@ fn wrong_arity(command: &Command, in_script: bool) -> ServerError {
     }
 }
 
-/// The refusal of options that a command does not have.
+/// The error for an unsupported option.
 fn syntax_error() -> ServerError {
     ServerError::new("ERR syntax error")
 }
 
-/// The refusal of a value that cannot be counted with.
+/// The error for a value that is not an integer.
 fn not_an_integer() -> ServerError {
     ServerError::new("ERR value is not an integer or out of range")
 }
 
-/// The refusal of a sum that does not fit.
+/// The error for an overflow.
 fn overflow() -> ServerError {
     ServerError::new("ERR increment or decrement would overflow")
 }

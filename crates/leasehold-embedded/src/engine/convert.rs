@@ -1,4 +1,4 @@
-//! Between Lua's values and the server's: the rules of Redis for `redis.call` and for what a script returns.
+//! Converts between Lua and server values, by the rules of Redis for `redis.call` and for script replies.
 
 use crate::engine::answer::Answer;
 use crate::engine::number::push_float;
@@ -7,10 +7,10 @@ use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 use mlua::{Either, IntoLua, Lua, MultiValue, Table, Value};
 
-/// Deeper replies are refused, so that a table that contains itself ends in an error.
+/// Maximum nesting of a reply, so that a table that contains itself ends in an error.
 const MAX_DEPTH: usize = 64;
 
-/// The answer of a command, as Lua sees it: nothing is `false`, a status is `{ok = …}`, an integer is a double.
+/// Converts a result to Lua: no value is `false`, a status is `{ok = …}`, an integer is a double.
 pub(crate) fn to_lua(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
     Ok(match answer {
         Answer::Nil => Value::Boolean(false),
@@ -25,7 +25,7 @@ pub(crate) fn to_lua(lua: &Lua, answer: Answer) -> mlua::Result<Value> {
     })
 }
 
-/// An element of an answer, on its way into a table.
+/// An element of a result, for a table.
 fn part(answer: &Answer) -> Either<Text<'_>, Answer> {
     match answer {
         Answer::Bulk(bytes) => Either::Left(text(bytes)),
@@ -39,7 +39,7 @@ impl IntoLua for Answer {
     }
 }
 
-/// A string on its way into a table. One that is UTF-8, as nearly all are, gets there without a handle of its own.
+/// A string for a table. UTF-8 strings, the usual case, need no handle of their own.
 pub(crate) type Text<'a> = Either<&'a str, NotUtf8<'a>>;
 
 /// See [`Text`].
@@ -55,19 +55,19 @@ impl IntoLua for NotUtf8<'_> {
     }
 }
 
-/// An error as `redis.pcall` gives it.
+/// An error in the form of `redis.pcall`.
 pub(crate) fn error_to_lua(lua: &Lua, error: &ServerError) -> mlua::Result<Value> {
     let table = lua.create_table_with_capacity(0, 1)?;
     table.raw_set("err", error.text())?;
     table.into_lua(lua)
 }
 
-/// The words of a command, one after the other in `buffer`; where each ends is written to `ends`, which is as long as `values`.
+/// Writes the words of a command to `buffer`, and their ends to `ends`, which has the length of `values`.
 pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mut [usize]) -> Result<(), ServerError> {
     for (value, end) in values.iter().zip(ends) {
         match value {
             Value::String(text) => buffer.extend_from_slice(&text.as_bytes()),
-            // Lua has doubles only; one that is whole comes as an integer, and is written as the double that it is.
+            // mlua passes a whole double as an integer; Redis formats it as a double.
             Value::Integer(number) => push_float(buffer, *number as f64),
             Value::Number(number) => push_float(buffer, *number),
             _ => return Err(ServerError::new("ERR Lua redis lib command arguments must be strings or integers")),
@@ -77,7 +77,7 @@ pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mu
     Ok(())
 }
 
-/// The result of a script, as the client sees it: numbers lose their fraction, `true` is 1, `false` is nothing, and an array ends before
+/// Converts a script's result to a reply: numbers are truncated, `true` is 1, `false` is no value, and an array ends at
 /// its first nil.
 pub(crate) fn to_reply(value: &Value) -> Result<Reply, ServerError> {
     reply_at(value, MAX_DEPTH)
@@ -94,7 +94,7 @@ fn reply_at(value: &Value, depth: usize) -> Result<Reply, ServerError> {
     })
 }
 
-/// The integer part, and the least integer where that does not fit: so a server does on x86-64.
+/// The integer part, or the minimum integer on overflow, as a server on x86-64 does.
 fn truncated(number: f64) -> i64 {
     const LIMIT: f64 = 9_223_372_036_854_775_808.0;
     if (-LIMIT..LIMIT).contains(&number) { number as i64 } else { i64::MIN }
@@ -106,7 +106,7 @@ fn table_reply(table: &Table, depth: usize) -> Result<Reply, ServerError> {
     }
     if let Value::String(text) = table.raw_get("err").map_err(broken)? {
         let text = text.to_string_lossy();
-        // Inside an array an error would be an element of it, which no reply of ours can be.
+        // An error in an array would be an element, which no script of ours returns.
         return Err(ServerError::new(if depth == MAX_DEPTH {
             text
         } else {

@@ -1,4 +1,4 @@
-//! The keys, their values and their expiry, and the turn of one caller at them.
+//! The keys, their values and their expiry.
 
 use crate::engine::channels::Channels;
 use crate::engine::refusal::Refusals;
@@ -9,7 +9,7 @@ use leasehold_core::link::ServerError;
 use rustc_hash::FxHashMap;
 use std::hash::BuildHasher as _;
 
-/// All keys. Only one turn (a command, or a script) happens at a time, and time stands still within it.
+/// All keys. A turn is a command or a script. Turns are sequential, and the time is constant within a turn.
 #[derive(Debug, Default)]
 pub(crate) struct Keyspace {
     entries: Entries,
@@ -18,23 +18,23 @@ pub(crate) struct Keyspace {
     left_by_sweep: usize,
     /// The listeners of each channel.
     pub(crate) channels: Channels,
-    /// Whether memory is full: commands that could need more are refused.
+    /// Whether memory is full: commands that may need memory are refused.
     pub(crate) deny_growth: bool,
-    /// Whether a script has the turn.
+    /// Whether a script runs the turn.
     pub(crate) in_script: bool,
-    /// Whether something has been written in this turn. A script that has begun to write is not stopped for want of memory.
+    /// Whether this turn has written. A script that has started to write is not stopped for lack of memory.
     pub(crate) dirty: bool,
-    /// The commands that scripts are refused in their middle.
+    /// The planned refusals of commands within scripts.
     pub(crate) refusals: Refusals,
 }
 
-/// Every key, with what it holds and when it ends.
+/// All keys, with value and expiry.
 pub(crate) type Entries = FxHashMap<Bytes, Entry>;
 
 #[derive(Clone, Debug)]
 pub(crate) struct Entry {
     value: Value,
-    /// The last millisecond at which the key is there.
+    /// The last millisecond of the key's life.
     expires_at: Option<i64>,
 }
 
@@ -62,12 +62,12 @@ impl Keyspace {
         self.entry(key).map(|entry| &entry.value)
     }
 
-    /// The value of the key, if it is of this type, or nothing if it is absent.
+    /// The value of the key if it has this type; `None` if the key is missing.
     pub(crate) fn read<T: Typed>(&mut self, key: &[u8]) -> Result<Option<&T>, ServerError> {
         self.entry(key).map(|entry| T::get(&entry.value).ok_or_else(wrong_type)).transpose()
     }
 
-    /// Changes what the key holds, if it is there, and removes the key if nothing is left in it.
+    /// Changes the value of an existing key, and deletes the key if the value becomes empty.
     pub(crate) fn change<T: Typed, R>(
         &mut self,
         key: &[u8],
@@ -82,8 +82,8 @@ impl Keyspace {
         Ok(Some(result))
     }
 
-    /// Changes what the key holds, after creating it empty where it is absent. A fallible change must leave a new value empty, and
-    /// then leaves no key.
+    /// Changes the value of a key, which is created empty if missing. A change that fails on a new value must leave it
+    /// empty, so that no key remains.
     pub(crate) fn create_or_change<T: Typed, R>(
         &mut self,
         key: &[u8],
@@ -102,28 +102,28 @@ impl Keyspace {
         Ok(result)
     }
 
-    /// Replaces the key, whatever it held.
+    /// Replaces the key.
     pub(crate) fn replace(&mut self, key: &[u8], value: Value, expires_at: Option<i64>) {
         self.created_since_sweep += 1;
         self.entries.insert(Bytes::copy_from_slice(key), Entry { value, expires_at });
     }
 
-    /// Removes the key; tells whether it was there.
+    /// Removes the key. Returns whether it existed.
     pub(crate) fn remove(&mut self, key: &[u8]) -> bool {
         self.entry(key).is_some() && self.entries.remove(key).is_some()
     }
 
-    /// When the key ends: `None` where there is no key, `Some(None)` where it has no time to live.
+    /// The expiry of the key: `None` for a missing key, `Some(None)` for a key without a time to live.
     pub(crate) fn expires_at(&mut self, key: &[u8]) -> Option<Option<i64>> {
         self.entry(key).map(|entry| entry.expires_at)
     }
 
-    /// Sets or clears the end of the key; tells whether there is such a key.
+    /// Sets or clears the expiry. Returns whether the key exists.
     pub(crate) fn set_expiry(&mut self, key: &[u8], expires_at: Option<i64>) -> bool {
         self.entry(key).map(|entry| entry.expires_at = expires_at).is_some()
     }
 
-    /// Every key that is there, in order.
+    /// All unexpired keys, in order.
     pub(crate) fn keys(&self) -> Vec<Bytes> {
         let now = self.now();
         let mut keys: Vec<_> =
@@ -132,8 +132,8 @@ impl Keyspace {
         keys
     }
 
-    /// The names of about `count` keys whose place is `from` or later and that fit the pattern, and the place behind them. A key has
-    /// its place by a digest of its name, so that keys which come and go do not move the others.
+    /// About `count` key names from the cursor `from` on that match the pattern, and the next cursor. A key's position
+    /// is a digest of its name, so created and deleted keys do not move other keys.
     pub(crate) fn page(&self, from: u64, count: usize, pattern: &[u8]) -> (Option<u64>, Vec<Bytes>) {
         let now = self.now();
         let place = |key: &Bytes| rustc_hash::FxBuildHasher.hash_one(key) | 1;
@@ -149,7 +149,7 @@ impl Keyspace {
         (last.map(|last| last + 1), names.cloned().collect())
     }
 
-    /// Forgets all keys; subscriptions stay.
+    /// Removes all keys. Subscriptions stay.
     pub(crate) fn clear(&mut self) {
         self.entries.clear();
     }
@@ -174,7 +174,7 @@ impl Keyspace {
         self.entries.get_mut(key)
     }
 
-    /// Drops expired keys that were not asked for, once so many keys were created that the cost of looking at each is paid for.
+    /// Removes unread expired keys, once enough keys were created to pay for the scan.
     fn sweep(&mut self) {
         if self.created_since_sweep > 1_000 + self.left_by_sweep {
             let now = self.now();
@@ -191,7 +191,7 @@ impl Entry {
     }
 }
 
-/// The refusal of a command whose key is of another type.
+/// The error for a key of another type.
 pub(crate) fn wrong_type() -> ServerError {
     ServerError::new("WRONGTYPE Operation against a key holding the wrong kind of value")
 }

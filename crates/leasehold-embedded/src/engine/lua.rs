@@ -1,4 +1,4 @@
-//! The host of the scripts: one Lua state for a server, and each script compiled once.
+//! The host of the scripts: a Lua state per server. Each script is compiled once.
 
 use crate::engine::answer::Outcome;
 use crate::engine::command;
@@ -10,15 +10,15 @@ use mlua::{Function, Lua, LuaOptions, LuaString, MultiValue, StdLib, Table, Valu
 use parking_lot::Mutex;
 use std::sync::Arc;
 
-/// The name that Redis gives to the text of every script, which is seen in error messages.
+/// The chunk name in Redis, visible in error messages.
 const CHUNK: &str = "@user_script";
 
 /// Runs scripts over a keyspace.
 pub(crate) struct Host {
     lua: Lua,
-    /// The globals that scripts see, and cannot change.
+    /// The read-only globals of scripts.
     environment: Table,
-    /// The table behind it: `KEYS` and `ARGV` are set here.
+    /// The table behind `env`, which contains `KEYS` and `ARGV`.
     globals: Table,
     xpcall: Function,
     on_error: Function,
@@ -30,7 +30,7 @@ pub(crate) struct Compiled(Function);
 
 impl Host {
     pub(crate) fn new(keyspace: Arc<Mutex<Keyspace>>) -> mlua::Result<Self> {
-        // A panic of ours shall pass through Lua as it does through Rust; Lua's own `pcall` is quicker for it.
+        // Rust panics pass through Lua, and Lua's own `pcall` is faster.
         let options = LuaOptions::new().catch_rust_panics(false);
         let lua = Lua::new_with(StdLib::STRING | StdLib::TABLE | StdLib::MATH, options)?;
         let run = lua.create_function(move |lua, words: MultiValue| run_command(lua, &keyspace, &words))?;
@@ -60,7 +60,7 @@ impl Host {
             })
     }
 
-    /// Runs a compiled script, which errors call by `label`. The keyspace's turn has begun.
+    /// Runs a compiled script, named `label` in errors. The turn has begun.
     pub(crate) fn run<'a>(
         &self,
         script: &Compiled,
@@ -98,10 +98,10 @@ impl Host {
     }
 }
 
-/// Most commands have no more words than these.
+/// Capacity for the words of most commands.
 const FEW_WORDS: usize = 8;
 
-/// `redis.pcall`, on which `redis.call` is built; it also tells whether what it gives is an error.
+/// `redis.pcall`, the base of `redis.call`. Also returns whether the result is an error.
 fn run_command(lua: &Lua, keyspace: &Mutex<Keyspace>, values: &MultiValue) -> mlua::Result<(Value, bool)> {
     let mut buffer = Vec::with_capacity(256);
     let (mut few, mut many) = ([0; FEW_WORDS], Vec::new());
@@ -119,7 +119,7 @@ fn run_command(lua: &Lua, keyspace: &Mutex<Keyspace>, values: &MultiValue) -> ml
     })
 }
 
-/// Runs a command whose words stand one after the other in `buffer`, and end there.
+/// Runs a command whose consecutive words are in `buffer` and end at `ends`.
 fn run_words(keyspace: &Mutex<Keyspace>, buffer: &[u8], ends: &[usize]) -> Outcome {
     let mut start = 0;
     let words = ends.iter().map(|end| &buffer[std::mem::replace(&mut start, *end)..*end]);
@@ -131,16 +131,16 @@ fn run_words(keyspace: &Mutex<Keyspace>, buffer: &[u8], ends: &[usize]) -> Outco
     command::run(&mut keyspace.lock(), &few[..ends.len()])
 }
 
-/// `redis.error_reply`: a leading `-` is dropped, and a text of a single word gets the code `ERR`.
+/// `redis.error_reply`: drops a leading `-`, and adds the code `ERR` to a single word.
 fn error_reply(lua: &Lua, text: &str) -> mlua::Result<Value> {
     let text = text.strip_prefix('-').unwrap_or(text).trim_end_matches(['\r', '\n']);
     let error = if text.contains(' ') { ServerError::new(text) } else { ServerError::new(format!("ERR {text}")) };
     convert::error_to_lua(lua, &error)
 }
 
-/// The place and reason of a script's failure, as a table. An error that is not from `redis.call` gets the code `ERR`.
+/// The line and reason of a script's error, as a table. An error that is not from `redis.call` gets the code `ERR`.
 ///
-/// The line is missing where the script's last frame is gone, as it is in `return redis.call(…)`.
+/// The line is missing if the script's last frame is gone, as in `return redis.call(…)`.
 fn located(lua: &Lua, error: Value) -> mlua::Result<Table> {
     let text = match &error {
         Value::Table(table) => table.raw_get("err").unwrap_or_else(|_| "ERR unknown error".into()),

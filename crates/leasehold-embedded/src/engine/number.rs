@@ -1,9 +1,9 @@
-//! Numbers as text, by the server's rules, which are stricter than Rust's in one place and laxer in another.
+//! Numbers as text, by the server's rules, which differ from Rust's.
 
 use leasehold_core::link::ServerError;
 use std::io::Write;
 
-/// The integer that `text` is, if it is written as the server would write it: no sign `+`, no leading zero, no blank.
+/// Parses an integer in the server's canonical form: no `+`, no leading zero, no blank.
 pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
     let digits = text.strip_prefix(b"-").unwrap_or(text);
     let canonical = match digits {
@@ -17,18 +17,18 @@ pub(crate) fn parse_int(text: &[u8]) -> Option<i64> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The integer argument that `text` is.
+/// Parses an integer argument.
 pub(crate) fn int_arg(text: &[u8]) -> Result<i64, ServerError> {
     parse_int(text).ok_or_else(|| ServerError::new("ERR value is not an integer or out of range"))
 }
 
-/// The float that `text` is. Infinity is one, not-a-number is none.
+/// Parses a float. Accepts infinity but not NaN.
 pub(crate) fn parse_float(text: &[u8]) -> Option<f64> {
     let text = std::str::from_utf8(text).ok()?;
     text.parse::<f64>().ok().filter(|value| !value.is_nan())
 }
 
-/// `value` as C's `%.17g` writes it, which is how the server turns a Lua number or a score into text.
+/// Formats `value` as C's `%.17g`, as the server formats Lua numbers and scores.
 pub(crate) fn format_float(value: f64) -> String {
     const DIGITS: i32 = 17;
     if value.is_nan() {
@@ -55,9 +55,9 @@ pub(crate) fn format_float(value: f64) -> String {
     }
 }
 
-/// Adds to `buffer` what [`format_float`] gives.
+/// Appends [`format_float`] to `buffer`.
 pub(crate) fn push_float(buffer: &mut Vec<u8>, value: f64) {
-    // Zero has a sign, and comes out of a script less often than other numbers.
+    // Not for zero, which has a sign and is rare in results.
     let whole = exact_integer(value).filter(|whole| *whole != 0);
     let written = whole.map(|whole| write!(buffer, "{whole}"));
     if !matches!(written, Some(Ok(()))) {
@@ -65,7 +65,7 @@ pub(crate) fn push_float(buffer: &mut Vec<u8>, value: f64) {
     }
 }
 
-/// Below 2^53 every integer is exact, and this is the common case.
+/// The usual case: below 2^53 every integer is exact.
 fn exact_integer(value: f64) -> Option<i64> {
     (value.trunc() == value && value.abs() < 9_007_199_254_740_992.0).then_some(value as i64)
 }

@@ -1,36 +1,36 @@
-//! A refusal that a server gives to a script that it has begun to run. The writes of the script until then stay.
+//! Refusals of commands within a running script. The script's earlier writes stay.
 
 use leasehold_core::link::ServerError;
 
-/// At which of its commands a script is refused.
+/// The command of a script that is refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefuseAt {
     /// At its n-th one, which is counted from 1, and at no other: a key is not what it should be.
     Call(u32),
-    /// At the n-th name of a command that it uses, counted from 1, whenever it uses that: a user lacks the right to a command.
+    /// The n-th distinct command name, from 1, at each use: the user lacks a permission.
     Command(u32),
 }
 
-/// Whether a script came as far as what it was to be refused.
+/// Whether a script reached the planned refusal.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum RefusalEffect {
     /// It did not, and was refused nothing.
     #[default]
     Nothing,
-    /// It did, and had written nothing before.
+    /// The script reached the refusal before its first write.
     BeforeWriting,
-    /// It did, and had begun to write.
+    /// The script reached the refusal after its first write.
     AfterWriting,
 }
 
-/// The commands that are to be refused to scripts, and those that have been.
+/// Planned and past refusals.
 #[derive(Debug, Default)]
 pub(crate) struct Refusals {
-    /// For the script that runs now.
+    /// The refusal for the current script.
     now: Option<Planned>,
-    /// The names of commands that no script may use.
+    /// Names of commands that are forbidden to all scripts.
     forbidden: Vec<&'static str>,
 }
 
@@ -39,7 +39,7 @@ struct Planned {
     inside: RefuseAt,
     error: ServerError,
     calls: u32,
-    /// The names that the script has used, in order.
+    /// The command names that the script has used, in order.
     names: Vec<Vec<u8>>,
     met: RefusalEffect,
 }
@@ -59,7 +59,7 @@ impl Refusals {
         self.forbidden = commands.to_vec();
     }
 
-    /// The error that a script meets at a command, if it is to meet one. `dirty` is whether it has begun to write.
+    /// The planned error of a command, if any. `dirty` means that the script has written.
     pub(crate) fn of(&mut self, name: &[u8], dirty: bool) -> Option<ServerError> {
         if self.forbidden.iter().any(|forbidden| forbidden.as_bytes().eq_ignore_ascii_case(name)) {
             let name = String::from_utf8_lossy(name).to_lowercase();

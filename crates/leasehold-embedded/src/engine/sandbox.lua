@@ -1,5 +1,5 @@
--- Builds the world in which scripts run: what Redis 7 gives them, less what no script of ours may use. A name that is left out (os, io,
--- load, rawset, math.random, cjson ...) is an undefined global or a nil field here, and so fails loudly.
+-- Builds the globals of scripts: those of Redis 7, without names that leasehold's scripts must not use. A missing name
+-- (os, io, load, rawset, math.random, cjson ...) is an undefined global or a nil field, so its use fails.
 --
 -- takes    run: a function of command words that gives a reply and false, or a table with the field `err` and true
 --          as_error: a function of a text that gives a table with the field `err`
@@ -26,7 +26,7 @@ local function copy(library, without)
   return readonly(contents)
 end
 
--- An error of redis.call is a table, but pcall gives its text.
+-- An error of redis.call is a table, but pcall returns its text.
 local function texted(ok, failure, ...)
   if not ok and type(failure) == 'table' and type(rawget(failure, 'err')) == 'string' then
     return false, failure.err

@@ -1,10 +1,10 @@
-//! The types that a key can have.
+//! The types of a key.
 
 use bytes::Bytes;
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-/// The value of a key. A collection is never empty: the key goes with its last element.
+/// The value of a key. A collection is never empty: the key disappears with its last element.
 #[derive(Clone, Debug)]
 pub(crate) enum Value {
     Text(Bytes),
@@ -14,7 +14,7 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// The word of the command `TYPE`.
+    /// The name of the type in `TYPE`.
     pub(crate) const fn type_name(&self) -> &'static str {
         match self {
             Self::Text(_) => "string",
@@ -25,7 +25,7 @@ impl Value {
     }
 }
 
-/// One of the types: how it lies in a [`Value`].
+/// A type of [`Value`].
 pub(crate) trait Typed: Default {
     fn get(value: &Value) -> Option<&Self>;
     fn get_mut(value: &mut Value) -> Option<&mut Self>;
@@ -67,13 +67,13 @@ impl Typed for Bytes {
         Value::Text(self)
     }
     fn is_empty(&self) -> bool {
-        // A string may be empty: only a command removes it.
+        // A string may be empty. Only a command removes it.
         false
     }
 }
 
-/// Fields and their values. Up to [`Hash::SMALL`] fields keep the order in which they were added, as a server's small hashes do;
-/// beyond that the order is the fields' own, where a server has none.
+/// Fields and their values. Up to [`Hash::SMALL`] fields keep their insertion order, as in a server's small hashes.
+/// More fields are sorted; a server has no order there.
 #[derive(Clone, Debug)]
 pub(crate) enum Hash {
     Small(Vec<(Bytes, Bytes)>),
@@ -103,7 +103,7 @@ impl Hash {
         }
     }
 
-    /// Sets a field; tells whether it is new.
+    /// Sets a field. Returns whether it is new.
     pub(crate) fn set(&mut self, field: &[u8], value: Bytes) -> bool {
         match self {
             Self::Small(fields) => {
@@ -127,7 +127,7 @@ impl Hash {
         }
     }
 
-    /// Removes a field; tells whether it was there.
+    /// Removes a field. Returns whether it existed.
     pub(crate) fn remove(&mut self, field: &[u8]) -> bool {
         match self {
             Self::Small(fields) => {
@@ -146,7 +146,7 @@ impl Hash {
     }
 }
 
-/// Members in order of their scores, and of their own bytes where scores are equal.
+/// Members ordered by score, then by their bytes.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SortedSet {
     scores: BTreeMap<Bytes, Score>,
@@ -162,9 +162,9 @@ impl SortedSet {
         self.scores.get(member).map(|score| score.0)
     }
 
-    /// Sets a member's score; gives the score that it had.
+    /// Sets a member's score. Returns the previous score.
     pub(crate) fn set(&mut self, member: &[u8], score: f64) -> Option<f64> {
-        // A server's small sets keep whole numbers as integers, and there is one zero among these.
+        // A server's small sets store whole numbers as integers, which have no negative zero.
         let score = if score == 0.0 { 0.0 } else { score };
         let member = Bytes::copy_from_slice(member);
         let old = self.scores.insert(member.clone(), Score(score));
@@ -175,7 +175,7 @@ impl SortedSet {
         old.map(|old| old.0)
     }
 
-    /// Removes a member; tells whether it was there.
+    /// Removes a member. Returns whether it existed.
     pub(crate) fn remove(&mut self, member: &[u8]) -> bool {
         let Some((member, score)) = self.scores.remove_entry(member) else { return false };
         self.order.remove(&(score, member))
@@ -186,7 +186,7 @@ impl SortedSet {
     }
 }
 
-/// A score, which is never not-a-number. Both zeros are equal.
+/// A score, never NaN. Both zeros are equal.
 #[derive(Clone, Copy, Debug)]
 struct Score(f64);
 

@@ -1,4 +1,4 @@
-//! Waits for replies, on behalf of a future or of the session.
+//! Waits for replies, for a future or for the session.
 
 use crate::link::{EmbeddedLink, Inner};
 use crate::server::delivery::NotYet;

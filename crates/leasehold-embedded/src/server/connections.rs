@@ -1,4 +1,4 @@
-//! The connections of one client, as the server's side of the world sees them.
+//! The server's side of a client's connections.
 
 use crate::engine::channels::{Listener, PubSubMode};
 use crate::server::fault::Faults;
@@ -7,27 +7,27 @@ use leasehold_core::link::LinkEvent;
 use std::collections::VecDeque;
 use std::task::Waker;
 
-/// The number of a link within its server, under which it is subscribed, too.
+/// The number of a link within its server, also its subscriber id.
 pub(crate) type LinkId = Listener;
 
-/// The connections of one client: one for calls, one for calls that wait for replicas, and one for notices.
+/// The connections of one client: for calls, for durable calls, and for notices.
 #[derive(Debug)]
 pub(crate) struct Connections {
     /// Numbers of the current connections for calls. A reset changes them.
     calls: u64,
     durable: u64,
-    /// How many settlings have begun.
+    /// Number of settlings so far.
     pub(crate) settlings: u64,
     pub(crate) mode: PubSubMode,
     pub(crate) state: LinkState,
-    /// Whether the link has had a connection before.
+    /// Whether the link was connected before.
     pub(crate) was_up: bool,
-    /// Whether a call waits once before it is applied and once after.
+    /// Whether a call yields once before and once after it takes effect.
     pub(crate) stepped: bool,
     pub(crate) faults: Faults,
-    /// How many notices are to be lost in silence.
+    /// Number of notices to drop silently.
     pub(crate) lose_notices: u32,
-    /// How many subscriptions are to take effect without being confirmed.
+    /// Number of subscriptions to leave unconfirmed.
     pub(crate) lose_confirmations: u32,
     events: VecDeque<LinkEvent>,
     consumer: Option<Waker>,
@@ -59,7 +59,7 @@ impl Connections {
         }
     }
 
-    /// The life of a connection for calls.
+    /// The number of the current connection for calls.
     pub(crate) const fn life(&mut self, wire: Wire) -> &mut u64 {
         match wire {
             Wire::Durable => &mut self.durable,
@@ -67,7 +67,7 @@ impl Connections {
         }
     }
 
-    /// Adds an event; gives the waker of the task that waits for one.
+    /// Adds an event. Returns the waker of the waiting task.
     #[must_use]
     pub(crate) fn push(&mut self, event: LinkEvent) -> Option<Waker> {
         self.events.push_back(event);
@@ -78,7 +78,7 @@ impl Connections {
         self.events.pop_front()
     }
 
-    /// Remembers who waits for an event; gives the waker that this replaces, to be dropped without a lock.
+    /// Registers the waiting task. Returns the replaced waker, to be dropped without a lock.
     #[must_use]
     pub(crate) fn wait(&mut self, waker: &Waker) -> Option<Waker> {
         if self.consumer.as_ref().is_some_and(|old| old.will_wake(waker)) {

@@ -1,4 +1,4 @@
-//! The clock's way to a server whose messages take time.
+//! Delivers messages in transit when the clock wakes the server.
 
 use crate::server::EmbeddedServer;
 use crate::server::state::State;
@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Weak};
 use std::task::{Wake, Waker};
 
-/// Delivers what is due when the clock wakes it. It does not keep the server.
+/// Delivers due messages when the clock wakes it. It does not keep the server alive.
 pub(super) struct Courier(Weak<Mutex<State>>);
 
 impl Courier {
@@ -21,7 +21,7 @@ impl Wake for Courier {
         let Some(server) = self.0.upgrade().map(|state| EmbeddedServer { state }) else { return };
         let woken = server.locked(|state| state.transit.alarm_rang()).1;
         for waker in woken {
-            // A waker that panics keeps no other task from being woken, nor the clock from going on.
+            // A waker that panics must not stop other wake-ups or the clock.
             let _panic = catch_unwind(AssertUnwindSafe(|| waker.wake()));
         }
     }

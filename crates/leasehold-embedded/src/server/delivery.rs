@@ -1,4 +1,4 @@
-//! The way of a call from its link to the server and back, with all that can go wrong on it.
+//! The path of a call from its link to the server and back, including faults.
 
 use crate::server::connections::{Connections, LinkId, LinkState};
 use crate::server::fault::Fault;
@@ -13,19 +13,19 @@ use leasehold_core::scan::ScanPage;
 use std::task::Waker;
 use std::time::Duration;
 
-/// The state of a call that was begun.
+/// The state of a call after sending.
 pub(crate) enum Begun {
-    /// Its result is here.
+    /// The result is available.
     Ended(CallResult),
-    /// Its result will come.
+    /// The result is pending.
     Waits(CallId),
 }
 
-/// A result that has not come yet.
+/// The result is still pending.
 pub(crate) struct NotYet;
 
 impl State {
-    /// Sends a call from a link, with whatever fault waits for it.
+    /// Sends a call of a link, with any planned fault.
     pub(crate) fn begin(&mut self, link: LinkId, decided: u64, call: &Call) -> Begun {
         if self.links.get(&link).is_some_and(|connections| connections.settlings != decided) {
             return Begun::Ended(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
@@ -69,7 +69,7 @@ impl State {
                 self.carry(route, move |state| {
                     if let Some(result) = state.arrive(link, &call, entry, fault) {
                         state.carry(route, move |state| {
-                            // It is noted for a caller that has gone, too.
+                            // Recorded even if the caller is gone.
                             state.note_outcome(entry, &result);
                             state.reply(id, result);
                         });
@@ -80,7 +80,7 @@ impl State {
         }
     }
 
-    /// The connections of a link on which something can be sent.
+    /// The connections of a link, if it is up.
     fn reachable(&mut self, link: LinkId) -> Result<&mut Connections, LinkError> {
         let connections = self.links.get_mut(&link).ok_or_else(closed)?;
         match connections.state {
@@ -90,17 +90,17 @@ impl State {
         }
     }
 
-    /// Notes that a caller waits.
+    /// Registers a waiting caller.
     fn wait(&mut self, route: Route, entry: Option<usize>) -> CallId {
         let id = self.next_number();
         self.waiting.insert(id, Waiting { route, entry, result: None, waker: None });
         id
     }
 
-    /// A call is at the server; gives its result, if there is to be one.
+    /// Handles a call that arrived at the server. Returns its result, unless a fault suppresses it.
     fn arrive(&mut self, link: LinkId, call: &Call, entry: Option<usize>, fault: Option<Fault>) -> Option<CallResult> {
         let reply = match fault {
-            // The last two are seen to where the call is sent.
+            // The sender handles the last two faults.
             None | Some(Fault::LinkDown | Fault::Hold) => self.apply(call, entry),
             Some(Fault::Duplicate) => {
                 let _first_reply = self.apply(call, entry);
@@ -125,8 +125,8 @@ impl State {
         Some(reply.map_err(|error| LinkError::Refused(error.of_script(call.script(), call.script()))))
     }
 
-    /// The result of a call that waits, if it has come. Otherwise `waker` is taken, and woken when it does. The waker that this replaces is
-    /// left in its place: wakers are cloned and dropped without a lock.
+    /// The result of a waiting call, if available. Otherwise takes `waker`, to wake it with the result, and leaves the
+    /// replaced waker in its place: wakers are cloned and dropped without a lock.
     pub(crate) fn poll_waiting(&mut self, id: CallId, waker: &mut Option<Waker>) -> Result<CallResult, NotYet> {
         match self.waiting.get_mut(&id) {
             Some(Waiting { result: None, waker: slot, .. }) => {
@@ -138,12 +138,12 @@ impl State {
         }
     }
 
-    /// The caller has gone. A call that was sent stays sent.
+    /// Removes a caller that is gone. A sent call stays sent.
     pub(crate) fn forget_waiting(&mut self, id: CallId) -> Option<Waiting> {
         self.waiting.remove(&id)
     }
 
-    /// Applies the requests of a link that a proxy keeps, in order; gives their number.
+    /// Applies the requests of a link that a proxy holds, in order. Returns their number.
     pub(crate) fn release_held(&mut self, link: LinkId) -> usize {
         let held = std::mem::take(&mut self.held);
         let (released, kept): (Vec<_>, Vec<_>) = held.into_iter().partition(|held| held.route.link == link);
@@ -152,18 +152,18 @@ impl State {
         for Held { id, route, entry, call } in released {
             let refused = |error: ServerError| LinkError::Refused(error.of_script(call.script(), call.script()));
             let result = self.apply(&call, entry).map_err(refused);
-            // A caller whose connection has died meanwhile has been told so already, and hears nothing more.
+            // A caller with a dead connection has already received its error.
             self.carry(route, move |state| state.reply(id, result));
         }
         number
     }
 
-    /// How many requests of a link a proxy keeps.
+    /// Number of requests of a link that a proxy holds.
     pub(crate) fn held(&self, link: LinkId) -> usize {
         self.held.iter().filter(|held| held.route.link == link).count()
     }
 
-    /// Settles all earlier calls. Kills each connection on which one still waits.
+    /// Settles all earlier calls. Kills each connection with a waiting call.
     pub(crate) fn settle(&mut self, link: LinkId) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => {
@@ -173,7 +173,7 @@ impl State {
             Err(error) => return Begun::Ended(Err(error)),
         };
         let id = self.wait(route, None);
-        // Whatever was sent before is answered before this is, as far as it is answered at all.
+        // Earlier calls are answered before this, if at all.
         self.carry(route, move |state| {
             state.carry(route, move |state| {
                 let stuck = Wire::OF_CALLS.map(|wire| (wire, state.is_stuck(link, wire, id)));
@@ -187,7 +187,7 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// Asks for a page of the names of keys. The reply is that of `SCAN`.
+    /// Requests a page of key names. The reply is that of `SCAN`.
     pub(crate) fn scan(&mut self, link: LinkId, page: ScanPage) -> Begun {
         let route = match self.reachable(link) {
             Ok(connections) => Route { link, wire: Wire::Calls, life: *connections.life(Wire::Calls) },
@@ -203,7 +203,7 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// Whether a call that was sent before `id` still waits for its reply on this connection.
+    /// Whether a call sent before `id` still waits for its reply on this connection.
     fn is_stuck(&mut self, link: LinkId, wire: Wire, id: CallId) -> bool {
         let Some(connections) = self.links.get_mut(&link) else { return false };
         let route = Route { link, wire, life: *connections.life(wire) };
@@ -213,7 +213,7 @@ impl State {
         all.any(|other| *other == route)
     }
 
-    /// Begins a subscription, or ends one.
+    /// Subscribes or unsubscribes.
     pub(crate) fn listen(&mut self, link: LinkId, channel: Bytes, listens: bool) -> Begun {
         let confirmation = match self.reachable(link) {
             Ok(connections) if connections.lose_confirmations > 0 => {
@@ -250,14 +250,14 @@ impl State {
         }
     }
 
-    /// The notice connection is lost and at once back, without subscriptions.
+    /// Resets the notice connection, which loses its subscriptions.
     pub(crate) fn reset_notices(&mut self, link: LinkId) {
         self.engine.channels().disconnect(link);
         self.lose(link, Wire::Notices);
         self.event(link, LinkEvent::NoticesReset);
     }
 
-    /// All connections of a link are lost, and none can be made.
+    /// Disconnects a link.
     pub(crate) fn set_down(&mut self, link: LinkId) {
         let Some(connections) = self.links.get_mut(&link).filter(|links| links.state == LinkState::Up) else { return };
         connections.state = LinkState::Down;
@@ -266,7 +266,7 @@ impl State {
         self.event(link, out_of_reach());
     }
 
-    /// Connections can be made again, and are.
+    /// Reconnects a link.
     pub(crate) fn set_up(&mut self, link: LinkId) {
         let Some(connections) = self.links.get_mut(&link).filter(|links| links.state == LinkState::Down) else {
             return;
@@ -277,13 +277,13 @@ impl State {
         self.reset_all(link);
     }
 
-    /// Every connection of a link is lost and at once back.
+    /// Resets every connection of a link.
     fn reset_all(&mut self, link: LinkId) {
         self.reset_notices(link);
         Wire::OF_CALLS.into_iter().for_each(|wire| self.reset(link, wire));
     }
 
-    /// The process died and came back with nothing. A call that a proxy kept has lost the connection that it would have gone by.
+    /// Restarts the server without data. Requests held by a proxy have lost their connection.
     pub(crate) fn restart_empty(&mut self) {
         self.held.clear();
         self.engine.keyspace().clear();
@@ -301,20 +301,20 @@ impl State {
         }
     }
 
-    /// A connection is gone, and with it what is on its way.
+    /// Drops a connection with its messages in transit.
     fn lose(&mut self, link: LinkId, wire: Wire) {
         self.transit.lose(link, wire);
         self.end_waiting(link, wire);
     }
 
-    /// Tells all callers of a connection that it is gone.
+    /// Ends all calls of a lost connection.
     fn end_waiting(&mut self, link: LinkId, wire: Wire) {
         let waiting = self.waiting.iter().filter(|(_, waiting)| waiting.route.is_by(link, wire));
         let ended: Vec<_> = waiting.map(|(id, _)| *id).collect();
         ended.into_iter().for_each(|id| self.reply(id, Err(lost())));
     }
 
-    /// Tells a caller, if it waits.
+    /// Delivers a result to a waiting caller.
     fn reply(&mut self, id: CallId, result: CallResult) {
         let Some(waiting) = self.waiting.get_mut(&id).filter(|waiting| waiting.result.is_none()) else { return };
         waiting.result = Some(result.clone());
@@ -338,7 +338,7 @@ pub(crate) fn not_sent() -> LinkError {
     LinkError::NotSent(CANNOT_BE_REACHED.into())
 }
 
-/// The event of a link that is down.
+/// The event of an unreachable server.
 pub(crate) fn out_of_reach() -> LinkEvent {
     let (server, why) = (SERVER.to_owned(), CANNOT_BE_REACHED.to_owned());
     LinkEvent::OutOfReach { server, why, lost_for: Duration::ZERO, slots: None }

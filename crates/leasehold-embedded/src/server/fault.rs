@@ -1,18 +1,18 @@
-//! The faults between a client and its server, on demand.
+//! Faults between a client and its server.
 
 use crate::engine::refusal::RefuseAt;
 use leasehold_core::call::Call;
 use leasehold_core::link::ServerError;
 
-/// The fate of a call.
+/// A fault of a call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Fault {
-    /// The request is lost with its connection: not applied, and the caller cannot know. The connection is reset.
+    /// The request is lost with its connection: not applied, outcome unknown. The connection is reset.
     LoseRequest,
-    /// The reply is lost with its connection: applied, and the caller cannot know. The connection is reset.
+    /// The reply is lost with its connection: applied, outcome unknown. The connection is reset.
     LoseReply,
-    /// The server answers with an error.
+    /// The server replies with an error.
     Refuse(ServerError),
     /// The server answers with an error that the script meets in its middle: what comes before that is done. A script that does not come so
     /// far meets nothing.
@@ -22,57 +22,57 @@ pub enum Fault {
     /// [`release_held`](crate::EmbeddedLink::release_held), whatever has become of its caller and its connection by then, unless
     /// it is settled first.
     Hold,
-    /// Applied, but no reply comes: the future waits until its connection is reset, or settled.
+    /// Applied without a reply: the future waits until its connection is reset or settled.
     Swallow,
     /// The link goes down before the call is sent, and stays down.
     LinkDown,
-    /// Applied twice, as by a driver that resends: the caller sees the second reply.
+    /// Applied twice, as by a driver that resends. The caller gets the second reply.
     Duplicate,
 }
 
-/// Which calls a fault is for.
+/// Selects the calls for a fault.
 #[derive(Clone, Debug)]
 pub struct FaultTarget {
     script: Option<&'static str>,
     durable: bool,
     skip: u32,
-    /// How many calls it hits; `None` for every one.
+    /// Number of calls; `None` for all.
     hits: Option<u32>,
 }
 
 impl FaultTarget {
-    /// The next call, whatever it is.
+    /// The next call.
     pub const fn next() -> Self {
         Self { script: None, durable: false, skip: 0, hits: Some(1) }
     }
 
-    /// Every call, until the faults are cleared.
+    /// All calls, until the faults are cleared.
     pub const fn always() -> Self {
         Self { script: None, durable: false, skip: 0, hits: None }
     }
 
-    /// Calls of this script only, such as `lock/acquire`.
+    /// Only calls of this script, such as `lock/acquire`.
     #[must_use]
     pub const fn script(mut self, name: &'static str) -> Self {
         self.script = Some(name);
         self
     }
 
-    /// Calls that wait for replicas only.
+    /// Only durable calls.
     #[must_use]
     pub const fn durable(mut self) -> Self {
         self.durable = true;
         self
     }
 
-    /// Lets this many calls that it is for pass unharmed first.
+    /// Skips this many matching calls.
     #[must_use]
     pub const fn after(mut self, calls: u32) -> Self {
         self.skip = calls;
         self
     }
 
-    /// Hits this many calls, not one.
+    /// Applies to this many calls.
     #[must_use]
     pub const fn times(mut self, calls: u32) -> Self {
         self.hits = Some(calls);
@@ -84,7 +84,7 @@ impl FaultTarget {
     }
 }
 
-/// Faults that wait for their calls.
+/// Planned faults.
 #[derive(Debug, Default)]
 pub(crate) struct Faults(Vec<(Fault, FaultTarget)>);
 
@@ -101,7 +101,7 @@ impl Faults {
         self.0.clear();
     }
 
-    /// The fault for this call: the first that is aimed at it. Only faults up to that one count the call.
+    /// The first fault that matches this call. Only faults up to that fault count the call.
     pub(crate) fn take(&mut self, call: &Call) -> Option<Fault> {
         for at in 0..self.0.len() {
             let (fault, target) = &mut self.0[at];

@@ -1,4 +1,4 @@
-//! Calls whose reply has not come, and requests that a proxy keeps.
+//! Pending calls, and requests held by a proxy.
 
 use crate::server::connections::LinkId;
 use leasehold_core::call::Call;
@@ -12,18 +12,18 @@ pub(crate) type CallId = u64;
 /// The reply to the caller of a call.
 pub(crate) type CallResult = Result<Reply, LinkError>;
 
-/// Which of a client's connections it is.
+/// A connection of a client.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wire {
     /// Calls.
     Calls,
-    /// Calls that wait for replicas.
+    /// Durable calls.
     Durable,
-    /// The one for notices, by which subscriptions go, too.
+    /// Notices and subscription commands.
     Notices,
 }
 
-/// The connection that a call went by.
+/// The connection of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Route {
     pub(crate) link: LinkId,
@@ -33,20 +33,20 @@ pub(crate) struct Route {
 }
 
 impl Wire {
-    /// Every connection of a client.
+    /// All connections of a client.
     pub(crate) const ALL: [Self; 3] = [Self::Calls, Self::Durable, Self::Notices];
 
-    /// Those that carry calls.
+    /// The connections for calls.
     pub(crate) const OF_CALLS: [Self; 2] = [Self::Calls, Self::Durable];
 
-    /// The one that carries a call.
+    /// The connection for a call.
     pub(crate) const fn of(call: &Call) -> Self {
         if call.replicas().is_some() { Self::Durable } else { Self::Calls }
     }
 }
 
 impl Route {
-    /// Whether it is this connection, in whichever life.
+    /// Whether this is the connection, before or after resets.
     pub(crate) fn is_by(&self, link: LinkId, wire: Wire) -> bool {
         self.link == link && self.wire == wire
     }
@@ -57,7 +57,7 @@ impl Route {
     }
 }
 
-/// A caller that waits.
+/// A waiting caller.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) route: Route,
@@ -66,7 +66,7 @@ pub(crate) struct Waiting {
     pub(crate) waker: Option<Waker>,
 }
 
-/// A request that a proxy keeps.
+/// A request held by a proxy.
 #[derive(Debug)]
 pub(crate) struct Held {
     pub(crate) id: CallId,

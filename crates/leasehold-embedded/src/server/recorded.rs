@@ -1,4 +1,4 @@
-//! One entry of the log of what went over the wire.
+//! An entry of the call log.
 
 use crate::server::connections::LinkId;
 use leasehold_core::call::Call;
@@ -6,7 +6,7 @@ use leasehold_core::link::LinkError;
 use leasehold_core::reply::Reply;
 use leasehold_core::wire::Words;
 
-/// One call that a client made.
+/// A call of a client.
 #[derive(Clone, Debug)]
 pub struct Recorded {
     pub(crate) link: LinkId,
@@ -16,17 +16,17 @@ pub struct Recorded {
 }
 
 impl Recorded {
-    /// The name of its script, such as `lock/acquire`.
+    /// The name of the script, such as `lock/acquire`.
     pub const fn script(&self) -> &'static str {
         self.call.script().name()
     }
 
-    /// Its keys.
+    /// The keys.
     pub fn keys(&self) -> Words<'_> {
         self.call.keys()
     }
 
-    /// Its arguments.
+    /// The arguments.
     pub fn args(&self) -> Words<'_> {
         self.call.args()
     }
@@ -37,12 +37,12 @@ impl Recorded {
         &self.call
     }
 
-    /// How often the server has run it.
+    /// Number of times that the server has run it.
     pub const fn applied(&self) -> u32 {
         self.applied
     }
 
-    /// The reply to the caller, or that it was to get had it still listened. `None` while the reply has not come.
+    /// The reply to the caller, or the reply that a dropped caller would have received. `None` without a reply so far.
     #[doc(hidden)]
     pub const fn outcome(&self) -> Option<&Result<Reply, LinkError>> {
         self.outcome.as_ref()

@@ -1,4 +1,4 @@
-//! A view of the calls that a server has recorded.
+//! A view of the recorded calls.
 
 use crate::server::EmbeddedServer;
 use crate::server::connections::LinkId;
@@ -7,8 +7,8 @@ use crate::server::state::State;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 
-/// The calls of one link, or of all links of a server, in the order in which they were sent, from the time of
-/// [`EmbeddedLink::record`](crate::EmbeddedLink::record) or [`EmbeddedServer::record`] on.
+/// The calls of a link, or of all links of a server, in the order in which they were sent, since
+/// [`EmbeddedLink::record`](crate::EmbeddedLink::record) or [`EmbeddedServer::record`].
 #[derive(Clone, Debug)]
 pub struct Recorder {
     server: EmbeddedServer,
@@ -21,25 +21,25 @@ impl Recorder {
         Self { server, link, from }
     }
 
-    /// The calls so far. Calls that were refused before they were sent, because the link was down, are among them.
+    /// The calls so far, including calls that failed because the link was down.
     pub fn calls(&self) -> Vec<Recorded> {
         self.server.with(|state| self.entries(state.log()).map(|(_, recorded)| recorded.clone()).collect())
     }
 
-    /// The names of their scripts.
+    /// The script names of the calls.
     pub fn scripts(&self) -> Vec<&'static str> {
         self.server.with(|state| self.entries(state.log()).map(|(_, recorded)| recorded.script()).collect())
     }
 
-    /// Delivers a call to the server once more: a late duplicate. Only the caller of this method gets its reply.
+    /// Resends a call, as a late duplicate. Only the caller of this method gets its reply.
     ///
     /// # Errors
     ///
-    /// The server's own.
+    /// The server's error.
     ///
     /// # Panics
     ///
-    /// There is no call with this index.
+    /// No call has this index.
     pub fn replay(&self, index: usize) -> Result<Reply, ServerError> {
         self.server.with(|state| {
             let found = self.entries(state.log()).nth(index).map(|(entry, recorded)| (entry, recorded.call.clone()));

@@ -1,22 +1,22 @@
-//! All keys of a server as they were at one time.
+//! A copy of all keys of a server.
 
 use crate::engine::keyspace::Entries;
 use crate::server::EmbeddedServer;
 use std::fmt;
 
-/// The copy that [`EmbeddedServer::snapshot`] took, for [`EmbeddedServer::restore`].
+/// A copy by [`EmbeddedServer::snapshot`], for [`EmbeddedServer::restore`].
 #[derive(Clone)]
 pub struct Snapshot(Entries);
 
 impl EmbeddedServer {
-    /// Copies all keys, with the ends of their times to live.
+    /// Copies all keys with their expiry.
     #[doc(hidden)]
     pub fn snapshot(&self) -> Snapshot {
         self.with(|state| Snapshot(state.engine.keyspace().copy()))
     }
 
-    /// Replaces all keys by those of a snapshot, as a failover to a replica does that has not heard of the last writes. Keys end when they
-    /// would have ended. Subscriptions and connections stay as they are.
+    /// Replaces all keys by a snapshot, as a failover to a lagging replica does. Keys keep their expiry. Subscriptions
+    /// and connections stay.
     #[doc(hidden)]
     pub fn restore(&self, snapshot: &Snapshot) {
         self.with(|state| state.engine.keyspace().replace_all(snapshot.0.clone()));

@@ -1,4 +1,4 @@
-//! Everything behind the one lock of a server.
+//! The state behind the server's lock.
 
 use crate::clock::ServerClock;
 use crate::engine::Engine;
@@ -27,10 +27,10 @@ pub(crate) struct State {
     pub(crate) log: Option<Vec<Recorded>>,
     pub(crate) eviction_policy: String,
     pub(crate) mode: PubSubMode,
-    /// Whether links made from now on find the server out of reach.
+    /// Whether new links find the server unreachable.
     pub(crate) down: bool,
     last_number: u64,
-    /// To be woken when the lock is open again.
+    /// To be woken after the lock is released.
     pub(crate) wakers: Vec<Waker>,
 }
 
@@ -39,7 +39,7 @@ impl State {
         Ok(Self::with_engine(Engine::new(clock)?))
     }
 
-    /// Nothing stays of `self` but its Lua state and the scripts that are compiled in it, which know nothing of what they have done.
+    /// Resets everything except the Lua state and the compiled scripts, which keep no state of earlier runs.
     pub(crate) fn renewed(self, clock: ServerClock) -> Self {
         Self::with_engine(self.engine.renewed(clock))
     }
@@ -61,13 +61,13 @@ impl State {
         }
     }
 
-    /// A number never given before.
+    /// A new unique number.
     pub(crate) const fn next_number(&mut self) -> u64 {
         self.last_number += 1;
         self.last_number
     }
 
-    /// Has the engine do something, and delivers what that published.
+    /// Runs a turn of the engine, and delivers its messages.
     pub(crate) fn turn<R>(&mut self, take: impl FnOnce(&mut Engine) -> R) -> R {
         let result = take(&mut self.engine);
         for (link, channel, text) in self.engine.take_published() {
@@ -81,7 +81,7 @@ impl State {
         result
     }
 
-    /// Runs a call, and notes it in its entry of the log.
+    /// Runs a call, and records the run in the log.
     pub(crate) fn apply(&mut self, call: &Call, entry: Option<usize>) -> Result<Reply, ServerError> {
         if let Some(recorded) = entry.and_then(|entry| self.log.as_mut()?.get_mut(entry)) {
             recorded.applied += 1;
@@ -89,7 +89,7 @@ impl State {
         self.turn(|engine| engine.call(call))
     }
 
-    /// The same, where the script meets an error in its middle. Also says whether it came so far.
+    /// Runs a call with an error within the script. Also returns whether the script reached it.
     pub(crate) fn apply_refused(
         &mut self,
         call: &Call,
@@ -102,14 +102,14 @@ impl State {
         (result, self.engine.end_refusal())
     }
 
-    /// Tells a link of an event.
+    /// Reports an event to a link.
     pub(crate) fn event(&mut self, link: LinkId, event: LinkEvent) {
         if let Some(connections) = self.links.get_mut(&link) {
             self.wakers.extend(connections.push(event));
         }
     }
 
-    /// Lets `deliver` happen at the other end of a connection.
+    /// Schedules `deliver` at the other end of a connection.
     pub(crate) fn carry(&mut self, route: Route, deliver: impl FnOnce(&mut Self) + Send + 'static) {
         if self.transit.is_instant() {
             return deliver(self);
@@ -117,7 +117,7 @@ impl State {
         self.transit.send(self.engine.clock.now(), route, deliver);
     }
 
-    /// Delivers what has arrived by now.
+    /// Delivers all messages that have arrived.
     pub(crate) fn deliver_due(&mut self) {
         if self.transit.is_empty() {
             return;
@@ -128,12 +128,12 @@ impl State {
         }
     }
 
-    /// The instant for which the clock is to be asked to wake the server, unless it has been.
+    /// The instant at which the clock must wake the server, unless already requested.
     pub(crate) fn take_alarm(&mut self) -> Option<(Instant, ServerClock)> {
         self.transit.take_alarm().map(|due| (due, self.engine.clock.clone()))
     }
 
-    /// Starts the log, if it has not been; gives its length.
+    /// Starts the log unless it has started. Returns its length.
     pub(crate) fn start_log(&mut self) -> usize {
         self.log.get_or_insert_default().len()
     }

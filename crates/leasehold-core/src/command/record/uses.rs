@@ -41,6 +41,7 @@ impl LockUse {
     }
 }
 
+/// Each kind with its letter in a record.
 const LETTERS: [(Kind, char); 11] = [
     (Kind::Lock, 'l'),
     (Kind::Fair, 'f'),

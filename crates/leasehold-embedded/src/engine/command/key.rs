@@ -26,7 +26,7 @@ fn del(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::count(args.iter().filter(|key| keyspace.remove(key)).count()))
 }
 
-/// A key that is named twice counts twice.
+/// A duplicate key counts twice.
 fn exists(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::count(args.iter().filter(|key| keyspace.value(key).is_some()).count()))
 }
@@ -35,7 +35,7 @@ fn type_of(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(Answer::Status(keyspace.value(args[0]).map_or("none", |value| value.type_name())))
 }
 
-/// Patterns are not had here: `*` gives every key, in order.
+/// Supports only the pattern `*`: all keys, in order.
 fn keys(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     if args[0] != b"*" {
         return Err(ServerError::new("ERR the embedded engine lists keys by the pattern '*' only"));
@@ -58,7 +58,7 @@ fn pexpire(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     match &args[2..] {
         [] => {}
         [option] if option.eq_ignore_ascii_case(b"GT") => {
-            // A key that has no time to live has the longest one.
+            // A key without a time to live has the longest one.
             if !matches!(keyspace.expires_at(args[0]), Some(Some(present)) if present < end) {
                 return Ok(Answer::flag(false));
             }
@@ -73,7 +73,7 @@ fn pexpireat(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
     Ok(expire_at(keyspace, args[0], end))
 }
 
-/// An end that has passed already deletes the key, and that counts as having set it.
+/// A past expiry deletes the key, and counts as set.
 fn expire_at(keyspace: &mut Keyspace, key: &[u8], end: i64) -> Answer {
     if end <= keyspace.now() {
         Answer::flag(keyspace.remove(key))
@@ -93,7 +93,7 @@ fn time(keyspace: &mut Keyspace, _: &[&[u8]]) -> Outcome {
     Ok(Answer::Array(vec![part(now.div_euclid(1_000_000)), part(now.rem_euclid(1_000_000))]))
 }
 
-/// The refusal of a time to live that makes no sense.
+/// The error for an invalid time to live.
 pub(super) fn invalid_expire(command: &str) -> ServerError {
     ServerError::new(format!("ERR invalid expire time in '{command}' command"))
 }

@@ -1,4 +1,4 @@
-//! Messages on channels. A link that listens learns where a message came, not what it said.
+//! Messages on channels. A link only learns the channel of a message.
 
 use super::Arity::{AtLeast, Exactly};
 use super::Effect::Reads;

@@ -4,7 +4,7 @@ use crate::engine::number::parse_float;
 use leasehold_core::link::ServerError;
 use std::ops::Range;
 
-/// The part from `start` to `stop`, both included, of `len` elements. Negative numbers count from the end.
+/// The range from `start` to `stop`, both inclusive, of `len` elements. Negative numbers count from the end.
 pub(super) fn by_index(start: i64, stop: i64, len: usize) -> Range<usize> {
     let len = i64::try_from(len).unwrap_or(i64::MAX);
     let from_start = |index: i64| if index < 0 { index.saturating_add(len) } else { index };
@@ -16,7 +16,7 @@ pub(super) fn by_index(start: i64, stop: i64, len: usize) -> Range<usize> {
     usize::try_from(start).unwrap_or_default()..usize::try_from(end).unwrap_or_default()
 }
 
-/// One end of a range of scores; `(` in front excludes the score itself.
+/// A bound of a score range; a leading `(` excludes the score itself.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Bound {
     score: f64,
@@ -27,7 +27,7 @@ impl Bound {
     pub(super) fn parse(text: &[u8]) -> Result<Self, ServerError> {
         let (number, excluded) = text.strip_prefix(b"(").map_or((text, false), |number| (number, true));
         if number.is_empty() {
-            // The server's parser takes nothing for zero here, though not as a score.
+            // The server parses an empty string as zero here, but not as a score.
             return Ok(Self { score: 0.0, excluded });
         }
         let score = parse_float(number).ok_or_else(|| ServerError::new("ERR min or max is not a float"))?;

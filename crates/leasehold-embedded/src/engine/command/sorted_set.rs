@@ -132,7 +132,7 @@ fn zrangebyscore(keyspace: &mut Keyspace, args: &[&[u8]]) -> Outcome {
 }
 
 fn list_by_score(keyspace: &mut Keyspace, args: &[&[u8]], options: &Options) -> Outcome {
-    // Reversed, the greater end comes first.
+    // A reversed range starts with the greater bound.
     let scores = if options.reversed { Scores::parse(args[2], args[1])? } else { Scores::parse(args[1], args[2])? };
     let Some(set) = keyspace.read::<SortedSet>(args[0])? else { return Ok(Answer::Array(Vec::new())) };
     let (skipped, taken) = options.window();
@@ -170,7 +170,7 @@ impl Options {
         Ok(options)
     }
 
-    /// How many to skip and how many to take. A negative offset gives nothing, a negative count everything.
+    /// Numbers of elements to skip and to return. A negative offset returns nothing, a negative count everything.
     fn window(&self) -> (usize, usize) {
         let (offset, count) = self.limit.unwrap_or((0, -1));
         usize::try_from(offset).map_or((0, 0), |offset| (offset, usize::try_from(count).unwrap_or(usize::MAX)))
