@@ -53,14 +53,14 @@ impl LossReason {
 impl fmt::Display for LossReason {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Self::LeaseExpired => "its lease ran out, and it was not to be renewed",
-            Self::NotRenewed => "its lease could not be renewed in time",
-            Self::Removed => "the server no longer has it: it was force-released, deleted or evicted, or data was lost",
-            Self::CountMismatch => "the server has another hold count than the one that was set",
+            Self::LeaseExpired => "its fixed lease expired",
+            Self::NotRenewed => "no renewal succeeded in time",
+            Self::Removed => "the server no longer has it: it was force-released, deleted or evicted, or the server lost its data",
+            Self::CountMismatch => "the server has a different hold count",
             Self::NotRestored => {
-                "it was granted while the server was out of reach, and when that was back, somebody else held the lock"
+                "it was granted while the server was unreachable, and afterwards another holder had the lock"
             }
-            Self::MaxHold => "it was held for as long as `max_hold` allows",
+            Self::MaxHold => "it reached its `max_hold`",
             Self::ShutDown => "the client was shut down",
         })
     }
@@ -85,7 +85,7 @@ impl fmt::Display for HoldEnd {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Released => f.write_str("the lock was released"),
-            Self::Detached => f.write_str("the lock was detached, and its lease runs out by itself"),
+            Self::Detached => f.write_str("the lock was detached, and ends with its lease"),
             Self::Lost(reason) => write!(f, "the lock was lost: {reason}"),
         }
     }
@@ -108,23 +108,23 @@ pub enum AcquireError {
     #[error("the server could not be reached: {0}")]
     Unreachable(String),
     /// The outcome is unknown. The client cleans up in the background.
-    #[error("it is not known whether the lock was acquired: {0}")]
+    #[error("the outcome of the acquire is unknown: {0}")]
     OutcomeUnknown(String),
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(ServerError),
     /// The owner requested the write half of a read-write lock but holds the read half, so it would wait for itself.
-    #[error("the owner holds the read half of the lock: release it before the write half is acquired")]
+    #[error("the owner holds the read half of the lock: release it before you acquire the write half")]
     UpgradeNotSupported,
     /// The request exceeds the capacity.
-    #[error("more was asked for than the {capacity} that there are in all")]
+    #[error("the request exceeds the capacity of {capacity}")]
     ExceedsCapacity {
         /// The capacity.
         capacity: i64,
     },
     /// Too few replicas acknowledged the lock in time, and the client rolled it back. Or the owner holds the lock
     /// without the server.
-    #[error("{acknowledged} replicas acknowledged the lock, and {wanted} were wanted")]
+    #[error("{acknowledged} replicas acknowledged the lock, but {wanted} are required")]
     NotReplicated {
         /// Number of replicas that acknowledged the lock.
         acknowledged: u32,
@@ -144,7 +144,7 @@ pub enum ReleaseError {
     #[error("the hold was lost before it was released: {0}")]
     Lost(LossReason),
     /// The outcome is unknown. The client repeats the release in the background.
-    #[error("it is not known whether the lock was released: {0}")]
+    #[error("the outcome of the release is unknown: {0}")]
     OutcomeUnknown(String),
     /// The server was unreachable. The client repeats the release in the background.
     #[error("the server could not be reached: {0}")]

@@ -158,12 +158,12 @@ fn is_unseen(character: char) -> bool {
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
-    #[error("a lock needs a name of at least one byte, and this one is empty")]
+    #[error("the name of a lock must not be empty")]
     Empty,
     /// The name, or the prefix, begins or ends with an invisible character.
     #[error(
-        "the name {name:?} begins or ends with white space or with another character that cannot be seen: remove it, because a program \
-         that names the lock without it uses another lock"
+        "the name {name:?} begins or ends with white space or another invisible character: remove it, because a program \
+         that uses the name without it uses another lock"
     )]
     UnseenEnd {
         /// The name, or the prefix.
@@ -171,7 +171,7 @@ pub enum NameError {
     },
     /// Prefix and name together are longer than [`MAX_NAME_BYTES`].
     #[error(
-        "the name of the lock has {bytes} bytes with its prefix, and at most {MAX_NAME_BYTES} are allowed: shorten it"
+        "the name of the lock has {bytes} bytes with its prefix, more than the maximum of {MAX_NAME_BYTES}: shorten it"
     )]
     TooLong {
         /// The length of prefix and name.
@@ -180,8 +180,8 @@ pub enum NameError {
     /// The name has the form of a key that belongs to another lock, such as its queue. Scripts of that lock would
     /// delete this lock while it is held.
     #[error(
-        "the lock {name:?} cannot be used: with its prefix it is of the form `{form}`, and names of that form are of what belongs to \
-         other locks; use another name, or another prefix"
+        "the lock {name:?} cannot be used: with its prefix it has the form `{form}`, which is reserved for keys \
+         of other locks; use another name or prefix"
     )]
     Reserved {
         /// The caller's name.
@@ -192,7 +192,7 @@ pub enum NameError {
     /// A Redis Cluster would place the lock and its channel in different slots.
     #[error(
         "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
-         use a name without braces; for everything but a latch, balanced braces around a part that is not empty do as well"
+         use a name without braces; except for a latch, balanced braces around a non-empty part work too"
     )]
     Unplaceable {
         /// The caller's name.

@@ -144,7 +144,7 @@ pub enum Malformed {
     #[error("it refused the connection: {0}")]
     Refused(ServerError),
     /// A reply arrived without a command.
-    #[error("it sent a reply that nothing had asked for: {0}")]
+    #[error("it sent a reply without a command: {0}")]
     Unasked(Excerpt),
 }
 
