@@ -1,4 +1,4 @@
-//! The links that a client can have, as one type without a box and without a type parameter.
+//! The link of a client, as one type without a box or a type parameter.
 
 pub(crate) mod server;
 
@@ -14,17 +14,17 @@ use std::sync::Weak;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::EmbeddedLink;
 
-/// One of the links.
+/// A link.
 #[derive(Clone, Debug)]
 pub(crate) enum AnyLink {
-    /// To a Redis or Valkey server.
+    /// A link to Redis or Valkey.
     Server(ServerLink),
-    /// To an engine inside the process.
+    /// A link to the embedded engine.
     #[cfg(feature = "embedded")]
     Embedded(EmbeddedLink),
 }
 
-/// Does the same on whichever link it is.
+/// Forwards to the inner link.
 macro_rules! on_each {
     ($self:ident, $link:ident => $what:expr) => {
         match $self {

@@ -1,18 +1,19 @@
 //! The link to Redis and Valkey.
 //!
 //! - [`target`]: the parsed URL; [`settings`]: timeouts; [`tls`], `no_tls`: TLS, or its absence; [`certificates`]:
-//!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets; [`greeting`]: the handshake; [`about`]: what
-//!   the server tells of itself.
-//! - [`connection`]: one connection, from its making to its end, and what is certain about it. Everything else rests on it.
-//! - [`connection_slot`]: a connection that is kept; [`pool`]: one to each server; [`pools`]: all pools; [`slots`]: which server of a cluster; [`shared`]: what they share.
-//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`events`]: events for the
-//!   session.
+//!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets;
+//!   [`greeting`]: the handshake; [`about`]: the server's description of itself.
+//! - [`connection`]: one connection, from connect to close, with its guarantees, on which everything else relies.
+//! - [`connection_slot`]: reconnects; [`pool`]: a slot for each server; [`pools`]: all pools; [`slots`]: the slot map of
+//!   a cluster; [`shared`]: their common state.
+//! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`events`]:
+//!   events for the session.
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
-//! A link has one connection to each server, for calls and for notices. Notices have a second one in RESP2, where a subscribed connection
-//! carries no calls, and if they are sharded (see [`notices`]). Calls that wait for replicas have up to five more. On a cluster, connections
-//! beside the first are made when they are needed.
+//! A link has one connection to each server, for calls and notices. Notices have a second connection in RESP2, where a
+//! subscribed connection carries no calls, and if they are sharded (see [`notices`]). Durable calls have up to five
+//! more. On a cluster, all connections but the first open on demand.
 
 mod about;
 mod absent;
@@ -103,8 +104,8 @@ impl ServerLink {
         Self { links: Arc::new(links) }
     }
 
-    /// Has the background's runtime meet the server, however long that takes. `accept` may refuse the server, which is then asked again;
-    /// `met` is called when it is known, and before anything is sent to it.
+    /// Identifies the server on the background's runtime, without a time limit. `accept` may refuse the server, and the
+    /// link then retries. `met` runs once the server is identified, before anything is sent to it.
     pub(crate) fn meet(
         &self,
         accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
@@ -151,7 +152,7 @@ impl Link for ServerLink {
     async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
         self.shared().met.check()?;
         if let Some(replicas) = call.replicas() {
-            // Boxed, because it is rare, and would make the future of every call larger.
+            // Boxed, because it is rare and would enlarge the future of every call.
             return Box::pin(durable::call(&self.links.durable, decided, call, replicas)).await;
         }
         within(self.runtime(), call::call(self.pool(), decided, call)).await
@@ -173,7 +174,7 @@ impl Link for ServerLink {
 
     async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
         let Links { pool, durable: lanes, .. } = &*self.links;
-        // Also before the server is met: a suspended thread may send late.
+        // Also before the server is identified: a suspended thread may send late.
         *pool.shared.send_barrier(durable).write() += 1;
         if self.shared().met.check().is_err() {
             // Nothing has ever been sent.
@@ -225,7 +226,7 @@ impl fmt::Debug for ServerLink {
     }
 }
 
-/// Polls a future in the context of `runtime`, whose timers it needs, from whichever thread.
+/// Polls a future in the context of `runtime`, for its timers, from any thread.
 async fn within<T>(runtime: &Handle, work: impl Future<Output = T>) -> T {
     let mut work = pin!(work);
     std::future::poll_fn(|cx| {

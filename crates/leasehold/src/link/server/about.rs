@@ -1,4 +1,4 @@
-//! What a server tells of itself when a connection begins.
+//! The server's description of itself at connect.
 
 use leasehold_core::plain::Plain;
 
@@ -15,7 +15,7 @@ pub(super) struct About {
     pub(super) is_read_only: bool,
     /// The server is a replica that accepts writes, as its primary does.
     pub(super) is_active_replica: bool,
-    /// The server is KeyDB, which can have such replicas.
+    /// The server is KeyDB, which supports such replicas.
     pub(super) is_keydb: bool,
     /// The server's compare-and-delete.
     pub(super) delete: Option<Plain>,

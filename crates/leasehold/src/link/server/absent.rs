@@ -1,7 +1,7 @@
-//! Whether anything listens where a client is to connect.
+//! Detects that nothing listens at the addresses of the target.
 //!
-//! A connection that is refused proves that nothing does, and then waiting is of no use to a caller who has said that the server is there.
-//! All addresses of all hosts must refuse: one of them may be the server's.
+//! If every address refuses the connection, waiting is pointless for a caller who expects a running server. All
+//! addresses of all hosts must refuse, because each may be the server's.
 
 use super::network::Network;
 use super::target::{Endpoint, Host, Server};
@@ -10,17 +10,16 @@ use std::io::{self, ErrorKind};
 use std::path::Path;
 use std::time::Duration;
 
-/// How long the addresses may take to refuse.
+/// The time limit for the refusals.
 const PATIENCE: Duration = Duration::from_millis(500);
 
-/// The refusal of one address, if every address refuses the connection. One that is silent, or whose name is not resolved, may belong to a
-/// server.
+/// A refusal, if every address refuses the connection. A silent address, or an unresolved name, may belong to a server.
 pub(super) async fn refusal(network: &Network, seeds: &[Server], left: Duration) -> Option<io::Error> {
     let refusals = join_all(seeds.iter().map(|seed| refusal_of(network, seed)));
     unanimous(tokio::time::timeout(PATIENCE.min(left), refusals).await.ok()?)
 }
 
-/// One of the refusals, if all refuse.
+/// A refusal, if all addresses refuse.
 fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
     refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
 }
@@ -38,7 +37,7 @@ async fn refusal_of_host(network: &Network, host: &Host) -> Option<io::Error> {
         let error = network.dial(address).await.err()?;
         match error.kind() {
             ErrorKind::ConnectionRefused => refusal = Some(error),
-            // `localhost` has an address of IPv6 on machines that have no IPv6.
+            // `localhost` has an IPv6 address even on machines without IPv6.
             ErrorKind::AddrNotAvailable => {}
             _ => return None,
         }

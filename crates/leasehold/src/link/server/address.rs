@@ -1,18 +1,18 @@
-//! The addresses of servers as texts.
+//! The addresses of servers, as text.
 
 use std::net::Ipv6Addr;
 
-/// The bytes of the longest name that DNS knows.
+/// The maximum length of a DNS name, in bytes.
 const MOST: usize = 253;
 
-/// Host and port of an address as nodes write it: `host:port`, where the host may be an IPv6 address, with brackets or without, or nothing.
+/// Splits `host:port` as nodes write it. The host may be empty, or an IPv6 address with or without brackets.
 pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     Some((bare.unwrap_or(host), port.parse().ok()?))
 }
 
-/// Host and port of an address as a URL has it. An IPv6 address has brackets there, because its last group could be the port otherwise.
+/// Splits `host:port` of a URL. IPv6 addresses have brackets, because their last group could be a port.
 pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
     let (host, port) = host_and_port(address)?;
     let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
@@ -20,12 +20,12 @@ pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
     is_clear.then_some((host, port))
 }
 
-/// An address as people read it and URLs have it: an IPv6 address has brackets, because the port could be its last group otherwise.
+/// Formats an address for people and URLs. IPv6 addresses get brackets, because their last group could be a port.
 pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Whether a text that a server sent can be a host: a name or an address. Errors and logs show it.
+/// Whether a text from a server can be a host: a name or an address. Errors and logs show it.
 pub(super) fn is_host(text: &str) -> bool {
     (1..=MOST).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }

@@ -1,13 +1,13 @@
-//! The certificates for secure connections, as they were given.
+//! The certificates for TLS, as configured.
 
 use std::fmt;
 
-/// The certificates that the caller gave, as PEM.
+/// The caller's certificates, as PEM.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
-    /// Whom to trust instead of the certificate authorities of the operating system.
+    /// The trusted authorities, in place of those of the operating system.
     pub(crate) ca: Option<Vec<u8>>,
-    /// Our own certificate chain and its private key, where the server asks for one.
+    /// The client's certificate chain and private key, for servers that request them.
     pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
 }
 

@@ -1,4 +1,4 @@
-//! Making the connections, and getting to know the server.
+//! Connects, and identifies the server.
 
 use super::Cause;
 use super::absent;
@@ -31,11 +31,11 @@ pub(crate) struct Connector {
 }
 
 impl Connector {
-    /// Nothing is connected yet. The runtime of `home` must have timers and I/O.
+    /// Creates a link without connections. The runtime of `home` must have timers and I/O.
     ///
     /// # Errors
     ///
-    /// The target wants TLS, and there are no certificate authorities to check the server by.
+    /// The target uses TLS, and no certificate authorities are available.
     pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
         let slots = target.is_cluster().then(Slots::default);
@@ -70,16 +70,15 @@ pub(crate) struct Links {
 }
 
 impl Links {
-    /// Connects on the runtime in whose context this is polled, and learns what the server is. The runtime must live as long
-    /// as the link.
+    /// Connects on the current runtime, and identifies the server. The runtime must outlive the link.
     ///
     /// # Errors
     ///
-    /// The server cannot be used, or could not within the connect deadline.
+    /// The server is unusable, or was not usable within the connect deadline.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the connections.
     pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
         let shared = &connector.pools.shared;
         let limit = Limit::of(shared.settings.connect_deadline);
@@ -94,7 +93,7 @@ impl Links {
         Ok((background, info))
     }
 
-    /// Nothing is connected yet; the connections will live on the runtime in whose context this is called.
+    /// Creates the state without connections. They will run on the current runtime.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
         let pools = Arc::clone(&connector.pools);
         let pool = pools.add(Role::Calls);
@@ -103,12 +102,12 @@ impl Links {
         Self { pools, pool, notices, durable }
     }
 
-    /// Connects, however long that takes, and learns what the server is. `accept` may refuse it; it is then asked again. The reason why it
-    /// is not met yet is noted for those who call meanwhile. It runs on the background's runtime, and once.
+    /// Connects without a time limit, and identifies the server. `accept` may refuse the server, and this then retries.
+    /// Meanwhile calls fail with the reason of the last failure. Runs once, on the background's runtime.
     ///
     /// # Cancel safety
     ///
-    /// A connection that was made stays until the link is closed.
+    /// An open connection stays until the link is closed.
     pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
@@ -124,7 +123,7 @@ impl Links {
                     Err(reason) => shared.met.is_kept_back(reason, true),
                 },
                 Err(error) => {
-                    // The nodes of a cluster are not known yet.
+                    // The cluster's nodes are still unknown.
                     if let (true, Some(seed), None) =
                         (error.is_transient(), shared.target.seeds().first(), &shared.slots)
                         && !std::mem::replace(&mut told, true)
@@ -143,7 +142,7 @@ impl Links {
         }
     }
 
-    /// One attempt at all that there is to connect, without notices on a cluster.
+    /// One attempt to open all connections, except for notices on a cluster.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let shared = &self.pool.shared;
         let connection_slot = connect_once(&self.pool).await?;
@@ -160,7 +159,7 @@ impl Links {
         drop(self.pool.runtime.spawn(maintained));
     }
 
-    /// Closes everything, from any thread. Sockets are closed by the tasks that own them, as soon as they are run.
+    /// Closes all connections, from any thread. The tasks that own the sockets close them when they next run.
     pub(super) fn close(&self) {
         let shared = &self.pool.shared;
         shared.closed.cancel();
@@ -169,14 +168,14 @@ impl Links {
     }
 }
 
-/// The last clone of a link takes its connections with it.
+/// The last clone of a link drops its connections.
 impl Drop for Links {
     fn drop(&mut self) {
         self.close();
     }
 }
 
-/// How long connecting may take.
+/// The connect deadline.
 #[derive(Clone, Copy)]
 struct Limit {
     given: Duration,
@@ -193,13 +192,13 @@ impl Limit {
     }
 }
 
-/// The error for a server that gave no answer by then. `perhaps` is why.
+/// The error for a server without a reply before the deadline. `perhaps` is the likely reason.
 fn silent(server: String, perhaps: &str) -> ConnectError {
     ConnectError::Unreachable { server, reason: format!("no answer in time{perhaps}"), source: None }
 }
 
-/// Connects to the one server, or to all nodes of a cluster that can be reached, and at least one. If nothing listens, or the server refuses, the
-/// error comes at once: a caller who expects that to change does not wait for it here.
+/// Connects to the only server, or to all reachable nodes of a cluster, at least one. If nothing listens, or the server
+/// refuses, the error comes at once. A caller who expects that to change does not wait here.
 async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let network = &pool.shared.settings.network;
     let mut backoff = Backoff::default();
@@ -224,11 +223,11 @@ async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, 
     }
 }
 
-/// The same, with one attempt at each address.
+/// As above, with one attempt for each address.
 async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let shared = &pool.shared;
     let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
-    // The time of one attempt at each, and of one more for their names.
+    // One attempt for each address, plus one for the name lookups.
     let limit = Limit::of(shared.settings.attempt().saturating_mul(addresses.saturating_add(1)));
     let mut trouble = None;
     let connected = pass(pool, limit, &mut trouble).await?;
@@ -239,7 +238,8 @@ fn no_host() -> ConnectError {
     ConnectError::Address("it names no host".to_owned())
 }
 
-/// Tries one address after the other. The reason why it is not connected goes into `trouble`, and is an error if time does not mend it.
+/// Tries the addresses in order. Stores the reason of a failure in `trouble`, and returns it as an error if time does
+/// not fix it.
 async fn pass(
     pool: &Arc<Pool>,
     limit: Limit,
@@ -271,7 +271,7 @@ async fn pass(
         match error {
             Some(error) if !error.is_transient() => return Err(error),
             Some(error) => *trouble = Some(error),
-            // An attempt that the deadline cut short tells less than one that failed by itself.
+            // An attempt cut short by the deadline tells less than an attempt that failed.
             None => {
                 let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
                 trouble.get_or_insert_with(|| silent(seed.label(), tls));
@@ -289,7 +289,7 @@ async fn resolve(network: &Network, seed: &Server) -> Result<(), ConnectError> {
     }
 }
 
-/// Connects to a seed, and from there to what it leads to.
+/// Connects to a seed, and to the nodes that it names.
 async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, ConnectError> {
     let shared = &pool.shared;
     let label = seed.label();
@@ -302,8 +302,8 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
             connection.end();
             return Err(ConnectError::IsACluster { server: label });
         }
-        // Sentinel looks for the primary by itself. A server that comes back as a replica later on is not refused either: its address is about
-        // to lead to another primary, and calls wait for that.
+        // Sentinel finds the primary. A primary that returns as a replica is not refused either: its address will soon
+        // lead to another primary, and calls wait for that.
         if by_address && connection.about.is_read_only {
             connection.end();
             return Err(ConnectError::ReadOnly { server: label });
@@ -312,7 +312,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
         return Ok(connection_slot);
     };
     slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
-    // The seed is one of the nodes, most likely, and then it need not be connected to again.
+    // The seed is usually one of the nodes, so its connection is reused.
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
@@ -335,7 +335,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
     })
 }
 
-/// Asks the server what it is. A connection that is lost meanwhile is made anew by its slot, and the server is asked again.
+/// Identifies the server. If its slot replaces a lost connection meanwhile, retries.
 async fn learn_within(
     limit: Limit,
     shared: &LinkShared,

@@ -553,7 +553,7 @@ impl Shared {
         }
     }
 
-    /// Notes that a write failed. A reader ends the connection.
+    /// Records a failed write. A reader ends the connection.
     fn broke(&self, error: &io::Error) {
         let mut state = self.state.lock();
         state.broken = Some(lost(error));
@@ -627,7 +627,7 @@ impl Shared {
         let mut answered = 0;
         let mut state = self.state.lock();
         if state.end.is_some() {
-            // The wire is closed, and would take these for bytes that nobody asked for.
+            // The wire is closed, and would treat these bytes as unsolicited.
             return Ok(());
         }
         state.heard = true;
@@ -705,7 +705,7 @@ impl Shared {
     async fn busy(&self) {
         let mut watched = None;
         loop {
-            // Made before the look: a command that is sent after the look ends the wait.
+            // Created before the check, so a command sent after the check ends the wait.
             let used = self.used.notified();
             let is_subscribed = {
                 let mut state = self.state.lock();
@@ -732,7 +732,7 @@ impl Shared {
 
     /// Waits until the server owes a reply or messages.
     async fn used(&self) {
-        // Made before the look: a command that is sent after the look ends the wait.
+        // Created before the check, so a command sent after the check ends the wait.
         let used = self.used.notified();
         let is_idle = {
             let mut state = self.state.lock();
@@ -748,7 +748,7 @@ impl Shared {
         !self.process.is_current()
     }
 
-    /// Ends the connection: each call without a reply learns whether it was sent.
+    /// Ends the connection. Each call without a reply learns whether it was sent.
     fn end(&self, why: &str) {
         let calls: Vec<_> = {
             let mut state = self.state.lock();
@@ -882,7 +882,7 @@ async fn stand_in(shared: EndOnDrop, watched: Watched) {
         let goes_on = |home: &mut HomeReader| *home == before;
         let end = match &watched {
             Some(watched) => serve(shared, watched, goes_on).await,
-            // The process has no descriptor left: look now and then.
+            // The process has no file descriptor left: poll.
             None => {
                 tokio::time::sleep(STALL).await;
                 None
@@ -992,7 +992,7 @@ impl Drop for EndOnDrop {
     }
 }
 
-/// Tells the stand-in that home is gone, when home's runtime drops its task.
+/// Notifies the stand-in when home's runtime drops its task.
 struct LeaveOnDrop(Arc<Shared>);
 
 impl Drop for LeaveOnDrop {

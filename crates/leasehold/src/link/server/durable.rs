@@ -50,7 +50,7 @@ struct Answers {
 }
 
 impl Durable {
-    /// No connections yet; they will live on the runtime in whose context this is called.
+    /// Creates pools without connections. They will run on the current runtime.
     pub(super) fn new(pools: &Pools) -> Self {
         let pool = || pools.add(Role::Durable);
         Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
@@ -211,7 +211,7 @@ async fn pipeline(
         ask(),
         connection.send(command, route::arguments(call, script), timeout),
         ask(),
-        // By its text, because an unknown hash would mark nothing.
+        // By its source, because an unknown hash would mark nothing.
         connection.send("EVAL", route::arguments(&mark, mark.script().source()), timeout),
         connection.send("WAIT", wait, timeout),
     );

@@ -1,4 +1,4 @@
-//! The errors of connecting, and of a call under way.
+//! Errors of connects and of calls.
 
 use super::{Cause, words};
 use leasehold_core::link::{LinkError, ServerError};
@@ -7,44 +7,44 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
-/// Why a link could not be made. The texts name the server, never a password.
+/// The error of a failed connect. The texts name the server, never a password.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub(crate) enum ConnectError {
-    /// The address, or something else that the caller gave, makes no sense.
+    /// The address, or another setting of the caller, is invalid.
     #[error("the address of the server is not usable: {0}")]
     Address(String),
-    /// The certificates that the caller gave cannot be used.
+    /// The caller's certificates are unusable.
     #[error("the certificates that were given cannot be used: {0}")]
     Certificates(String),
-    /// The server's certificate was not accepted, or the server did not accept that of this client.
+    /// The client rejected the server's certificate, or the server rejected the client's.
     #[error("no secure connection to {server}: {reason}")]
     Tls {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The part that did not fit.
+        /// The mismatch.
         reason: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
     /// The host has no address.
     #[error("the host name of {server} cannot be resolved: {reason}")]
     Dns {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the resolver.
+        /// The resolver's error message.
         reason: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
-    /// No server answers there, or not in time.
+    /// No server replied in time.
     #[error("{server} cannot be reached: {reason}")]
     Unreachable {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The last thing seen.
+        /// The last failure.
         reason: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
     /// Every address refuses the connection.
@@ -53,88 +53,88 @@ pub(crate) enum ConnectError {
          port, or make the client by connect_lazy where the server may come later"
     )]
     NothingListens {
-        /// Which server.
+        /// The server.
         server: String,
         /// The refusal of the last address.
         source: Cause,
     },
-    /// User name or password are wrong.
+    /// The user name or the password is wrong.
     #[error("{server} refused the user name or the password: {reason}")]
     WrongPassword {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
     /// The credentials for a connection are missing.
     #[error("no user and password for {server}: the credentials provider failed: {reason}")]
     Credentials {
-        /// Which server.
+        /// The server.
         server: String,
         /// The provider's error message.
         reason: String,
     },
-    /// The server wants a password and none was given.
+    /// The server requires a password, and none was configured.
     #[error("{server} asks for a password and none was given: {reason}")]
     PasswordRequired {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The user may not run a command that is needed.
+    /// The user lacks the permission for a required command.
     #[error("the user lacks a permission on {server}: {reason}")]
     Forbidden {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server accepts no client from here.
+    /// The server rejects this client.
     #[error("{server} refuses this client: {reason}")]
     Refused {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server answers, and does not serve this client now.
+    /// The server replies, but does not serve clients now.
     #[error("{server} does not serve now: {reason}")]
     NotServing {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server is still reading its data from disk.
+    /// The server is still loading its data from disk.
     #[error("{server} is still loading its data: {reason}")]
     Loading {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// A cluster was asked for, and this server is none.
+    /// The URL names a cluster, and the server is not a cluster.
     #[error("{server} is not a Redis Cluster; leave out `-cluster` in the address: {reason}")]
     NotACluster {
-        /// Which server.
+        /// The server.
         server: String,
-        /// The words of the server.
+        /// The server's error message.
         reason: String,
     },
-    /// The server belongs to a cluster, which was not asked for.
+    /// The server is a cluster node, and the URL does not name a cluster.
     #[error("{server} is a node of a Redis Cluster; say so in the address, with redis-cluster:// or rediss-cluster://")]
     IsACluster {
-        /// Which server.
+        /// The server.
         server: String,
     },
-    /// The server takes no writes.
+    /// The server is a read-only replica.
     #[error(
         "{server} is a replica that may only be read: the address must lead to the primary; \
          redis-sentinel:// and redis-cluster:// find it by themselves"
     )]
     ReadOnly {
-        /// Which server.
+        /// The server.
         server: String,
     },
     /// Several servers accept writes to one data set.
@@ -143,25 +143,25 @@ pub(crate) enum ConnectError {
          server, or a database for locks, that has one primary"
     )]
     ActiveActive {
-        /// Which server.
+        /// The server.
         server: String,
         /// The server's name for this setup.
         kind: &'static str,
     },
-    /// The other side does not speak the protocol.
+    /// The server does not use the Redis protocol.
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
     Protocol {
-        /// Which server.
+        /// The server.
         server: String,
-        /// Its answer.
+        /// Its reply.
         reason: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
 }
 
 impl ConnectError {
-    /// Whether another attempt, a little later, may fare better.
+    /// Whether a later attempt may succeed.
     pub(super) const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -174,7 +174,7 @@ impl ConnectError {
         )
     }
 
-    /// The same error with advice, where no server answered.
+    /// Adds advice to the error of an unreachable server.
     pub(super) fn with_advice(mut self, advice: &str) -> Self {
         if let Self::Unreachable { reason, .. } = &mut self {
             reason.push_str(&format!("; {advice}"));
@@ -182,7 +182,7 @@ impl ConnectError {
         self
     }
 
-    /// The same error, which says for how long connecting was tried, where no server answered.
+    /// Adds the duration of the attempts to the error of an unreachable server.
     pub(super) fn after(mut self, tried: Duration) -> Self {
         if let Self::Dns { reason, .. } | Self::Unreachable { reason, .. } | Self::Protocol { reason, .. } = &mut self {
             reason.push_str(&format!("; it was tried for {tried:?}, as connect_deadline says"));
@@ -190,7 +190,7 @@ impl ConnectError {
         self
     }
 
-    /// The reply of `server` during its identification is not a valid reply.
+    /// `server` sent an invalid reply while it was identified.
     pub(super) fn of_malformed(server: &str, malformed: Malformed) -> Self {
         if let Malformed::Refused(refusal) = &malformed {
             return Self::of_refusal(server, refusal);
@@ -231,8 +231,7 @@ impl ConnectError {
         }
     }
 
-    /// The connection was lost, or gave no answer, while we got to know `server`. That nothing is known of the outcome of a call is no news
-    /// there.
+    /// The connection was lost, or had no reply, while `server` was identified. Unknown outcomes do not matter there.
     pub(super) fn of_loss(server: &str, error: LinkError) -> Self {
         let (reason, source) = match error {
             LinkError::NotSent(reason) | LinkError::Unknown(reason) => (reason, None),
@@ -241,7 +240,7 @@ impl ConnectError {
         Self::Unreachable { server: server.to_owned(), reason, source }
     }
 
-    /// The answer of the server while we got to know it.
+    /// The server's error reply while it was identified.
     pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
         Self::of_text(server, error.text()).unwrap_or_else(|| Self::Protocol {
             server: server.to_owned(),
@@ -265,7 +264,7 @@ impl ConnectError {
                 let why = "has no database but 0, as clusters have; leave out the number in the address";
                 Some(Self::Address(format!("{server} {why}: {reason}")))
             }
-            // Redis 6 quotes the command with backticks, later ones with apostrophes.
+            // Redis 6 quotes the command with backticks, later versions with apostrophes.
             _ if text.contains("unknown command")
                 && text.replace('`', "'").to_ascii_uppercase().contains("'SENTINEL'") =>
             {
@@ -275,7 +274,7 @@ impl ConnectError {
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
                 Some(Self::WrongPassword { server, reason })
             }
-            // Another server, or a proxy that does not know what a lock needs.
+            // Another server, or a proxy that lacks commands that locks need.
             _ if text.contains("unknown command") => None,
             _ => Some(Self::NotServing { server, reason }),
         }
@@ -285,13 +284,13 @@ impl ConnectError {
 /// The target of a redirection.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Redirect {
-    /// The slot lives there now.
+    /// The slot has moved to this node.
     Moved(u16, String),
-    /// This one call goes there, the slot is on its way.
+    /// Only this call goes to this node: the slot is moving.
     Ask(u16, String),
 }
 
-/// The redirection that `error` is, if it is one. An empty host stands for that of the server that said it.
+/// Parses the redirection in `error`, if any. An empty host means the host of the redirecting server.
 pub(super) fn redirect(error: &ServerError) -> Option<Redirect> {
     let mut words = error.text().split(' ');
     let code = words.next()?;

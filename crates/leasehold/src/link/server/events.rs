@@ -1,12 +1,12 @@
-//! Events for the driver, on their way from the connections.
+//! Events of the connections, for the driver.
 
 use leasehold_core::link::LinkEvent;
 use parking_lot::Mutex;
 use std::collections::VecDeque;
 use tokio::sync::Notify;
 
-/// Events on their way to the driver. Repeated resets fold into one, and only the last event of each server is kept. So memory is
-/// bounded, and a producer never waits.
+/// A queue of events for the driver. It merges repeated resets, and keeps only the last event of each server. So its
+/// memory is bounded, and producers never wait.
 #[derive(Debug, Default)]
 pub(super) struct Events {
     waiting: Mutex<Waiting>,
@@ -17,13 +17,13 @@ pub(super) struct Events {
 struct Waiting {
     calls_reset: bool,
     notices_reset: bool,
-    /// The last word on each server that there is one on.
+    /// The last event of each server.
     servers: VecDeque<LinkEvent>,
     closed: bool,
 }
 
 impl Events {
-    /// Queues an event. Messages do not pass here: they go straight to the session.
+    /// Queues an event. Messages go directly to the session.
     pub(super) fn event(&self, event: LinkEvent) {
         let mut waiting = self.waiting.lock();
         match event {
@@ -39,7 +39,7 @@ impl Events {
         self.changed.notify_one();
     }
 
-    /// No more events will come.
+    /// Closes the queue.
     pub(super) fn close(&self) {
         self.waiting.lock().closed = true;
         self.changed.notify_one();
@@ -49,7 +49,7 @@ impl Events {
     ///
     /// # Cancel safety
     ///
-    /// An event is taken in the same poll that returns it, so none is lost. One task may wait at a time.
+    /// No event is lost: the poll that removes an event returns it. One task may wait at a time.
     pub(super) async fn next(&self) -> Option<LinkEvent> {
         loop {
             let changed = self.changed.notified();
@@ -63,7 +63,7 @@ impl Events {
     fn take(&self) -> Option<Option<LinkEvent>> {
         let mut waiting = self.waiting.lock();
         if waiting.closed {
-            // Another waiter, if there is one, must learn it too.
+            // Another waiter must also see the end.
             self.changed.notify_one();
             return Some(None);
         }
@@ -80,7 +80,7 @@ impl Events {
     }
 }
 
-/// Which server an event is about.
+/// The server of an event.
 fn server_of(event: &LinkEvent) -> Option<&str> {
     match event {
         LinkEvent::Connected { server, .. } | LinkEvent::OutOfReach { server, .. } | LinkEvent::Retired { server } => {

@@ -1,4 +1,4 @@
-//! The regular duties of a link, done by a task on the background's runtime.
+//! The periodic checks of a link, in a task on the background's runtime.
 
 use super::connection::Connection;
 use super::error::ConnectError;
@@ -17,11 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// However many calls doubt the slot map, it is not read more often than this.
+/// The minimum interval between reads of the slot map, however many calls find it outdated.
 const REST: Duration = Duration::from_millis(100);
 
-/// Keeps the slot map and the sharded subscriptions true, and has the server forget connections that ended, until the background
-/// is closed.
+/// Updates the slot map and the sharded subscriptions, and kills ended connections, until the background is closed.
 pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<Notices>) {
     let shared = Arc::clone(&pool.shared);
     let work = async {
@@ -61,20 +60,20 @@ async fn doubted(shared: &LinkShared) {
     }
 }
 
-/// The way back to a cluster of which no node answers any more: all of them may have come back under other addresses.
+/// Reconnects to a cluster without reachable nodes, whose nodes may have returned at other addresses.
 #[derive(Default)]
 struct Search {
     backoff: Backoff,
-    /// Not before then again.
+    /// The earliest next attempt.
     next: Option<Instant>,
 }
 
 impl Search {
-    /// Asks the addresses of the URL, with their names resolved anew, as often as a server that is down is asked.
+    /// Tries the addresses of the URL, with a new name lookup, at the pace of reconnects.
     async fn at_the_seeds(&mut self, pools: &Pools, pool: &Pool, slots: &Slots) {
         let network = &pool.shared.settings.network;
         let Some(next) = self.next else {
-            // Connections that were only cut stand again by then.
+            // By then, connections that were only cut are back.
             self.next = Some(Instant::now() + self.backoff.after_failure(network));
             return;
         };
@@ -87,9 +86,10 @@ impl Search {
             Ok((changed, _)) => {
                 event!(debug, "the cluster was found again by the addresses of the URL");
                 settle_in(pools, pool, slots, changed);
-                // No outcome depends on it: what owns no slot is not settled, and its connections have ended. It keeps the lists short.
+                // This keeps the lists short. No outcome depends on it: a node without slots is not settled, and its
+                // connections have ended.
                 slots.forget_strangers();
-                // The connections are new ones, and cannot tell that there were others before.
+                // New connections cannot report that they replace earlier ones.
                 shared.reset_notices();
                 shared.events.event(LinkEvent::CallsReset);
                 *self = Self::default();
@@ -102,13 +102,13 @@ impl Search {
     }
 }
 
-/// Reads the slot map by a connection of its own, and tells which slots changed their owner.
+/// Reads the slot map by a separate connection, and returns the slots with a new owner.
 async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
     let (connection, _stand_in) = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
     slots.read(&connection, shared.settings.command_timeout).await
 }
 
-/// Follows the slot map: connections to nodes that own nothing end, others are made.
+/// Applies the slot map: closes connections to nodes without slots, and opens new ones.
 fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
     changed.into_iter().for_each(|slot| pools.shared.slot_moved(slot));
     let in_use = slots.in_use();
@@ -120,7 +120,7 @@ fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
     }
 }
 
-/// Reads the slot map from the first node that answers, if one does.
+/// Reads the slot map from the first node that replies.
 async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     let shared = &pool.shared;
     for (_, connection_slot) in pool.all() {
@@ -136,7 +136,7 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     false
 }
 
-/// Kills connections that ended, so that nothing of theirs is left to be settled, and the list of them stays short.
+/// Kills ended connections, so that nothing remains to be settled and the list stays short.
 async fn kill_ended(pools: &Pools, by: &Pool) {
     let shared = &pools.shared;
     if let Some(slots) = &shared.slots {
@@ -159,7 +159,8 @@ async fn kill_ended(pools: &Pools, by: &Pool) {
     }
 }
 
-/// Kills the connections to a node to which an `ASK` led, and which has not taken the slot over. Tells whether all of them are dead.
+/// Kills the connections to the target of an `ASK` that has not taken over the slot. Returns whether all of them are
+/// dead.
 async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
     let Some(executioner) = by.to(node) else { return true };
     if executioner.current().is_err() {
@@ -180,7 +181,7 @@ async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
     true
 }
 
-/// The same for connections to addresses that were given up: the process behind one may be a node under another address, or is none.
+/// As above, for connections to abandoned addresses. The process behind an address may be a node at another address.
 async fn kill_retired(shared: &LinkShared, pool: &Pool, by: &Pool) {
     let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
     let Ok(known) = primaries.iter().map(|connection_slot| connection_slot.current()).collect::<Result<Vec<_>, _>>()

@@ -1,25 +1,25 @@
-//! Whether the server has been met, and what is known of it.
+//! Whether the server is identified, and the facts about it.
 //!
-//! A link is made after its server has been met, or before. A link whose server has not been met sends nothing: its calls have certainly
-//! not left, and say what keeps it.
+//! A link may exist before its server is identified. It then sends nothing: its calls fail as not sent, with the
+//! reason.
 
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, ServerInfo};
 use parking_lot::Mutex;
 use std::sync::OnceLock;
 
-/// The knowledge about the server of a link.
+/// The state of the identification.
 #[derive(Debug)]
 pub(super) struct Met {
     server: OnceLock<ServerInfo>,
-    /// The facts that the URL gives by itself.
+    /// The facts that follow from the URL.
     unmet: ServerInfo,
-    /// The reason why the server is not met.
+    /// Why the server is not identified.
     kept_back: Mutex<String>,
 }
 
 impl Met {
-    /// The server has not been met.
+    /// The server is not identified.
     pub(super) fn new(cluster: bool) -> Self {
         let mut unmet = ServerInfo::default();
         unmet.cluster = cluster;
@@ -31,12 +31,12 @@ impl Met {
         self.server.get().unwrap_or(&self.unmet)
     }
 
-    /// The server is this one. Said once; from here on calls are sent.
+    /// Records the facts about the server, once. From now on calls are sent.
     pub(super) fn is(&self, server: ServerInfo) {
         drop(self.server.set(server));
     }
 
-    /// The server has not been met for this reason. A reason that time does not mend is logged once.
+    /// Records a failed identification. Logs a reason once if time does not fix it.
     pub(super) fn is_kept_back(&self, reason: String, for_good: bool) {
         let mut known = self.kept_back.lock();
         if *known == reason {
@@ -54,7 +54,7 @@ impl Met {
     ///
     /// # Errors
     ///
-    /// The server has not been met.
+    /// The server is not identified.
     pub(super) fn check(&self) -> Result<(), LinkError> {
         if self.server.get().is_some() {
             return Ok(());

@@ -1,4 +1,4 @@
-//! Secure connections in a build without the feature `tls`: there are none, and a user who asks for one is told so.
+//! TLS in a build without the feature `tls`: an error with advice.
 
 use super::certificates::Certificates;
 use super::error::ConnectError;
@@ -7,11 +7,11 @@ use super::error::ConnectError;
 pub(super) const ADVICE: &str =
     "build leasehold with its feature `tls`, and write rediss:// or valkeys:// in place of redis:// or valkey://";
 
-/// Refuses the scheme of a URL that asks for a secure connection.
+/// Refuses the scheme of a URL that requires TLS.
 ///
 /// # Errors
 ///
-/// Always. The text says what to write.
+/// Always, with advice.
 pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     Err(ConnectError::Address(format!(
         "{scheme}:// needs the feature `tls` of leasehold, which is off in this build; write in Cargo.toml: \
@@ -20,7 +20,7 @@ pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     )))
 }
 
-/// There is none.
+/// Cannot exist.
 #[derive(Clone, Debug)]
 pub(super) enum ClientSide {}
 

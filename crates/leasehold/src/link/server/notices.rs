@@ -1,4 +1,4 @@
-//! Subscriptions, and the messages that come for them.
+//! Subscriptions and their messages.
 //!
 //! In RESP3 the connections for calls carry classic subscriptions. Sharded subscriptions have their own connections: when a
 //! slot moves, the node pushes `sunsubscribe` unasked, which looks like the confirmation of our own `SUNSUBSCRIBE`. The node
@@ -25,7 +25,7 @@ use std::time::Duration;
 /// The subscriptions of a link.
 pub(super) struct Notices {
     calls: Arc<Pool>,
-    /// Their own connections: in RESP2, and for sharded channels.
+    /// Separate connections: in RESP2, and for sharded channels.
     own: Arc<Pool>,
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
@@ -37,7 +37,7 @@ impl Notices {
         Self { calls, own, sharded: AtomicBool::new(false), anchor: Mutex::default() }
     }
 
-    /// Whether to use sharded notices. It is said once, before anything is subscribed to.
+    /// Whether to use sharded notices. Set once, before the first subscription.
     pub(super) fn shard(&self, sharded: bool) {
         self.sharded.store(sharded, Ordering::Release);
     }
@@ -65,7 +65,7 @@ impl Notices {
         if calls.is_resp3() { Some(calls) } else { self.own.to(node) }
     }
 
-    /// The same, if there is one.
+    /// The connection slot to a node, if it exists.
     fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
         let calls = self.calls.known(node).filter(|calls| !self.is_sharded() && calls.is_resp3());
         calls.or_else(|| self.own.known(node))
@@ -96,18 +96,18 @@ impl Notices {
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
     }
 
-    /// Renews the sharded subscriptions. A server drops them when their slot moves away, and
-    /// the connection stands: so each is subscribed to again, which changes nothing where it exists, and is answered
-    /// with a redirection where the slot is gone.
+    /// Renews the sharded subscriptions. A server drops them when their slot moves away, although the connection stays.
+    /// So this subscribes to each again: an existing subscription stays unchanged, and a moved slot causes a
+    /// redirection.
     pub(super) async fn audit(&self) {
         let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = leasehold_core::name::slot(&channel);
             let Ok(connection_slot) = super::route::connection_slot_of(&self.own, slot) else { continue };
-            // A connection that is being made anew tells of it by itself.
+            // A connection that reconnects reports the loss itself.
             let Ok(connection) = connection_slot.current() else { continue };
-            // A task that unsubscribes strikes the channel off first, and then waits for its turn: seen under that, a channel that is
-            // struck off is not subscribed to again.
+            // A task that unsubscribes first removes the channel, then waits for its turn. Checked within a turn, a
+            // removed channel is not subscribed to again.
             let listed = || self.calls.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
             let answer = self.ssubscribe(&connection_slot, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
@@ -119,7 +119,7 @@ impl Notices {
         }
     }
 
-    /// Chooses another node for the classic subscriptions of a cluster, should the present one not be there.
+    /// Chooses another node for the classic subscriptions of a cluster if the present node is down.
     pub(super) async fn check_anchor(&self) {
         if !self.is_sharded() && self.calls.shared.slots.is_some() && self.anchor.lock().is_some() {
             drop(self.anchored().await);
@@ -135,8 +135,9 @@ impl Notices {
             match self.ssubscribe(&connection_slot, &connection, channel, || true).await? {
                 Ok(()) => {
                     self.calls.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
-                    // The slot may have moved while the answer was on its way. The node has dropped the subscription then, and the move
-                    // has reset nothing, because there was nothing in the list. From here on a move finds it there.
+                    // The slot may have moved while the reply was in transit. The node then dropped the subscription,
+                    // and the move reset nothing, because the list had no entry yet. From here on a move finds the
+                    // entry.
                     let owner = super::route::connection_slot_of(&self.own, slot)?;
                     if Arc::ptr_eq(&owner, &connection_slot) {
                         return Ok(());
@@ -154,7 +155,7 @@ impl Notices {
         Err(LinkError::Refused(refusal))
     }
 
-    /// Subscribes when it is this one's turn, if that is still wanted then.
+    /// Subscribes in its turn, if the subscription is still wanted.
     async fn ssubscribe(
         &self,
         connection_slot: &ConnectionSlot,
@@ -169,7 +170,7 @@ impl Notices {
         connection.subscription(Subscription::SubscribeSharded, channel, Some(self.timeout())).await
     }
 
-    /// The node to which a refused sharded subscription leads.
+    /// The target of a redirected sharded subscription.
     fn follow(
         &self,
         connection_slot: &ConnectionSlot,

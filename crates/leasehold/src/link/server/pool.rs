@@ -30,7 +30,7 @@ pub(super) struct Pool {
     retired: Mutex<Retired>,
     /// Cancelled when the pool closes.
     pub(super) closed: CancellationToken,
-    /// A right was missing, less than [`PAUSE`] ago.
+    /// A permission was missing less than [`PAUSE`] ago.
     batches_paused: AtomicBool,
     /// The user may not load scripts.
     batches_refused: AtomicBool,
@@ -70,7 +70,7 @@ impl Pool {
         })
     }
 
-    /// The command that takes the place of a call's script. `delete` is the server's compare-and-delete.
+    /// The command that replaces a call's script. `delete` is the server's compare-and-delete.
     pub(super) fn plain_of(&self, call: &Call, delete: Option<Plain>) -> Option<Plain> {
         Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
     }
@@ -142,7 +142,7 @@ impl Pool {
         ConnectionSlot::new(&self.shared, self.role, server, self.closed.child_token())
     }
 
-    /// The connection slot to a node of the cluster, or to the one server.
+    /// The connection slot to a node of the cluster, or to the only server.
     pub(super) fn to(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
         if let Some(connection_slot) = self.known(node) {
             return Some(connection_slot);
@@ -162,7 +162,7 @@ impl Pool {
         Some(Arc::clone(connection_slot))
     }
 
-    /// The connection slot to a node, if there is one.
+    /// The connection slot to a node, if it exists.
     pub(super) fn known(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
         self.by_node.read().get(usize::from(node)).cloned().flatten()
     }

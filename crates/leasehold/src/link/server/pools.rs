@@ -1,4 +1,4 @@
-//! All connections of a link, in one list: for duties that concern each of them, whatever they are for.
+//! All pools of a link, for tasks that concern every connection.
 
 use super::pool::Pool;
 use super::shared::{LinkShared, Role};
@@ -17,14 +17,14 @@ impl Pools {
         Arc::new(Self { shared, all: Mutex::default() })
     }
 
-    /// Adds connections for one purpose. None is made yet; they will live on the runtime in whose context this is called.
+    /// Adds a pool for a purpose, without connections. They will run on the current runtime.
     pub(super) fn add(&self, role: Role) -> Arc<Pool> {
         let pool = Pool::new(&self.shared, role);
         self.all.lock().push(Arc::downgrade(&pool));
         pool
     }
 
-    /// Those that there are.
+    /// The existing pools.
     pub(super) fn all(&self) -> Vec<Arc<Pool>> {
         self.all.lock().iter().filter_map(Weak::upgrade).collect()
     }

@@ -1,7 +1,7 @@
-//! The names of the keys of each server.
+//! Key names of each server.
 //!
-//! A scan goes to a server and not to the owner of a slot: no redirection is followed, because a place in the keys of one server says nothing
-//! to another.
+//! A scan addresses a server, not the owner of a slot. It follows no redirection, because a cursor of a server means
+//! nothing to another server.
 
 use super::pool::Pool;
 use super::route;
@@ -9,13 +9,13 @@ use super::slots::Slots;
 use leasehold_core::link::LinkError;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 
-/// The one server, or the primaries of the cluster.
+/// The only server, or the primaries of the cluster.
 pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
     let nodes = pool.shared.slots.as_ref().map_or_else(|| vec![0], Slots::primaries);
     nodes.into_iter().map(ServerId).collect()
 }
 
-/// Asks a server for a page. It must be polled where tokio's timers are at hand.
+/// Reads a page from a server. Needs tokio's timers.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
         return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));

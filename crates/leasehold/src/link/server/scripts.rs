@@ -1,11 +1,11 @@
-//! The scripts that a link has called, for servers that may not know them.
+//! The scripts that a link has called, to load them into new servers.
 //!
-//! A server knows what it was given since it started, and replicas do not get it from their primary. So after a restart or a failover each
-//! script would cost its first call another round trip. When a connection for calls is made, the link asks which of the scripts
-//! *in use* the server lacks, and loads these: one command where it lacks none, and nothing at all on the first connection. Not all scripts of
-//! all kinds: each client of a fleet would send them, just when all of them come back to a new primary.
+//! A server forgets its scripts at a restart, and replicas do not get them from their primary. So after a restart or a
+//! failover, the first call of each script would need another round trip. After a connect, the link asks which of the
+//! scripts *in use* the server lacks, and loads these. This takes one command if none is missing, and nothing on the
+//! first connection. Loading all scripts would burden a new primary when the whole fleet reconnects.
 //!
-//! It goes beside the calls, and nothing waits for it: a call that meets `NOSCRIPT` is followed up by itself.
+//! Loading runs beside the calls, and nothing waits for it: a call with `NOSCRIPT` recovers on its own.
 
 use super::connection::{Connection, word};
 use crate::telemetry::event;
@@ -20,7 +20,7 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// A script is called.
+    /// Records the call of a script.
     pub(super) fn note(&self, script: &'static Script) {
         let is_same = |other: &&'static Script| std::ptr::eq(*other, script);
         if self.used.read().iter().any(is_same) {
@@ -32,7 +32,7 @@ impl Scripts {
         }
     }
 
-    /// Gives the server what it lacks. A user who may not do so loses nothing but a round trip later on.
+    /// Loads the missing scripts. Without permission this only costs a later round trip.
     pub(super) async fn give(&self, connection: &Connection, timeout: Duration) {
         let used = self.used.read().clone();
         if used.is_empty() {
@@ -43,7 +43,7 @@ impl Scripts {
         let Ok(answer) = connection.send("SCRIPT", asked, Some(timeout)).await else { return };
         let Some(known) = answer.array() else { return };
         let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Some(0));
-        // One after the other: renewals must not wait behind all of them.
+        // Sequentially, so that renewals do not wait behind all of them.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
             match connection.send("SCRIPT", given, Some(timeout)).await {

@@ -3,11 +3,11 @@
 use super::network::Network;
 use std::time::Duration;
 
-/// By which command release notices are published and heard.
+/// The Pub/Sub commands for release notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Publish {
-    /// As Redisson does: `SPUBLISH` on a cluster that knows it, `PUBLISH` everywhere else.
+    /// As Redisson does: `SPUBLISH` on a cluster that supports it, else `PUBLISH`.
     #[default]
     Auto,
     /// `PUBLISH` and `SUBSCRIBE`.
@@ -22,14 +22,14 @@ const BATCH_FROM: usize = 4;
 /// The timing of a link, and its network.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
-    /// How long the background waits for a reply, and how long nothing may be heard from its connections. At least 10 ms.
+    /// The background's timeout for a reply, and for silence on its connections. At least 10 ms.
     pub(crate) command_timeout: Duration,
-    /// How long a client tries to connect before it gives up for good, when it is built.
+    /// The connect deadline when a client is built.
     pub(crate) connect_deadline: Duration,
-    /// By which command release notices go.
+    /// The Pub/Sub commands for release notices.
     pub(crate) publish: Publish,
-    /// How often sharded subscriptions and idle connections are checked. A server forgets such subscriptions in silence
-    /// when their slot moves away, and proxies forget connections that rest for long.
+    /// The interval of checks of sharded subscriptions and idle connections. A server silently drops such subscriptions
+    /// when their slot moves away, and proxies drop idle connections.
     pub(crate) audit_interval: Duration,
     /// Minimum number of calls written together that are sent as one command. `None`: no batches.
     pub(crate) batch_from: Option<usize>,
@@ -50,33 +50,33 @@ impl Default for LinkSettings {
 }
 
 impl LinkSettings {
-    /// How long one attempt to connect may take. A handshake takes several round trips, and more over TLS.
+    /// The time limit of one connect attempt. A handshake takes several round trips, and more over TLS.
     pub(super) fn attempt(&self) -> Duration {
         self.command_timeout.saturating_mul(2)
     }
 }
 
-/// The waits between attempts to reconnect: none before the first, then 50 ms, doubled with each one that fails up to 2 s, with up
-/// to a quarter added at random, so that a fleet does not come back in step. A connection that was made is no failure, however
-/// soon it is lost: the server is there, and answers. The wait after such connections stays short.
+/// The delays between reconnects: none before the first, then 50 ms, doubled after each failure up to 2 s. A random
+/// extra of up to a quarter spreads the reconnects of a fleet. A short-lived connection is not a failure, because the
+/// server is up and replies, so the delay stays short.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     attempts: u32,
-    /// How many connections in a row were lost soon after they had been made.
+    /// Number of consecutive short-lived connections.
     brief: u32,
 }
 
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(2);
-    /// Between the first connection that was lost soon and the next attempt. Each further one doubles the wait up to
-    /// [`Self::LAST_BRIEF`], so that a server which ends every connection is not overrun.
+    /// The delay after the first short-lived connection. Each further one doubles it up to [`Self::LAST_BRIEF`], so
+    /// that a server which ends every connection is not overrun.
     const BRIEF: Duration = Duration::from_millis(10);
     const LAST_BRIEF: Duration = Duration::from_millis(40);
-    /// A connection that stood for less was lost soon.
+    /// A connection with a shorter life is short-lived.
     const STOOD: Duration = Duration::from_secs(1);
 
-    /// How long to wait before the next attempt.
+    /// The delay before the next attempt.
     pub(super) fn next(&mut self, network: &Network) -> Duration {
         let wait = match self.attempts {
             0 => match self.brief {
@@ -89,13 +89,13 @@ impl Backoff {
         wait + wait / 4 * u32::from(network.jitter()) / 256
     }
 
-    /// How long to wait after an attempt that was made unasked, and failed.
+    /// The delay after a failed attempt without demand.
     pub(super) fn after_failure(&mut self, network: &Network) -> Duration {
         self.attempts = self.attempts.max(1);
         self.next(network)
     }
 
-    /// A connection was made, was answered on, and stood for so long.
+    /// Records a connection that got a reply, and its lifetime.
     pub(super) fn stood(&mut self, time: Duration) {
         self.attempts = 0;
         self.brief = if time < Self::STOOD { self.brief.saturating_add(1) } else { 0 };
@@ -129,7 +129,7 @@ mod tests {
             let wait = backoff.next(&Network::System);
             assert!(wait >= floor && wait <= floor + floor / 4, "{wait:?} for {floor:?}");
         }
-        // From there on it fails: the waits grow as after any other connection.
+        // From here on it fails, and the delays grow as after any other connection.
         let waits = [(); 3].map(|()| backoff.next(&Network::System));
         assert!(
             waits[0] >= Backoff::FIRST && waits[1] >= Backoff::FIRST * 2 && waits[2] >= Backoff::FIRST * 4,

@@ -1,41 +1,44 @@
-//! Settling: making sure that the server can no longer apply earlier calls.
+//! Settling: ensuring that the server can no longer apply earlier calls.
 //!
-//! The proof, for the calls of one slot from before the settling:
+//! The proof, for the earlier calls of a slot:
 //!
-//! 1. **Where such a call can be.** It was queued on one connection (see [`connection`](super::connection)) of one of the
-//!    slot's *carriers*: the nodes that owned the slot since the link was made, and those to which an `ASK` led. Without a
-//!    cluster there is one carrier. A call without a reply may send one more command, after `NOSCRIPT`, a redirection, a
-//!    refused batch, or a plain command that changed nothing. Settling raises the
-//!    send barrier first: either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
-//! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server replies in order. So
-//!    after any reply to the `PING`, even an error, the server has applied or refused all earlier commands.
+//! 1. **Where such a call can be.** It was queued on a single connection (see [`connection`](super::connection)) of one
+//!    of the slot's *carriers*: the nodes that have owned the slot during the life of the link, and the targets of an
+//!    `ASK`. Without a cluster there is one carrier. A call without a reply may send one more command, after
+//!    `NOSCRIPT`, a redirection, a refused batch, or a plain command that changed nothing. Settling first raises the
+//!    send barrier. So either the call meets the raised barrier and sends nothing, or its command is queued before the
+//!    steps below.
+//! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server
+//!    replies in order. So after any reply to the `PING`, even an error, the server has applied or refused all earlier
+//!    commands.
 //! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The link sends
-//!    `CLIENT KILL ID` by a live connection for calls to the same node. "Killed" and "no such client" both prove that the server reads
-//!    nothing more from the old connection. Unwritten bytes cannot reach the server by another connection.
-//! 4. **The right server.** Ids are counted by each server process for itself. So the process that answers must have the run id of the
-//!    one that the connection spoke to. If it has another, that process must have been found *after* the connection ended. Then the
-//!    server was restarted, or replaced in a failover: calls that the old process may still apply do not reach the data that other clients see.
+//!    `CLIENT KILL ID` by a live connection for calls to the same node. "Killed" and "no such client" both prove that
+//!    the server reads nothing more from the old connection. Unwritten bytes cannot reach the server by another
+//!    connection.
+//! 4. **The right server.** Each server process counts its own ids. So the process that replies must have the run id of
+//!    the old connection's process. If the run id differs, the link must have found that process *after* the old
+//!    connection ended. Then the server was restarted, or replaced in a failover: late calls of the old process do not
+//!    reach visible data.
+//! 5. **The right list of ids.** A proxy that speaks Redis may count its own ids, beside other proxies at the same
+//!    address. A kill through another proxy finds no such id, or another client's. So both connections must see the
+//!    server at the same address (`laddr` in `CLIENT INFO`), under the ids of the kill. A connection opened after the
+//!    end of the other one must have the greater id.
 //!
-//! 5. **The right list of ids.** A proxy that speaks Redis may count ids by itself, beside other proxies at the same address. A kill by way of
-//!    another proxy finds no such id, or another client's. So both connections must see the server under one address of its own
-//!    (`laddr` in `CLIENT INFO`), under the ids that the kill goes by, and a connection that was made after the other one ended must have
-//!    the greater id.
+//! The target of an `ASK` is included although it may own no slot yet, because it will own this slot. It is dropped,
+//! and its connections killed, if it still owns nothing and no `ASK` has named it for a while. An unreachable target is
+//! dropped as well; otherwise no settling of the slot would end.
 //!
-//! A node to which an `ASK` led is asked although it may own no slot yet: it will own this one. When no `ASK` has named it for a while,
-//! and it still owns nothing, its connections are killed, and it is forgotten. One that cannot be reached by then is forgotten as well:
-//! it would keep every settling of the slot from an end.
+//! Any other carrier without slots is skipped. After a failover it is gone, or a replica, or soon to be one: the data
+//! of the new owner replaces its late writes. After a move of its slots it replies with redirections. One case remains:
+//! the same process has a new address, and owns the slot there. So the link remembers the connections to abandoned
+//! addresses. If one of them has the run id of the slot's owner, the owner must kill it.
 //!
-//! Another carrier that owns no slot any more is not asked. It was failed over, and is gone, or a replica, or will be one as soon as
-//! it learns of it: what it may still apply is replaced by the data of the new owner. Or its slots were moved away, and it
-//! answers with redirections. One case is left: the same process has come to another address, and owns the slot there. So the
-//! connections to addresses that were given up are kept in mind, and where one has the run id of the slot's owner, the owner is told to
-//! kill it.
+//! 6. **Durable calls** ([`durable`](super::durable)) have several connections. Their send barrier is in front of the
+//!    queue for a connection: a call that is unsent when the barrier is raised is never sent. A connection that the
+//!    server has blocked answers its `PING` after the wait for replicas, and gets that much more time.
 //!
-//! 6. **Calls that wait for replicas** ([`durable`](super::durable)) have several connections. The send barrier
-//!    stands in front of the queue for a connection: a call that has not been sent when it is raised never is. The `PING` of a
-//!    connection that the server has blocked is answered when the server has stopped waiting, and is given that much longer.
-//!
-//! If the id is not known, the kill is forbidden, or the process or the list of ids cannot be told, the answer is [`Settled::Unproven`].
+//! The result is [`Settled::Unproven`] if the id is unknown, the kill is forbidden, or the process or the list of ids
+//! cannot be identified.
 
 use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
@@ -44,14 +47,15 @@ use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::time::Duration;
 
-/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of `calls` kills all other connections.
-/// Takes at most two command timeouts, one for the `PING` and one for the kill, plus the replicas' time. Needs tokio's timers.
+/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of
+/// `calls` kills all other connections. Takes at most two command timeouts, one for the `PING` and one for the kill,
+/// plus the replicas' time. Needs tokio's timers.
 pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
     let shared = &calls.shared;
     let nodes = match &shared.slots {
         None => vec![0],
-        // A node that owns no slot any more cannot change the data that others see, see above.
+        // A node without slots cannot change visible data, see above.
         Some(slots) => slots.settled_carriers(slot),
     };
     event!(debug, slot, carriers = nodes.len(), "settling");
@@ -143,7 +147,7 @@ async fn kill(
             return Ok(Settled::Unproven);
         }
         (Some(_), Some(_)) => {}
-        // INFO is forbidden: the address must do.
+        // INFO is forbidden, so the address decides.
         _ if connection.server == executioner.server => {}
         _ => return Ok(Settled::Unproven),
     }
@@ -162,7 +166,7 @@ async fn kill(
     Ok(Settled::Unproven)
 }
 
-/// Whether the server counts the ids of both connections in one list. A proxy may keep a list of its own.
+/// Whether both connection ids come from one counter. A proxy may have its own.
 fn share_ids(ended: &Connection, executioner: &Connection) -> bool {
     let at_one_address = ended.about.address.is_some() && ended.about.address == executioner.about.address;
     let is_later = ended.ended_at().is_some_and(|at| executioner.began > at);

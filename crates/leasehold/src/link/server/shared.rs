@@ -1,4 +1,4 @@
-//! The state that all connections of a link share, and the purposes that they have.
+//! The shared state of a link's connections, and their purposes.
 
 use super::call::Inbox;
 use super::events::Events;
@@ -24,14 +24,14 @@ use tokio_util::sync::CancellationToken;
 pub(super) enum Role {
     /// Calls.
     Calls,
-    /// Calls that wait for replicas.
+    /// Durable calls.
     Durable,
-    /// Subscriptions and notices that have a connection of their own.
+    /// Subscriptions and notices on a separate connection.
     Notices,
 }
 
 impl Role {
-    /// Its name in logs.
+    /// The name in logs.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Calls => "calls",
@@ -46,18 +46,18 @@ impl Role {
 pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
-    /// The runtime on which the client was built, if it was built on one.
+    /// The runtime on which the client was built, if any.
     pub(super) home: Option<Home>,
     pub(super) events: Events,
     pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
-    /// How many subscriptions there are in each slot, where notices are sharded.
+    /// Number of subscriptions for each slot, with sharded notices.
     pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
     /// Raised by every settling. Stops calls that the session decided on earlier.
     pub(super) calls_barrier: RwLock<u64>,
-    /// The same of calls that wait for replicas. These may wait long for a connection, and no other settling stops them.
+    /// The send barrier of durable calls. These may wait long for a connection, and no other settling stops them.
     pub(super) durable_barrier: RwLock<u64>,
     /// The facts about the server.
     pub(super) met: Met,
@@ -69,7 +69,7 @@ pub(super) struct LinkShared {
 }
 
 impl LinkShared {
-    /// The send barrier of calls that wait for replicas, or of all other calls.
+    /// The send barrier of durable calls, or of all other calls.
     pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
         if durable { &self.durable_barrier } else { &self.calls_barrier }
     }
@@ -82,7 +82,7 @@ impl LinkShared {
         now + interval.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or_default()))
     }
 
-    /// A slot has another owner: the old one has dropped its sharded subscriptions in silence.
+    /// A slot has a new owner. The old owner silently dropped its sharded subscriptions.
     pub(super) fn slot_moved(&self, slot: u16) {
         let concerned = self.subscribed.lock().contains_key(&slot);
         if concerned {
@@ -90,7 +90,7 @@ impl LinkShared {
         }
     }
 
-    /// The server refused a call because its keys lie in several hash slots. Logs this once if the URL names no
+    /// The server refused a call because its keys are in several hash slots. Logs this once if the URL names no
     /// cluster.
     pub(super) fn note_several_slots(&self, server: &str) {
         if self.slots.is_none() && !self.splits.swap(true, Ordering::Relaxed) {
@@ -109,7 +109,7 @@ impl LinkShared {
         self.settings.batch_from.is_some() && !self.splits.load(Ordering::Relaxed)
     }
 
-    /// Some subscription was lost: every listener must subscribe again.
+    /// A subscription was lost, so every listener must subscribe again.
     pub(super) fn reset_notices(&self) {
         self.subscribed.lock().clear();
         self.events.event(LinkEvent::NoticesReset);

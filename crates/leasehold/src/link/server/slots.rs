@@ -1,4 +1,4 @@
-//! Which node of a cluster owns which hash slot.
+//! The slot map of a cluster.
 //!
 //! Each node has its own connection, so a frozen node does not block calls to other nodes. The link keeps a node that
 //! left the map while a call to it may be in flight.
@@ -15,14 +15,14 @@ use tokio::sync::Notify;
 const SLOTS: usize = 16_384;
 const NOBODY: u16 = u16::MAX;
 
-/// A node, by its place in the list of all nodes ever seen.
+/// A node, by its index in the list of all nodes ever seen.
 pub(super) type Node = u16;
 
 /// The slot map of a cluster.
 #[derive(Debug)]
 pub(super) struct Slots {
     map: RwLock<Map>,
-    /// A call met a sign that the map is old.
+    /// A call found that the map is outdated.
     pub(super) doubted: Notify,
 }
 
@@ -30,23 +30,23 @@ pub(super) struct Slots {
 struct Map {
     addresses: Vec<String>,
     owners: Vec<Node>,
-    /// Nodes other than the owner to which calls for a slot may have been sent: earlier owners, and goals of an `ASK`.
+    /// Nodes other than the owner that may have received calls for a slot: earlier owners, and targets of an `ASK`.
     others: BTreeMap<u16, Vec<Node>>,
-    /// The goals of an `ASK` among them. Such a node may own nothing yet, and owns the slot one day.
+    /// The targets of an `ASK` among them. Such a node may own no slot yet, but will own this slot.
     goals: BTreeMap<u16, Vec<Goal>>,
 }
 
-/// A node to which an `ASK` for a slot led.
+/// The target of an `ASK` for a slot.
 #[derive(Clone, Copy, Debug)]
 struct Goal {
     node: Node,
-    /// How many audits have passed since the last `ASK`.
+    /// Number of audits since the last `ASK`.
     audits: u8,
 }
 
-/// A goal that no `ASK` has named for so many audits is given up: at least one whole audit interval has passed since.
+/// A target without an `ASK` for this many audits is dropped. At least one whole audit interval has then passed.
 pub(super) const QUIET: u8 = 2;
-/// A goal is given up after so many audits although it cannot be reached: it would keep every settling of its slot from an end.
+/// An unreachable target is dropped after this many audits. Otherwise no settling of its slot would end.
 pub(super) const UNREACHABLE: u8 = 6;
 
 impl Default for Slots {
@@ -58,7 +58,8 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// The node at `address`, which is `host:port`. Nodes write an IPv6 address without brackets, and a node has one number however it is written.
+    /// The node at `address`, which is `host:port`. Nodes write IPv6 addresses without brackets; all spellings map to
+    /// the same node.
     pub(super) fn node(&self, address: &str) -> Node {
         let address = address::host_and_port(address)
             .map_or_else(|| address.to_owned(), |(host, port)| address::address_of(host, port));
@@ -87,13 +88,13 @@ impl Slots {
         owners.filter(|(_, node)| here(node)).map(|(slot, _)| slot).collect()
     }
 
-    /// The owner of the slot, as far as we know.
+    /// The owner of the slot by this map.
     pub(super) fn owner(&self, slot: u16) -> Option<Node> {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
     }
 
-    /// The carriers that own any slot, and those that take this one over: what they may still apply can change what others see. Another
-    /// node that owns none is not waited for, even before its connections are ended.
+    /// The carriers of this slot that own any slot or take this slot over: their late calls can still change visible
+    /// data. Other nodes without slots are not waited for, even while their connections exist.
     pub(super) fn settled_carriers(&self, slot: u16) -> Vec<Node> {
         let primaries = self.primaries();
         let map = self.map.read();
@@ -109,14 +110,14 @@ impl Slots {
         runs.filter(|node| *node != NOBODY).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
-    /// The slot belongs to that node: a `MOVED` said so. Tells whether that is news.
+    /// Records a `MOVED`. Returns whether the owner is new.
     pub(super) fn moved(&self, slot: u16, node: Node) -> bool {
         let news = self.map.write().assign(slot, node);
         self.doubted.notify_one();
         news
     }
 
-    /// A call for the slot will be sent to that node too.
+    /// Records that a call for the slot goes to that node too.
     pub(super) fn asked(&self, slot: u16, node: Node) {
         let mut map = self.map.write();
         let others = map.others.entry(slot).or_default();
@@ -128,7 +129,7 @@ impl Slots {
         goals.push(Goal { node, audits: 0 });
     }
 
-    /// Every node that owns a slot or is the goal of an `ASK`: the connections to it are kept.
+    /// Every node that owns a slot or is the target of an `ASK`: its connections stay open.
     pub(super) fn in_use(&self) -> Vec<Node> {
         let mut all = self.primaries();
         all.extend(self.map.read().goals.values().flatten().map(|goal| goal.node));
@@ -137,8 +138,8 @@ impl Slots {
         all
     }
 
-    /// Counts an audit, and tells which goals have been quiet for long and own nothing. Goals that own a slot are goals no longer: they are
-    /// settled as owners.
+    /// Counts an audit, and returns the targets without slots that no recent `ASK` has named. Targets that own a slot
+    /// are settled as owners from now on.
     pub(super) fn quiet_goals(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
@@ -155,7 +156,7 @@ impl Slots {
             .collect()
     }
 
-    /// The node is no goal any more, where no `ASK` has named it for so many audits.
+    /// Drops a target, unless a recent `ASK` has named it.
     pub(super) fn forget_goal(&self, node: Node, audits: u8) {
         let mut map = self.map.write();
         map.goals.retain(|_, goals| {
@@ -164,8 +165,8 @@ impl Slots {
         });
     }
 
-    /// Forgets every node that owns no slot and takes none over. Its place in the list stays empty; at the same address there may be another node one day,
-    /// and that is given a place of its own.
+    /// Forgets every node that owns no slot and takes none over. Its index stays unused. A later node at the same
+    /// address gets a new index.
     pub(super) fn forget_strangers(&self) {
         let mut map = self.map.write();
         let Map { addresses, owners, others, goals } = &mut *map;
@@ -195,8 +196,8 @@ impl Slots {
         self.learn(&answer, host).map_err(malformed)
     }
 
-    /// Takes in what `CLUSTER SLOTS` answered, and tells which slots changed their owner. `asked` is the host of the node
-    /// that answered: it stands for a host that the node does not know of itself.
+    /// Applies a reply to `CLUSTER SLOTS`, and returns the slots with a new owner. `asked` is the host of the replying
+    /// node. It replaces a host that the node does not know about itself.
     fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
         let ranges = answer.array().ok_or("CLUSTER SLOTS did not answer with an array")?;
         let mut free = vec![true; SLOTS];
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(slots.settled_carriers(8), [a]);
         assert!(slots.quiet_goals().is_empty());
         assert_eq!(slots.quiet_goals(), [goal]);
-        // An ASK has named it while its connections were killed.
+        // An `ASK` named it while its connections were killed.
         slots.asked(7, goal);
         slots.forget_goal(goal, QUIET);
         assert_eq!(told(), (vec![a, goal], vec![a, goal]));
@@ -313,7 +314,7 @@ mod tests {
         assert_eq!(told(), (vec![a, goal], vec![a, goal]), "it cannot be reached, and is waited for");
         slots.forget_goal(goal, QUIET);
         assert_eq!(told(), (vec![a], vec![a]));
-        // A goal that took the slot over is an owner like any other.
+        // A target that took the slot over is an ordinary owner.
         slots.asked(7, goal);
         slots.moved(7, goal);
         (0..QUIET).for_each(|_| assert!(slots.quiet_goals().is_empty()));

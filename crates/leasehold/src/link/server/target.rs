@@ -108,7 +108,7 @@ const DATABASE: &str = "after the host comes nothing, or / and the number of a d
 pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 impl ServerTarget {
-    /// Reads a URL.
+    /// Parses a URL.
     ///
     /// # Errors
     ///
@@ -445,7 +445,7 @@ fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
 ///
 /// # Errors
 ///
-/// It is not UTF-8.
+/// The text is not UTF-8.
 fn decoded(text: &str) -> Result<String, ConnectError> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(std::borrow::Cow::into_owned).map_err(|_| bad("a user, a password or a path is not UTF-8"))

@@ -1,4 +1,4 @@
-//! Secure connections, by rustls with the provider `ring`.
+//! TLS, by rustls with the provider `ring`.
 
 use super::certificates::Certificates;
 use super::error::ConnectError;
@@ -50,7 +50,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, ConnectError> {
         return Ok(store);
     }
     let native = rustls_native_certs::load_native_certs();
-    // One unreadable file among the system's does not spoil the others.
+    // An unreadable file among the system's does not affect the rest.
     store.add_parsable_certificates(native.certs);
     if store.is_empty() {
         return Err(ConnectError::Address(
@@ -68,9 +68,9 @@ fn chain_of(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Conn
     }
 }
 
-/// The error for what is no key that could be used.
+/// The error for an unusable private key.
 fn no_key(pem: &[u8]) -> ConnectError {
-    // Both forms of a key with a passphrase have this word in their heads.
+    // Both forms of an encrypted key have this word in their headers.
     let is_encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
     let what = if is_encrypted { "has a passphrase; give it without one" } else { "is no PEM private key" };
     ConnectError::Certificates(format!("the client's private key {what}"))

@@ -1,8 +1,8 @@
-//! Words for people in place of the forms in which errors are shown to programmers.
+//! Error messages for people, in place of `Debug` output.
 
 /// Describes an error of the system or of TLS, whose `Debug` output is `details`.
 pub(super) fn plain(details: &str) -> String {
-    // What the server says when it ends a secure connection is about this client, whatever its words have in common with ours.
+    // A TLS alert of the server concerns this client's certificate, whatever words it shares with local errors.
     const ALERTS: [(&str, &str); 8] = [
         ("CertificateRequired", "the server asks for a certificate of the client"),
         (
@@ -12,7 +12,7 @@ pub(super) fn plain(details: &str) -> String {
         ("CertificateExpired", "the server says that the certificate of the client has expired"),
         ("CertificateRevoked", "the server says that the certificate of the client was revoked"),
         ("UnknownCA", "the server does not trust the authority that issued the certificate of the client"),
-        // The signature of the certificate is none of the authority that the server trusts.
+        // The certificate is not signed by an authority that the server trusts.
         ("DecryptError", "the server does not accept the certificate of the client"),
         ("Certificate", "the server does not accept the certificate of the client"),
         ("AccessDenied", "the server does not accept the certificate of the client"),
@@ -22,7 +22,7 @@ pub(super) fn plain(details: &str) -> String {
         ("NotValidYet", "the certificate is not valid yet; look at the clocks"),
         ("Expired", "the certificate has expired"),
         ("UnknownIssuer", "the certificate was issued by an authority that is not trusted"),
-        // A signature that the key of an authority of this name did not make: it has another key by now.
+        // The authority has the same name but a new key.
         ("BadSignature", "the certificate was issued by an authority that is not trusted"),
         ("Revoked", "the certificate was revoked"),
         ("InvalidCertificate", "the certificate was not accepted"),

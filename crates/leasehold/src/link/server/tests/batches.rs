@@ -9,7 +9,7 @@ fn batched() -> LinkSettings {
     LinkSettings { batch_from: Some(1), ..patient() }
 }
 
-/// A server whose script cache has the scripts and their batch, and a link to it.
+/// A server that has the scripts and their batch, and a link to it.
 struct Scene {
     server: Server,
     proxy: Proxy,
@@ -120,7 +120,7 @@ fn calls_of_a_batch_take_effect_in_their_order() {
 fn call_that_fails_in_a_batch_hinders_no_other() {
     on_each_scene(|scene| {
         let lock = "bad";
-        // The script fails by a comparison, and not in a command that answers with an error.
+        // The script fails by a comparison, not by a command that returns an error.
         let wrong = [HOLD, "1", "60000", "no number"].map(Bytes::from_static_str).to_vec();
         let wrong = Call::new(&ACQUIRE, vec![key(lock)], wrong);
         let alone = scene.world.call(wrong.clone()).expect_err("the argument is wrong");

@@ -41,7 +41,7 @@ fn a_link_needs_no_runtime_of_its_caller() {
             .expect("a connector");
         let (background, info, _thread) = BackgroundThread::start(connector).expect("a link");
         let link = ServerLink::new(background, info);
-        // Neither this executor nor this thread knows of tokio.
+        // Neither this executor nor this thread has a tokio runtime.
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| block_on_bare(link.call(acquire("a")))).join().expect("no panic")
         });
@@ -140,7 +140,7 @@ fn fr16_a_demoted_primary_is_left() {
         assert_eq!(world.call(inspect("a")), Ok(nobody()));
         world_of_servers.failover();
         world.call_until_answered(&acquire("b"));
-        // Nothing that is still on its way to the old primary counts.
+        // Requests in transit to the old primary do not count.
         until("it is settled", || {
             let settled = world.block_on(world.settled("a"));
             settled == Ok(Settled::Proven)
@@ -228,7 +228,7 @@ fn connections_that_are_cut_at_once_are_not_made_in_a_storm() {
             while proxy.accepted() == before && Instant::now() < end {
                 std::thread::sleep(Duration::from_millis(1));
             }
-            // The handshake is done, and the connection stands for hardly longer.
+            // After the handshake the connection is short-lived.
             std::thread::sleep(Duration::from_millis(5));
         }
         let (made, took) = (proxy.accepted() - accepted, began.elapsed());

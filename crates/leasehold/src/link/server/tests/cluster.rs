@@ -45,7 +45,7 @@ fn calls_go_to_the_node_of_their_slot() {
 fn cluster_with_new_addresses_is_found_by_the_url() {
     on_each(|binary| {
         let before = Cluster::builder().binary(binary).start();
-        // A name of the cluster, which stays while its nodes move.
+        // A host name of the cluster that stays while its nodes move.
         let name = Proxy::start(before.nodes().first().expect("a node").addr());
         let world = World::new(&format!("redis-cluster://{}", name.addr()));
         let lock = lock_on(&before, before.nodes().first().expect("a node"));
@@ -100,7 +100,7 @@ fn fr4_a_slot_on_its_way_is_asked_for() {
 #[test]
 fn fr11_a_frozen_node_does_not_stall_the_others() {
     on_each(|binary| {
-        // The others go on serving their slots, however long the node is silent.
+        // The other nodes serve their slots, however long this node is silent.
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no");
         let cluster = cluster.arg("cluster-node-timeout", "60000").start();
         let [frozen, healthy, other] = locks(&cluster);
@@ -109,13 +109,13 @@ fn fr11_a_frozen_node_does_not_stall_the_others() {
             world.call(inspect(&frozen)).expect("a reply");
         }
         cluster.node_of(&frozen).stop();
-        // Nobody waits behind a call that is not answered.
+        // No call waits behind a call without a reply.
         let mut stuck = Box::pin(slow.link.call(inspect(&frozen)));
         begin(stuck.as_mut());
         looks_at_free_locks(&slow, [&healthy, &other], || std::thread::sleep(Duration::from_millis(5)));
         begin(stuck.as_mut());
         drop(stuck);
-        // Nor does anybody wait for what becomes of a node that is known to be silent.
+        // No call waits for the fate of a node that is known to be silent.
         let (mut ended, until) = (0, Instant::now() + TIMEOUT * 4);
         while Instant::now() < until || ended == 0 {
             looks_at_free_locks(&quick, [&healthy, &other], || {
@@ -134,7 +134,7 @@ fn fr11_a_frozen_node_does_not_stall_the_others() {
 fn fr11_a_dead_node_does_not_stall_the_others() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
-        // Whoever waits for the node waits for half of a minute, and hangs.
+        // A call that waits for the node hangs for half a minute.
         let world = World::with(
             &cluster.url(),
             LinkSettings { command_timeout: HUNG * 2, connect_deadline: HUNG * 2, ..settings() },
@@ -151,7 +151,7 @@ fn fr11_a_dead_node_does_not_stall_the_others() {
     });
 }
 
-/// Looks at free locks, again and again, and does something else between.
+/// Inspects free locks repeatedly, and runs a step in between.
 fn looks_at_free_locks(world: &World, locks: [&str; 2], mut between: impl FnMut()) {
     for _ in 0..20 {
         between();
@@ -172,7 +172,7 @@ fn a_failover_is_followed() {
         cluster.replica_of(primary).expect("a replica");
         primary.kill();
         world.call_until_answered(&inspect(&lock));
-        // The dead node cannot be asked, and need not be.
+        // The dead node is unreachable, and need not reply.
         let settled = world.block_on(world.settled(&lock));
         assert_eq!(settled, Ok(Settled::Proven));
     });
@@ -188,7 +188,7 @@ fn a_call_at_an_earlier_owner_is_settled_there() {
         world.call(inspect(&lock)).expect("a reply");
         let old = cluster.node_of(&lock);
         cluster.migrate_slot(slot, another(&cluster, &lock));
-        // The link learns of it by another call.
+        // The link notices it by another call.
         world.call(inspect(&lock)).expect("a reply, by way of MOVED");
         let pings = old.commandstats("ping");
         let settled = world.block_on(world.settled(&lock));
@@ -265,7 +265,7 @@ fn call_to_a_gone_process_is_forgotten() {
 fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
-        // No connection is killed by the way.
+        // No unrelated connection is killed.
         let settings = LinkSettings { audit_interval: Duration::from_secs(600), ..patient() };
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
@@ -277,7 +277,7 @@ fn an_address_that_had_to_be_forgotten_is_never_proven_dead() {
     });
 }
 
-/// A master that has joined the cluster, owns no slot, and is reached by its proxy.
+/// A primary without slots that has joined the cluster, behind its proxy.
 fn newcomer(cluster: &Cluster, binary: &Binary) -> (Server, Proxy) {
     let witness = cluster.nodes().first().expect("a node");
     let proxy = Proxy::start(witness.addr());
@@ -312,7 +312,7 @@ fn newcomer(cluster: &Cluster, binary: &Binary) -> (Server, Proxy) {
     (server, proxy)
 }
 
-/// A cluster of which a slot moves to a newcomer, and a lock in that slot.
+/// A cluster, a slot that moves to a new node, and a lock in that slot.
 fn scale_out(binary: &Binary) -> (Cluster, Server, Proxy, String) {
     let cluster = Cluster::builder().binary(binary).start();
     let (server, proxy) = newcomer(&cluster, binary);
@@ -321,7 +321,7 @@ fn scale_out(binary: &Binary) -> (Cluster, Server, Proxy, String) {
     (cluster, server, proxy, lock)
 }
 
-/// Holds a call up behind the `ASK` that leads it to the newcomer.
+/// Holds a call after the `ASK` that redirects it to the new node.
 fn hold_up(world: &World, proxy: &Proxy, lock: &str) {
     let trap = proxy.hold_request(HOLD);
     let (link, call) = (world.link.clone(), acquire(lock));
@@ -333,7 +333,7 @@ fn hold_up(world: &World, proxy: &Proxy, lock: &str) {
 fn settled_call_behind_an_ask_to_a_slotless_node_is_dead() {
     on_each(|binary| {
         let (cluster, _server, proxy, lock) = scale_out(binary);
-        // No connection is killed by the way.
+        // No unrelated connection is killed.
         let world =
             World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
         hold_up(&world, &proxy, &lock);
@@ -350,7 +350,7 @@ fn slotless_ask_target_outlives_the_next_slot_map() {
             World::with(&cluster.url(), LinkSettings { audit_interval: Duration::from_secs(600), ..settings() });
         let reads = || cluster.nodes().iter().map(|node| node.commandstats("cluster|slots")).sum::<u64>();
         hold_up(&world, &proxy, &lock);
-        // The second answer is taken in when the third one is asked for.
+        // The second reply is processed when the third is requested.
         for _ in 0..3 {
             let before = reads();
             world.link.shared().slots.as_ref().expect("a cluster").doubted.notify_one();
@@ -373,7 +373,7 @@ fn call_to_a_node_that_never_took_the_slot_dies_in_time() {
     });
 }
 
-/// Connects to a server by so many addresses, and gives them up.
+/// Connects to a server by many addresses, and abandons them.
 fn retire(world: &World, server: &Server, addresses: usize) {
     let pool = world.link.pool();
     let slots = pool.shared.slots.as_ref().expect("a cluster");
@@ -469,7 +469,7 @@ fn an_audit_subscribes_to_nothing_that_nobody_wants_any_more() {
 fn fr8_a_slot_that_went_and_came_back_is_subscribed_to_again() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).start();
-        // Long enough for the slot to be back before the client looks.
+        // Long enough for the slot to be back before the client checks.
         let settings = LinkSettings { audit_interval: Duration::from_secs(3), ..settings() };
         let world = World::with(&cluster.url(), settings);
         let channel = lock_on(&cluster, cluster.nodes().first().expect("a node"));
@@ -504,7 +504,7 @@ fn fr1_classic_cluster_notices_are_confirmed_where_subscribed() {
         let after: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
         let more: usize = after.iter().zip(&before).map(|(after, before)| after - before).sum();
         assert_eq!(more, 3);
-        // Another node takes over when this one dies, though no client asks.
+        // Another node takes over when this one dies, without a client's request.
         anchor().expect("a node with subscriptions").kill();
         world.wait_for(&LinkEvent::NoticesReset);
         until("a subscription", || world.block_on(world.link.subscribe(key("again"))).is_ok());

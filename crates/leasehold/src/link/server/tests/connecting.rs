@@ -1,4 +1,4 @@
-//! Connecting, and why it may fail.
+//! Connecting, and its errors.
 
 use super::super::{AddressMap, Credentials, Provider};
 use super::*;
@@ -20,7 +20,7 @@ pub(super) fn failure(target: ServerTarget) -> ConnectError {
     error_of(&connector)
 }
 
-/// Why a link cannot be made, which is told some time.
+/// The error of a failed connect, at any time before the deadline.
 fn error_of(connector: &Connector) -> ConnectError {
     let connecting = async { tokio::time::timeout(HUNG, Links::connect(connector)).await };
     runtime().block_on(connecting).expect("connecting hangs").err().expect("no link")
@@ -44,7 +44,8 @@ fn connections_cut_once_made_are_made_again_at_once() {
         let proxy = Proxy::to(&server);
         let world = World::new(&proxy.url());
         for _ in 0..12 {
-            // A machine that is held up spoils one cut. A connection that is made late after several is so after each of the next.
+            // A slow machine spoils a single cut. A late connection after several cuts is also late after each of the
+            // next.
             let mut rounds = Rounds::default();
             loop {
                 proxy.cut();
@@ -89,7 +90,7 @@ fn default_user_is_listed_with_the_library() {
         let named = |client: &std::collections::BTreeMap<String, String>| {
             client.get("lib-name").is_some_and(|name| name == "leasehold")
         };
-        // Redis 7.0 does not know it.
+        // Redis 7.0 does not support it.
         let knows = server.client_list().iter().any(|client| client.contains_key("lib-name"));
         assert_eq!(server.client_list().iter().filter(|client| named(client)).count(), usize::from(knows));
         drop(world);
@@ -171,7 +172,7 @@ fn a_user_with_few_permissions_can_still_call() {
     });
 }
 
-/// The kernel's view of the timers of the connections to a server: `02` is that of keep-alive.
+/// The kernel's timers of the connections to a server: `02` is keep-alive.
 #[cfg(target_os = "linux")]
 #[test]
 fn idle_connections_are_kept_alive() {
@@ -197,7 +198,7 @@ fn idle_connections_are_kept_alive() {
 fn what_does_not_answer_is_told_apart() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
-    // Only the kernel accepts, and nothing more comes.
+    // Only the kernel accepts, and sends nothing more.
     let error = failure_at(&format!("redis://{addr}"));
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     drop(listener);
@@ -205,7 +206,7 @@ fn what_does_not_answer_is_told_apart() {
     assert!(matches!(error, ConnectError::Dns { .. }), "{error:?}");
 }
 
-/// A server that answers everything with one line.
+/// A server that answers everything with the same line.
 fn fake(line: &'static str) -> std::net::SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
@@ -216,7 +217,7 @@ fn fake(line: &'static str) -> std::net::SocketAddr {
             let mut buffer = [0; 512];
             while let Ok(read @ 1..) = stream.read(&mut buffer) {
                 requests.extend_from_slice(&buffer[..read]);
-                // A client that could not connect asks whether the server speaks TLS.
+                // After a failed connect the client probes for TLS.
                 if requests.first() == Some(&0x16) {
                     break;
                 }
@@ -242,7 +243,7 @@ fn answers_that_make_no_sense_are_told_apart() {
 
 #[test]
 fn server_that_is_no_sentinel_is_told_apart_at_once() {
-    // Redis 6 quotes the command in another way, so all of them are asked.
+    // Redis 6 quotes the command differently, so this tests all servers.
     for binary in binaries() {
         let server = Server::builder().binary(&binary).start();
         let url = server.url().replace("redis://", "redis-sentinel://");
@@ -263,7 +264,7 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
     });
 }
 
-/// Why a link cannot be made, which is told long before the connect deadline.
+/// The error of a failed connect, long before the connect deadline.
 pub(super) fn failure_at_once(url: &str) -> ConnectError {
     let settings = LinkSettings { connect_deadline: HUNG * 20, ..settings() };
     error_of(&Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("a connector"))
@@ -316,7 +317,7 @@ fn socket_of_the_dead() -> std::path::PathBuf {
     path
 }
 
-/// A call that waits for the background has an unknown outcome once its caller's time is over.
+/// A call that waits for the background has an unknown outcome after its timeout.
 #[test]
 fn a_call_to_a_server_never_met_ends_at_once() {
     let target = ServerTarget::parse("redis://127.0.0.1:1").expect("a target");
@@ -356,7 +357,7 @@ fn an_address_that_refuses_does_not_hide_another() {
         let sentinel = world.sentinel().addr();
         let url = world.url().replace(&sentinel.to_string(), "127.0.0.1:1") + &format!("&node={sentinel}");
         works(ServerTarget::parse(&url).expect("a target"));
-        // The Sentinel is there, and its primary is about to be replaced.
+        // The Sentinel is up, and its primary is about to be replaced.
         world.primary().kill();
         let error = failure_at(&world.url());
         assert!(!matches!(error, ConnectError::NothingListens { .. }), "{error:?}");
@@ -373,7 +374,7 @@ fn resp2_is_chosen_by_the_url() {
                 >= 3
         );
         world.block_on(world.link.subscribe(key("c"))).expect("a subscription");
-        // While it is subscribed, a connection in RESP2 answers a PING in another form.
+        // A subscribed RESP3 connection answers a PING in another form.
         let before = server.commandstats("ping");
         until("both connections were pinged", || server.commandstats("ping") >= before + 6);
         assert_eq!(server.command(&["PUBLISH", "c", "0"]).as_int(), Some(1), "it is still subscribed");

@@ -1,10 +1,10 @@
-//! Calls that wait for replicas.
+//! Durable calls.
 
 use super::*;
 use leasehold_core::call::Replicas;
 use leasehold_test_support::{Proxy, Server, until};
 
-/// A primary with a replica that has everything.
+/// A primary with an up-to-date replica.
 fn pair(binary: &Binary) -> (Server, Server) {
     let builder = || Server::builder().binary(binary).arg("repl-diskless-sync-delay", "0");
     let primary = builder().start();
@@ -21,7 +21,7 @@ fn durable(call: Call, millis: u64) -> Call {
     call.with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(millis) }))
 }
 
-/// The script's code, and how many replicas acknowledged it.
+/// The script's code, and the number of replicas that acknowledged it.
 fn answer(reply: &Reply) -> (i64, i64) {
     let parts = reply.array().expect("an array of two");
     let code = parts[0].array().expect("the script's reply")[0].int().expect("a code");
@@ -32,7 +32,7 @@ fn settle(world: &World) -> Result<Settled, LinkError> {
     world.block_on(world.settled_of("a", true))
 }
 
-/// How many connections the server has blocked.
+/// Number of connections that the server has blocked.
 fn blocked(server: &Server) -> Option<String> {
     server.info("blocked_clients")
 }
@@ -56,7 +56,7 @@ fn fr14_script_and_wait_are_one_pipeline_on_one_connection() {
     });
 }
 
-/// Newer servers answer a `WAIT` on a connection that has written nothing at once, with replicas that have nothing.
+/// Newer servers answer a `WAIT` on a connection without writes at once, with replicas that have nothing.
 #[test]
 fn fr14_copy_on_a_new_connection_asks_about_the_first_write() {
     on_each(|binary| {
@@ -100,7 +100,7 @@ fn nobody_else_waits_for_the_replicas() {
         until("the server waits", || blocked(&primary).as_deref() == Some("1"));
         world.call(inspect("a")).expect("a reply");
         assert_eq!(blocked(&primary).as_deref(), Some("1"), "it waits still");
-        // It is not late before the replicas are: the connection is asked, and left alone.
+        // The reply is not late before the replicas' time is over, so the connection stays.
         assert_eq!(settle(&world), Ok(Settled::Proven));
         assert_eq!(primary.commandstats("client|kill"), 0);
         assert_eq!(answer(&world.block_on(call).expect("a reply")), (1, 0));
@@ -131,7 +131,7 @@ fn a_durable_call_that_is_held_up_is_dead_once_it_is_settled() {
 fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
     on_each(|binary| {
         let (primary, replica) = pair(binary);
-        // A call that waits for longer than half of this is not sent either way.
+        // A call that waits for longer than half of this is never sent.
         let world = World::with(&primary.url(), LinkSettings { command_timeout: TIMEOUT * 40, ..settings() });
         let names = ["a", "b", "c", "d"];
         let warm = futures_util::future::join_all(
@@ -153,7 +153,7 @@ fn a_durable_call_in_the_line_is_not_sent_once_it_is_settled() {
     });
 }
 
-/// `WAIT` on a connection that has written something before speaks of that, and not of a call that has left nothing to be marked.
+/// `WAIT` on a connection with earlier writes covers those, and not a call that leaves nothing to mark.
 #[test]
 fn replicas_are_not_believed_where_nothing_could_be_marked() {
     on_each(|binary| {

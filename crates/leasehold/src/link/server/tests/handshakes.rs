@@ -1,9 +1,10 @@
-//! A link connects to servers that answer with anything, on a network in memory and a paused clock.
+//! A link connects to servers that send arbitrary replies, on an in-memory network and a paused clock.
 //!
-//! A server answers as real ones do, and then its replies are spoiled: cut, mutated, swapped, delayed, followed by what nobody asked for, or
-//! followed by silence or the end. Whatever it is, connecting ends in time, with a link or an error, and a call on the link ends too.
+//! A server replies as real servers do, and the test then spoils its replies: cut, mutated, swapped, delayed, or
+//! followed by unsolicited bytes, silence or the end. In every case connecting ends in time, with a link or an error,
+//! and a call on the link ends too.
 //!
-//! `LEASEHOLD_SEEDS=n` runs that many servers instead of the usual slice, and `LEASEHOLD_SEED=s` one.
+//! `LEASEHOLD_SEEDS=n` runs n servers instead of the usual number, and `LEASEHOLD_SEED=s` a single one.
 
 use super::super::network::Network;
 use super::memory::{End, Memory};
@@ -15,18 +16,18 @@ use std::net::SocketAddr;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Once};
 
-/// The ports on which servers listen. They announce others, too, where nothing listens.
+/// The ports of the servers. Servers also announce ports without a server.
 const PORTS: std::ops::Range<u16> = 7_000..7_003;
 
 const DEADLINE: Duration = Duration::from_secs(5);
 
-/// How long connecting may take: the deadline for each of both parts, and the looks for the cause after a failure.
+/// The time limit for connecting: the deadline of each part, and the probes after a failure.
 const LONGEST: Duration = Duration::from_secs(5 + 5 + 4);
 
-/// The connections that a client may make by then. One that spins makes more.
+/// The maximum number of connections by then. A client that spins exceeds it.
 const CONNECTIONS: usize = 2_000;
 
-/// The bytes of a flood: more than a reply may have, where no byte counts twice, and the ends of lines do not count.
+/// The bytes of a flood: more than the limit of a reply, even without line ends and with each byte counted once.
 const FLOOD: usize = 160 * 1024 * 1024;
 
 const URLS: [&str; 5] = [
@@ -37,7 +38,7 @@ const URLS: [&str; 5] = [
     "redis-sentinel://127.0.0.1:7000?sentinelServiceName=main&sentinelPassword=secret&node=127.0.0.1:7001",
 ];
 
-/// Refusals with a meaning to a client, and others.
+/// Refusals, known and unknown to the client.
 const REFUSALS: [&str; 18] = [
     "ERR unknown command 'HELLO', with args beginning with: '3' ",
     "NOPROTO unsupported protocol version",
@@ -59,7 +60,7 @@ const REFUSALS: [&str; 18] = [
     "",
 ];
 
-/// Replies of other commands, other protocols, and no replies.
+/// Replies to other commands, other protocols, and garbage.
 const OTHERS: [&[u8]; 30] = [
     b"+OK\r\n",
     b"+\r\n",
@@ -97,7 +98,7 @@ thread_local! {
     static PANICKED: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Notes panics of this thread, also those that tokio catches in a task.
+/// Records panics of this thread, including panics that tokio catches in a task.
 fn note_panics() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
@@ -113,20 +114,20 @@ fn note_panics() {
 /// The servers of one seed.
 struct Peers {
     rng: Mutex<Rng>,
-    /// How many of a thousand replies are spoiled.
+    /// The number of spoiled replies in a thousand.
     spoiled: u16,
-    /// After so many spoiled replies all are right.
+    /// After this many spoiled replies all replies are valid.
     left: AtomicUsize,
     floods: AtomicUsize,
     connections: AtomicUsize,
 }
 
-/// What comes after the bytes of a reply.
+/// What follows the bytes of a reply.
 enum After {
     More,
     Silence,
     End,
-    /// These bytes again and again.
+    /// These bytes, repeatedly.
     Flood(Vec<u8>),
 }
 
@@ -182,7 +183,7 @@ impl Peers {
                                 return;
                             }
                         }
-                        // Pushes are read for as long as the client waits for a reply. Here no time passes.
+                        // The client reads pushes while it waits for a reply. No time passes here.
                         let is_kept = bytes.first() != Some(&b'>');
                         assert!(!is_kept, "what is read has no end: {}", bytes[..bytes.len().min(40)].escape_ascii());
                         while end.read_more(&mut Vec::new()).await {}
@@ -192,7 +193,7 @@ impl Peers {
         }
     }
 
-    /// Makes something else of a reply, as the seed says.
+    /// Spoils a reply, as the seed chooses.
     fn spoil(&self, rng: &mut Rng, reply: &mut Vec<u8>) -> After {
         if rng.u16(..1_000) >= self.spoiled || self.left.load(Ordering::Relaxed) == 0 {
             return After::More;
@@ -240,7 +241,7 @@ impl Peers {
     }
 }
 
-/// Puts another digit, or a longer number, in the place of a digit.
+/// Replaces a digit by another digit or a longer number.
 fn digit(rng: &mut Rng, reply: &mut Vec<u8>) {
     let digits: Vec<_> = (0..reply.len()).filter(|at| reply[*at].is_ascii_digit()).collect();
     if digits.is_empty() {
@@ -264,7 +265,7 @@ fn bulk(text: &str) -> String {
     format!("${}\r\n{text}\r\n", text.len())
 }
 
-/// What a server answers, in one of the forms that servers have.
+/// A reply of a server, in one of the forms of real servers.
 fn answer(rng: &mut Rng, port: u16, request: &[Vec<u8>]) -> Vec<u8> {
     let word =
         |at: usize| request.get(at).map(|word| String::from_utf8_lossy(word).to_ascii_uppercase()).unwrap_or_default();
@@ -309,7 +310,7 @@ fn answer(rng: &mut Rng, port: u16, request: &[Vec<u8>]) -> Vec<u8> {
     .into_bytes()
 }
 
-/// The slot map of some nodes, which may be wrong.
+/// The slot map of some nodes, possibly wrong.
 fn ranges(rng: &mut Rng) -> Vec<u8> {
     let all = [(0, 5_460), (5_461, 10_922), (10_923, 16_383)];
     let mut text = "*3\r\n".to_owned();
@@ -388,6 +389,6 @@ fn any_bytes_in_a_handshake_end_in_a_link_or_an_error_in_time() {
         }
     }
     eprintln!("{connected} of {all} links were made");
-    // Else it is not the handshake that is met, or there is nothing to meet.
+    // Otherwise there is no handshake to spoil.
     assert!(all < 100 || (all / 20..all * 19 / 20).contains(&connected), "{connected} of {all} links were made");
 }

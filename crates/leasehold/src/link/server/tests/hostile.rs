@@ -1,4 +1,5 @@
-//! Peers that refuse a client, or send what no server sends: the link says so, waits for nothing, and goes on with the next connection.
+//! Peers that refuse a client, or send invalid bytes. The link reports it, waits for nothing, and continues with the
+//! next connection.
 
 use super::super::connection::Connection;
 use super::connecting::failure_at;
@@ -11,7 +12,7 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Listens on a free port, and does as `serve` says with each connection, each on a thread of its own.
+/// Listens on a free port, and runs `serve` for each connection, on its own thread.
 fn peer(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let addr = listener.local_addr().expect("an address");
@@ -25,12 +26,12 @@ fn peer(serve: impl Fn(TcpStream) + Send + Sync + 'static) -> SocketAddr {
     addr
 }
 
-/// Answers each request, until the client or `answer` ends the connection.
+/// Answers each request until the client or `answer` ends the connection.
 fn answering(mut stream: TcpStream, mut answer: impl FnMut(&[Vec<u8>], &mut TcpStream) -> io::Result<()>) {
     let (mut requests, mut buffer) = (Vec::new(), [0; 4_096]);
     while let Ok(read @ 1..) = stream.read(&mut buffer) {
         requests.extend_from_slice(&buffer[..read]);
-        // A client that could not connect asks whether the server speaks TLS.
+        // After a failed connect the client probes for TLS.
         if requests.first() == Some(&0x16) {
             return;
         }
@@ -42,7 +43,7 @@ fn answering(mut stream: TcpStream, mut answer: impl FnMut(&[Vec<u8>], &mut TcpS
     }
 }
 
-/// What a server answers to all but scripts.
+/// The reply of a server to everything except scripts.
 pub(super) fn usual(request: &[Vec<u8>]) -> Vec<u8> {
     match request.first().map(|word| word.to_ascii_uppercase()).as_deref() {
         Some(b"HELLO") => b"%1\r\n$2\r\nid\r\n:1\r\n".to_vec(),
@@ -54,7 +55,7 @@ pub(super) fn usual(request: &[Vec<u8>]) -> Vec<u8> {
     }
 }
 
-/// Bytes of which no reply of use can come.
+/// Bytes that cannot become a useful reply.
 fn nonsense() -> Vec<(&'static str, Vec<u8>)> {
     vec![
         ("garbage", b"\x00\x01\x02 garbage\r\n".to_vec()),
@@ -67,7 +68,7 @@ fn nonsense() -> Vec<(&'static str, Vec<u8>)> {
     ]
 }
 
-/// When a peer refuses.
+/// The time of a refusal.
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
     /// It answers the connection itself, and closes it.
@@ -158,7 +159,7 @@ fn nonsense_in_the_greeting_is_told_with_its_beginning() {
         let addr = peer(move |stream| {
             answering(stream, |_, stream| {
                 stream.write_all(&bytes)?;
-                // Whoever waits for more would hang.
+                // A client that waits for more would hang.
                 std::thread::sleep(HUNG);
                 Ok(())
             });
@@ -202,7 +203,7 @@ fn reply_that_nothing_asked_for_is_taken_for_no_other() {
             if request.first().is_some_and(|word| word.starts_with(b"EVAL"))
                 && spoiled.fetch_add(1, Ordering::SeqCst) == 0
             {
-                // Were it kept, it would answer the next call.
+                // A kept reply would answer the next call.
                 reply.extend_from_slice(b"*1\r\n:7\r\n");
             }
             stream.write_all(&reply)
@@ -231,7 +232,7 @@ fn connection_that_ends_at_any_byte_of_the_greeting_is_made_again() {
     let greeting: usize = requests.iter().map(|word| usual(&[word.as_bytes().to_vec()]).len()).sum();
     let connections = AtomicUsize::new(0);
     let addr = peer(move |stream| {
-        // Each connection ends one byte later than the one before.
+        // Each connection ends one byte later than the previous one.
         let mut left = connections.fetch_add(1, Ordering::SeqCst);
         let is_whole = left > greeting;
         answering(stream, |request, stream| {

@@ -1,6 +1,6 @@
-//! A network in memory, on which a link behaves the same for each seed.
+//! An in-memory network, on which a link behaves the same for each seed.
 //!
-//! A stream holds a bounded number of bytes, accepts a part of a write, and returns a part of what has arrived, as the
+//! A stream holds a bounded number of bytes, accepts a part of a write, and returns a part of the arrived bytes, as the
 //! seed chooses. When a stream is cut, its client may lose bytes that have arrived.
 
 use super::super::target::Host;
@@ -83,9 +83,9 @@ struct State {
     whole: bool,
     /// The bytes on their way, by direction.
     bytes: [VecDeque<u8>; 2],
-    /// How many bytes may be on their way in one direction.
+    /// The maximum number of bytes in transit in one direction.
     capacity: usize,
-    /// How often each direction was written to.
+    /// Number of writes in each direction.
     writes: [usize; 2],
     closed: bool,
 }
@@ -122,7 +122,7 @@ impl End {
     pub(crate) async fn ready(&self, interest: Interest) -> Ready {
         let [arriving, leaving] = [self.arriving(), self.out].map(|at| &self.stream.directions[at]);
         loop {
-            // Made before the look, so that a change after it is not missed.
+            // Created before the check, so that no later change is missed.
             let (filled, drained) = (arriving.filled.notified(), leaving.drained.notified());
             let ready = self.readiness(interest);
             if !ready.is_empty() {
@@ -206,12 +206,12 @@ impl End {
         Ok(())
     }
 
-    /// How often the other end has written.
+    /// Number of writes by the other end.
     pub(super) fn writes(&self) -> usize {
         self.stream.state.lock().writes[self.arriving()]
     }
 
-    /// Closes the stream. What has been written still arrives.
+    /// Closes the stream. Written bytes still arrive.
     pub(crate) fn shut_down(&self) {
         self.stream.state.lock().closed = true;
         for direction in &self.stream.directions {
@@ -220,7 +220,7 @@ impl End {
         }
     }
 
-    /// Closes the stream, where the other end may lose what it has not read.
+    /// Closes the stream. The other end may lose unread bytes.
     pub(super) fn cut(&self) {
         let mut state = self.stream.state.lock();
         if state.rng.bool() {
@@ -272,7 +272,7 @@ impl Tasks {
     }
 
     pub(crate) fn spawn(&self, task: impl Future<Output = ()> + Send + 'static) {
-        // After the end nothing is started.
+        // After the end no task starts.
         drop(self.new.send(task.boxed()));
     }
 

@@ -118,7 +118,7 @@ fn fr9_a_silent_notice_connection_is_noticed() {
         let world = World::new(&proxy.url());
         subscribe(&world, "c").expect("a subscription");
         proxy.freeze(leasehold_test_support::Way::Both);
-        // There are no calls; the connection is found out all the same.
+        // The connection is found to be dead even without calls.
         let accepted = proxy.accepted();
         leasehold_test_support::until("a new connection is tried", || proxy.accepted() > accepted);
         proxy.thaw(leasehold_test_support::Way::Both);

@@ -1,4 +1,4 @@
-//! Servers that do not know a script, and calls that are followed up.
+//! Servers without a script, and the retry of calls.
 
 use super::*;
 use leasehold_core::link::Settled;
@@ -8,14 +8,14 @@ pub(super) fn is_known(server: &Server) -> bool {
     server.command(&["SCRIPT", "EXISTS", ACQUIRE.sha1()]).elements().first().and_then(|one| one.as_int()) == Some(1)
 }
 
-/// Runs a test on each server, with no script in its cache.
+/// Runs a test on each server, with an empty script cache.
 fn on_each_that_forgot(test: impl Fn(&World, &Server, &dyn Fn() -> bool)) {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
-        // A connection that is made anew gives the server its scripts.
+        // A reconnect loads the scripts.
         let world = World::with(&proxy.url(), patient());
-        // The refusal must not be there before the call is left alone, however late this thread is.
+        // The refusal must not arrive before the test drops the call, however late this thread is.
         proxy.delay(Way::ToClient, Duration::from_millis(100));
         server.command(&["SCRIPT", "FLUSH"]);
         let before = server.commandstats("evalsha");

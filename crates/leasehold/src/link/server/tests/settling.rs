@@ -1,4 +1,4 @@
-//! The rules of settling. All connections pass through one proxy, which holds one back.
+//! Settling. All connections pass through a proxy that can hold one of them.
 
 use super::*;
 use leasehold_core::call::Replicas;
@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::sync::{Arc, Mutex};
 use std::task::Poll;
 
-/// Polls once. No reply arrives meanwhile, however long that takes on a busy machine.
+/// Polls once. No reply arrives meanwhile, even on a busy machine.
 fn begin_unanswered<T>(proxy: &Proxy, call: Pin<&mut impl Future<Output = T>>) {
     proxy.freeze(Way::ToClient);
     begin(call);
@@ -19,7 +19,7 @@ fn settle(world: &World) -> Result<Settled, LinkError> {
     world.ends(world.settled("a"))
 }
 
-/// Begins to acquire `a`, and drops the call once the proxy holds its request.
+/// Starts to acquire `a`, and drops the call once the proxy holds its request.
 fn lose_acquire(world: &World, proxy: &Proxy) {
     let trap = proxy.hold_request(HOLD);
     let mut call = pin!(world.link.call(acquire("a")));
@@ -58,7 +58,7 @@ fn a_delayed_call_is_applied_before_it_counts_as_settled() {
     });
 }
 
-/// A thread may stand still between the decision to send a call and the call.
+/// A thread may be suspended between the decision to send a call and the call.
 #[test]
 fn call_that_was_decided_on_before_a_settling_is_not_sent_after_it() {
     on_each(|binary| {
@@ -162,10 +162,10 @@ fn where_kill_or_its_proof_is_forbidden_a_zombie_stays_unproven() {
     });
 }
 
-/// A proxy that numbers its connections by itself, from `first` on.
+/// A proxy with its own connection ids, from `first` on.
 struct Numbers {
     first: i64,
-    /// What it says of itself as the server's own address; `None` where it passes on what the server says of the connection.
+    /// The address that it reports as the server's; `None` passes on the server's.
     address: Option<&'static str>,
     known: Mutex<HashMap<u64, i64>>,
 }
@@ -218,7 +218,8 @@ fn number_of_another_proxy_proves_nothing() {
                 begin(call.as_mut());
                 trap.wait();
             }
-            // The client sees its connections closed, and comes to the other proxy. The first one still has what was sent.
+            // The client's connections are closed, and it connects to the other proxy. The first proxy still holds sent
+            // commands.
             front.retarget(second.addr());
             front.cut();
             world.wait_for(&LinkEvent::CallsReset);
@@ -235,7 +236,7 @@ fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
         let server = Server::builder().binary(binary).start();
         let proxy = Proxy::to(&server);
         let world = World::with(&proxy.url(), patient());
-        // The reply must not be there before the call is left alone.
+        // The reply must not arrive before the test drops the call.
         proxy.delay(Way::ToClient, Duration::from_millis(30));
         server.command(&["SCRIPT", "FLUSH"]);
         proxy.clear_requests();
@@ -285,13 +286,13 @@ fn a_connection_to_another_process_is_not_taken_for_dead() {
     on_each(|binary| {
         let [server, other] = [(); 2].map(|()| Server::builder().binary(binary).start());
         let proxy = Proxy::to(&server);
-        // The settlement waits for as long; a machine that is late by less moves all connections to the other process.
+        // The settling waits this long. A machine that is late by less moves all connections to the other process.
         let world = World::with(&proxy.url(), LinkSettings { command_timeout: TIMEOUT * 4, ..settings() });
         let durable =
             |lock| acquire(lock).with_replicas(Some(Replicas { at_least: 1, within: Duration::from_millis(10) }));
         world.call(inspect("a")).expect("a reply");
         world.call(durable("warm")).expect("a reply");
-        // From here on the address leads to another process, and one connection is there before the other has lost anything.
+        // From here on the address leads to another process. One connection is open before the other has lost anything.
         proxy.retarget(other.addr());
         let trap = proxy.cut_before("EVALSHA");
         let lost = world.call(inspect("a"));
@@ -370,7 +371,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
                 world.settled("a").await
             })
         };
-        // One that stands, and as many that ended as are remembered.
+        // One live connection, and the maximum number of remembered ended ones.
         assert_eq!(settled_after(65), Ok(Settled::Proven));
         assert_eq!(settled_after(66), Ok(Settled::Unproven));
     });

@@ -1,4 +1,4 @@
-//! How often connections are pinged, and how soon one that went silent is replaced, on a network in memory and a paused clock.
+//! The intervals of pings, and the time to replace a silent connection, on an in-memory network and a paused clock.
 
 use super::super::network::Network;
 use super::hostile::usual;
@@ -11,16 +11,16 @@ use tokio::time::{Instant, sleep};
 
 const TIMEOUT: Duration = Duration::from_secs(1);
 
-/// The time within which a connection that somebody waits for is replaced.
+/// The time limit to replace a connection that is waited for.
 const SOON: Duration = Duration::from_millis(1_510);
 
-/// A server, and what it has seen.
+/// A server, and its observations.
 #[derive(Default)]
 struct Peer {
     pings: usize,
-    /// When the last connection was accepted.
+    /// The time of the last accepted connection.
     accepted: Option<Instant>,
-    /// It reads, and answers nothing.
+    /// The server reads but does not reply.
     silent: bool,
 }
 
@@ -30,7 +30,7 @@ struct Scene {
     peer: Arc<Mutex<Peer>>,
 }
 
-/// What somebody waits for.
+/// The thing that is waited for.
 #[derive(Clone, Copy, Debug)]
 enum Use {
     Call,
@@ -38,7 +38,7 @@ enum Use {
     Subscription,
 }
 
-/// Plays a test with a link that stands.
+/// Runs a test with a connected link.
 fn play<T>(test: impl AsyncFnOnce(&Scene) -> T) -> T {
     let runtime = Builder::new_current_thread().enable_time().start_paused(true).build().expect("a runtime");
     runtime.block_on(async {
@@ -93,7 +93,7 @@ impl Scene {
         self.peer.lock().pings - before
     }
 
-    /// Silences the server, and returns the time until the client connects anew.
+    /// Silences the server, and returns the time until the client reconnects.
     async fn replaced_after_silence(&self) -> Duration {
         let began = Instant::now();
         {
@@ -143,7 +143,7 @@ fn silent_connection_for_which_nobody_waits_is_replaced_before_long() {
 #[test]
 fn silent_connection_is_replaced_soon_after_somebody_waits_for_it() {
     for use_of_it in [Use::Call, Use::NewSubscription, Use::Subscription] {
-        // The use begins at any time of the rest, and soon after connecting.
+        // The use begins at any time of the idle interval, and soon after the connect.
         for idle in (0..120).map(|step| Duration::from_millis(step * 97)) {
             let after = play(async |scene| {
                 sleep(idle).await;

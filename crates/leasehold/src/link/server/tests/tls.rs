@@ -1,4 +1,4 @@
-//! Secure connections: whom they trust, and what they show.
+//! TLS: trusted authorities and client certificates.
 
 use super::super::Certificates;
 use super::connecting::{failure, failure_at, failure_at_once, works};
@@ -16,16 +16,16 @@ fn tls_trusts_whom_it_is_told_to_trust() {
         secure.clone().with_certificates(&certificates).expect("certificates")
     };
     works(trusting(server.ca_pem()));
-    // While authorities are exchanged for others, both are trusted.
+    // During a change of authorities both are trusted.
     works(trusting(Ca::new().pem() + &server.ca_pem()));
     let error = failure(trusting(Ca::new().pem()));
     assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");
-    // TLS to a server without, and the reverse.
+    // TLS to a server without TLS, and the reverse.
     let plain = Server::start();
     let certificates = Certificates { ca: Some(server.ca_pem().into_bytes()), client: None };
     let target = ServerTarget::parse(&format!("rediss://{}", plain.addr())).expect("a target");
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
-    // A server that does not speak TLS takes the greeting for the beginning of a command, and waits for the rest.
+    // A server without TLS reads the handshake as the start of a command, and waits for the rest.
     assert!(error.to_string().contains("it answers without TLS"), "{error:?}");
     let error = failure_at(&format!("redis://{addr}"));
     assert!(error.to_string().contains("it expects TLS"), "{error:?}");
@@ -53,10 +53,10 @@ fn cluster_node_is_known_by_the_name_it_was_found_by() {
     works(target.with_certificates(&certificates).expect("certificates"));
 }
 
-/// The path at which a copy of this program that trusts the server by its system finds it.
+/// The path of a copy of this program that trusts the server through its system.
 const TRUSTED: &str = "LEASEHOLD_TEST_TRUSTED";
 
-/// The certificate authorities of the system are read from the file that `SSL_CERT_FILE` names, which a process is told when it begins.
+/// The system's authorities come from the file in `SSL_CERT_FILE`, which a process reads at its start.
 #[test]
 fn an_authority_that_is_given_replaces_those_of_the_system() {
     let Ok(addr) = std::env::var(TRUSTED) else {
@@ -103,7 +103,7 @@ fn a_client_certificate_is_shown() {
     }
 }
 
-/// The server is asked like a Sentinel, and does not get as far as to say that it is none.
+/// The client treats the server as a Sentinel, and does not get far enough to learn that it is not.
 #[test]
 fn tls_of_a_sentinel_is_told_of() {
     let server = Server::builder().tls().start();

@@ -1,10 +1,11 @@
-//! The link in random worlds, with a check of its traces.
+//! The link in random worlds, with a check of their traces.
 //!
-//! A world is a link, its caller, and servers that are written for this, on one thread, with a network in memory and a clock that jumps to the
-//! next thing that is due. The servers lose and delay as the seed says, and note when they execute what; the caller notes what the link
-//! returns. A world keeps the contract of [`Link`] if its trace does. The trace follows from the seed.
+//! A world is a link, its caller, and fake servers, on one thread, with an in-memory network and a clock that jumps to
+//! the next event. The servers lose and delay messages as the seed chooses, and record what they execute and when. The
+//! caller records what the link returns. The check verifies that the trace obeys the contract of [`Link`]. The seed
+//! determines the trace.
 //!
-//! `LEASEHOLD_SEEDS=n` runs that many worlds instead of the usual slice, and `LEASEHOLD_SEED=s` one, with its trace.
+//! `LEASEHOLD_SEEDS=n` runs n worlds instead of the usual number, and `LEASEHOLD_SEED=s` a single one, with its trace.
 
 mod batch;
 mod calls;
@@ -26,7 +27,7 @@ use std::time::Instant;
 use tally::{Happened, Tally};
 use trace::Trace;
 
-/// A world that was played.
+/// A finished world.
 struct Played {
     tally: Tally,
     /// The breaches of the contract.
@@ -49,7 +50,7 @@ fn play(seed: u64, cluster: bool) -> Played {
     })
 }
 
-/// Plays the worlds of many seeds, or of the one that is asked for.
+/// Runs the worlds of many seeds, or of the requested seed.
 fn worlds(usual: u64, cluster: bool, wanted: &[Happened]) {
     let of_environment = |name| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
     if let Some(seed) = of_environment("LEASEHOLD_SEED") {
