@@ -1,15 +1,15 @@
 //! The Lua scripts of leasehold, as text.
 //!
-//! A folder is a kind of lock, a file is a verb. Each file opens with its contract: purpose, `KEYS`, `ARGV`, returns and an
-//! example. Code that several scripts share stands in `shared/` and is put in front of the scripts that use it. Some scripts begin with
-//! a short way, which stands in `short/`: it deals with what happens most, in few commands, and returns before the rest is built.
+//! A folder is a kind of lock, a file is a verb. Each file starts with its contract: purpose, `KEYS`, `ARGV`, replies
+//! and an example. Preludes in `shared/` precede the scripts that use them. Fast paths in `short/` handle the most
+//! frequent cases of a script, and return before the rest is built.
 //!
-//! This crate only includes the files; what they mean is known to `leasehold-core`, and a test holds the two together.
-//! It is internal to leasehold and has no stability promise of its own.
+//! This crate only includes the files. `leasehold-core` defines their meaning, and a test compares both. The crate is
+//! internal to leasehold, without a stability promise.
 
 #![no_std]
 
-/// A script of the fair lock: what comes in front, what all of them have, and the rest.
+/// A script of the fair lock: its start, the shared preludes, and the rest.
 macro_rules! fair {
     ([$($front:literal),* $(,)?] $($file:literal),+ $(,)?) => {
         concat!(
@@ -37,7 +37,7 @@ macro_rules! fair_change {
     };
 }
 
-/// The code that several scripts share. Each of them begins with some of these, and ends with its own file.
+/// The shared preludes. Each script starts with some of them, and ends with its own file.
 pub const PRELUDES: &[&str] = &[
     include_str!("shared/clock.lua"),
     include_str!("shared/deadline.lua"),
@@ -69,12 +69,12 @@ pub const PRELUDES: &[&str] = &[
     include_str!("shared/whole.lua"),
 ];
 
-/// The loop of a batch, which runs functions made of other scripts.
+/// The loop of a batch, which runs functions built from other scripts.
 pub const BATCH: &str = include_str!("batch/run.lua");
 
 /// The reentrant lock.
 pub mod lock {
-    /// Takes the lock, or raises a hold count.
+    /// Grants the lock, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/give.lua"),
         include_str!("short/lock_acquire.lua"),
@@ -100,13 +100,13 @@ pub mod lock {
     );
     /// Ends the hold of a named holder.
     pub const FORCE_RELEASE: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/force_release.lua"));
-    /// Tells who holds the lock.
+    /// Returns the holder of the lock.
     pub const INSPECT: &str = concat!(include_str!("shared/kind.lua"), include_str!("lock/inspect.lua"));
 }
 
 /// The fair lock. Its holds are renewed by [`lock::RENEW`].
 pub mod fair {
-    /// Takes the lock, raises a hold count, or takes a place in the queue.
+    /// Grants the lock, raises a hold count, or queues the hold.
     pub const ACQUIRE: &str = fair_change!(
         ["shared/fair_plain.lua", "shared/fair_short.lua", "shared/give.lua", "shared/grant.lua", "short/fair_acquire.lua"]
         "shared/whole.lua",
@@ -115,24 +115,24 @@ pub mod fair {
         "shared/fair_acquire.lua",
         "fair/acquire.lua",
     );
-    /// Lowers a hold count, or ends a hold and its place.
+    /// Lowers a hold count, or ends a hold and its place in the queue.
     pub const RELEASE: &str = fair_change!(
         ["shared/fair_plain.lua", "short/fair_release.lua"]
         "shared/whole.lua",
         "shared/fair_leave.lua",
         "fair/release.lua",
     );
-    /// Says that a process lives, and asks whether it is its turn.
+    /// Records a heartbeat, and returns whether the process is next.
     pub const BEAT: &str = fair_change!(["shared/fair_plain.lua", "short/fair_beat.lua"] "fair/beat.lua");
     /// Ends the hold of a named holder.
     pub const FORCE_RELEASE: &str = fair_change!([] "fair/force_release.lua");
-    /// Tells who holds the lock, and who waits.
+    /// Returns the holder of the lock and its waiters.
     pub const INSPECT: &str = fair!([] "fair/inspect.lua");
 }
 
 /// The fair lock with fencing tokens. The other verbs are those of [`fair`].
 pub mod fenced_fair {
-    /// Takes the lock with a token, raises a hold count, or takes a place in the queue.
+    /// Grants the lock with a token, raises a hold count, or queues the hold.
     pub const ACQUIRE: &str = fair_change!(
         [
             "shared/fair_plain.lua",
@@ -151,9 +151,9 @@ pub mod fenced_fair {
     );
 }
 
-/// The fenced lock, which is released, renewed and inspected by the scripts of the reentrant lock.
+/// The fenced lock. The reentrant lock's scripts release, renew and inspect it.
 pub mod fenced {
-    /// Takes the lock, or raises a hold count, and tells the fencing token.
+    /// Grants the lock or raises a hold count, and returns the fencing token.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/give.lua"),
@@ -168,14 +168,14 @@ pub mod fenced {
         include_str!("shared/free.lua"),
         include_str!("fenced/acquire.lua"),
     );
-    /// Tells the last fencing token.
+    /// Returns the last fencing token.
     pub const TOKEN: &str =
         concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("fenced/token.lua"));
 }
 
 /// The simple lock, which shares its keys with go-zero.
 pub mod simple {
-    /// Takes the lock, or lengthens its lease.
+    /// Grants the lock, or extends its lease.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -197,14 +197,14 @@ pub mod simple {
         include_str!("shared/lease.lua"),
         include_str!("simple/renew.lua"),
     );
-    /// Tells who holds the lock.
+    /// Returns the holder of the lock.
     pub const INSPECT: &str =
         concat!(include_str!("shared/text.lua"), include_str!("shared/kind.lua"), include_str!("simple/inspect.lua"));
 }
 
 /// The read half of the read-write lock.
 pub mod read {
-    /// Takes it, or raises a hold count.
+    /// Grants the read half, or raises a hold count.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
@@ -235,9 +235,9 @@ pub mod read {
     );
 }
 
-/// The write half of the read-write lock, which is renewed by the script of the reentrant lock.
+/// The write half of the read-write lock. The reentrant lock's script renews it.
 pub mod write {
-    /// Takes it, raises a hold count, or leaves a mark.
+    /// Grants the write half, raises a hold count, or leaves a mark.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
@@ -247,7 +247,7 @@ pub mod write {
         include_str!("shared/readers.lua"),
         include_str!("write/acquire.lua"),
     );
-    /// Lowers a hold count, or ends a hold, and takes a mark back.
+    /// Lowers a hold count, or ends a hold and removes its mark.
     pub const RELEASE: &str = concat!(
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
@@ -260,7 +260,7 @@ pub mod write {
 
 /// Both halves of the read-write lock.
 pub mod read_write {
-    /// Tells who holds the lock.
+    /// Returns the holder of the lock.
     pub const INSPECT: &str = concat!(
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
@@ -281,21 +281,21 @@ pub mod semaphore {
         include_str!("shared/once.lua"),
         include_str!("semaphore/acquire.lua"),
     );
-    /// Gives the permits of a hold back.
+    /// Returns the permits of a hold.
     pub const RELEASE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("semaphore/release.lua"),
     );
-    /// Sets the number of permits where there is none.
+    /// Sets the number of permits if it is not set.
     pub const SET: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("semaphore/set.lua"),
     );
-    /// Adds permits, or takes some away for good.
+    /// Adds permits, or removes permits permanently.
     pub const ADD: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -311,7 +311,7 @@ pub mod semaphore {
         include_str!("shared/once.lua"),
         include_str!("semaphore/drain.lua"),
     );
-    /// Tells how many permits are available.
+    /// Returns the number of available permits.
     pub const INSPECT: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -333,7 +333,7 @@ pub mod permits {
         include_str!("shared/permits.lua"),
         include_str!("permits/acquire.lua"),
     );
-    /// Gives the permits of a hold back.
+    /// Returns the permits of a hold.
     pub const RELEASE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -343,7 +343,7 @@ pub mod permits {
         include_str!("shared/permits.lua"),
         include_str!("permits/release.lua"),
     );
-    /// Gives permits back by their ids.
+    /// Returns permits by their ids.
     pub const GIVE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -361,14 +361,14 @@ pub mod permits {
         include_str!("shared/deadline.lua"),
         include_str!("permits/renew.lua"),
     );
-    /// Sets the capacity where there is none.
+    /// Sets the capacity if it is not set.
     pub const SET: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("permits/set.lua"),
     );
-    /// Sets the capacity, also while permits are held.
+    /// Sets the capacity, even while permits are held.
     pub const RESIZE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -378,7 +378,7 @@ pub mod permits {
         include_str!("shared/permits.lua"),
         include_str!("permits/resize.lua"),
     );
-    /// Tells how many permits are available and held.
+    /// Returns the numbers of available and held permits.
     pub const INSPECT: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -386,14 +386,14 @@ pub mod permits {
         include_str!("shared/clock.lua"),
         include_str!("permits/inspect.lua"),
     );
-    /// Tells the lease left of one permit.
+    /// Returns the remaining lease of a permit.
     pub const LEASE: &str =
         concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("permits/lease.lua"),);
 }
 
 /// The count-down latch.
 pub mod latch {
-    /// Asks whether the latch is open.
+    /// Returns whether the latch is open.
     pub const ACQUIRE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -401,7 +401,7 @@ pub mod latch {
         include_str!("shared/clock.lua"),
         include_str!("latch/acquire.lua"),
     );
-    /// Sets the count of a latch that has none.
+    /// Sets the count of an open latch.
     pub const SET: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -416,14 +416,14 @@ pub mod latch {
         include_str!("shared/once.lua"),
         include_str!("latch/count_down.lua"),
     );
-    /// Tells the count of a latch.
+    /// Returns the count of a latch.
     pub const INSPECT: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("latch/inspect.lua"),
     );
-    /// Removes a latch, which opens it.
+    /// Deletes a latch, which opens it.
     pub const DELETE: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
@@ -432,9 +432,9 @@ pub mod latch {
     );
 }
 
-/// Locks of a kind that is not known before.
+/// Locks of unknown kind.
 pub mod any {
-    /// Tells which kind of lock stands under a name, its holds and its waiters.
+    /// Returns the kind of lock under a name, its holds and its waiters.
     pub const INSPECT: &str = concat!(
         include_str!("shared/text.lua"),
         include_str!("shared/whole.lua"),
@@ -445,25 +445,25 @@ pub mod any {
     );
 }
 
-/// What clients say of themselves.
+/// Records of clients.
 pub mod record {
-    /// Writes who a client is.
+    /// Writes a client's record.
     pub const PUT: &str =
         concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("record/put.lua"),);
-    /// Tells who a client is.
+    /// Returns a client's record.
     pub const GET: &str =
         concat!(include_str!("shared/kind.lua"), include_str!("shared/clock.lua"), include_str!("record/get.lua"),);
     /// Removes the record of a client.
     pub const REMOVE: &str = concat!(include_str!("shared/kind.lua"), include_str!("record/remove.lua"),);
 }
 
-/// What goes between a script and its `WAIT`.
+/// The mark between a script and its `WAIT`.
 pub mod durable {
-    /// Writes the lease of a lock once more.
+    /// Rewrites the lease of a lock.
     pub const MARK: &str = include_str!("durable/mark.lua");
 }
 
-/// Values that are guarded by fencing tokens.
+/// Values guarded by fencing tokens.
 pub mod store {
     /// Reads a guarded value.
     pub const READ: &str = concat!(
@@ -479,7 +479,7 @@ pub mod store {
         include_str!("shared/fence.lua"),
         include_str!("store/write.lua"),
     );
-    /// Registers a fencing token for something that is guarded elsewhere.
+    /// Registers a fencing token for a value guarded elsewhere.
     pub const CHECK: &str = concat!(
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),

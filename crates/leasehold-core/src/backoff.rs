@@ -1,12 +1,12 @@
-//! How long to wait between two attempts, where waiting is by polling.
+//! The pauses between attempts, for polling waiters.
 
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a waiter leaves a busy lock alone before it asks again, and how often it asks at most.
+/// A waiter's pauses between attempts at a busy lock, and its maximum number of attempts.
 ///
-/// It is only used where a kind of lock has no release notices: the spin lock and the simple lock. The others are woken.
+/// Used only by kinds without release notices: the spin lock and the simple lock.
 ///
 /// # Examples
 ///
@@ -34,46 +34,46 @@ enum Shape {
     Custom(Arc<dyn Fn(u32) -> Option<Duration> + Send + Sync>),
 }
 
-/// No pause is shorter, so that no choice of numbers makes a waiter ask without a break.
+/// The minimum pause, so that no configuration makes a waiter spin.
 const LEAST: Duration = Duration::from_millis(1);
 
 impl Backoff {
-    /// After the first failure between nothing and `first`, and twice as much after each further one, but never more than
-    /// `most`: exponential back-off with full jitter, as in "Exponential Backoff And Jitter" (Brooker, 2015).
+    /// Exponential back-off with full jitter: between zero and `first` after the first failure, doubled after each
+    /// further failure, at most `most` ("Exponential Backoff And Jitter", Brooker, 2015).
     pub const fn exponential(first: Duration, most: Duration) -> Self {
         Self { shape: Shape::Exponential { first, most }, attempts: None }
     }
 
-    /// `step` longer after each failure, but never more than `most`.
+    /// `step` longer after each failure, at most `most`.
     pub const fn linear(step: Duration, most: Duration) -> Self {
         Self { shape: Shape::Linear { step, most }, attempts: None }
     }
 
-    /// The same after each failure.
+    /// The same pause after each failure.
     pub const fn constant(pause: Duration) -> Self {
         Self { shape: Shape::Constant(pause), attempts: None }
     }
 
-    /// The pause that the caller chooses after the failure of this number, 1 being the first; `None` ends the wait. The closure runs in the
-    /// future that waits, under no lock: it may use the client.
+    /// The caller's own pauses: `pause` maps the number of failures, from 1, to the next pause; `None` ends the wait.
+    /// It runs in the waiting future, without a lock, so it may use the client.
     pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
     }
 
-    /// Whether the pauses are what the caller's own code says, which must not run under any lock of a client.
+    /// Whether the pauses come from the caller's code, which must not run under a lock of the client.
     #[doc(hidden)]
     pub const fn is_custom(&self) -> bool {
         matches!(self.shape, Shape::Custom(_))
     }
 
-    /// Ends the wait when so many attempts have failed.
+    /// Ends the wait after this many failed attempts.
     #[must_use]
     pub const fn max_attempts(mut self, attempts: u32) -> Self {
         self.attempts = Some(attempts);
         self
     }
 
-    /// The pause after `failures` failed attempts; `None` where there is to be no further one. `random` lies between 0 and 1.
+    /// The pause after `failures` failed attempts; `None` ends the wait. `random` is between 0 and 1.
     #[doc(hidden)]
     pub fn pause(&self, failures: u32, random: f64) -> Option<Duration> {
         if self.attempts.is_some_and(|most| failures >= most) {

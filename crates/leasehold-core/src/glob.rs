@@ -1,12 +1,12 @@
-//! Patterns of names, as Redis reads them in `SCAN`.
+//! Patterns of names, as in `SCAN` of Redis.
 //!
-//! `*` stands for any text and `?` for one byte; `[abc]`, `[a-z]` and `[^a]` for one byte of a set, or not of it; a backslash takes the special
-//! meaning from the byte behind it. A set without an end lasts until the end of the pattern.
+//! `*` matches any text, and `?` any byte. `[abc]` and `[a-z]` match a byte of a set, and `[^a]` a byte outside of it.
+//! A backslash escapes the next byte. A set without an end extends to the end of the pattern.
 
-/// Whether the whole name fits the pattern. It takes at most the product of the lengths in steps.
+/// Whether the whole name matches the pattern. The number of steps is at most the product of both lengths.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
-    // The last `*`, and how much of the name it stands for as far as is known.
+    // The last `*`, and the length of its current match.
     let mut star: Option<(usize, usize)> = None;
     while seen < name.len() {
         if pattern.get(at) == Some(&b'*') {
@@ -26,7 +26,7 @@ pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     pattern[at..].iter().all(|byte| *byte == b'*')
 }
 
-/// The pattern that `text` alone fits.
+/// The pattern that matches only `text`.
 pub fn escaped(text: &str) -> String {
     let mut pattern = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -38,7 +38,7 @@ pub fn escaped(text: &str) -> String {
     pattern
 }
 
-/// How much of the pattern stands for this byte, which is no `*`; `None` where the byte does not fit.
+/// The length of the pattern's first element, which is not `*`, if it matches this byte.
 fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     match pattern {
         [] => None,
@@ -49,7 +49,7 @@ fn one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// The length of a set behind its bracket, where the byte fits it.
+/// The length of a set after its bracket, if it matches the byte.
 fn set_fits(set: &[u8], byte: u8) -> Option<usize> {
     let is_negated = set.first() == Some(&b'^');
     let mut at = usize::from(is_negated);

@@ -1,10 +1,10 @@
 //! The protocol of leasehold without I/O.
 //!
-//! This crate knows what a lock looks like on the server, which script does what, what each reply means, and what a client
-//! must do next. It opens no socket, spawns no task, and reads no clock: time and randomness are arguments, so that the
-//! whole protocol can run in a simulation.
+//! This crate defines the layout of locks on the server, the scripts, the meaning of replies, and a client's next step.
+//! It opens no socket, spawns no task, and reads no clock. Time and randomness are arguments, so the whole protocol can
+//! run in a simulation.
 //!
-//! It is internal to leasehold and has no stability promise of its own. Use the crate `leasehold`.
+//! This crate is internal to leasehold, without a stability promise. Use the crate `leasehold`.
 
 pub mod backoff;
 pub mod batch;

@@ -1,13 +1,13 @@
-//! Maps whose keys are numbers that the session itself gives out.
+//! Maps with keys that the session assigns.
 
 use std::hash::Hash;
 
-/// A map by numbers that count up: the session chooses them itself, so that no attack has to be feared and a quick hash will do.
+/// A map with ascending numbers as keys. The session assigns them, so a fast hash without protection is enough.
 pub(crate) type NumberMap<K, V> = rustc_hash::FxHashMap<K, V>;
 
-/// A [`NumberMap`] of large values. Each has a box, so that the reserve of the table is one of pointers.
+/// A [`NumberMap`] of large values. Each value is boxed, so spare capacity of the table costs pointers only.
 ///
-/// The map keeps a few boxes of removed values for the next ones: most calls remove one value and insert another.
+/// The map reuses a few boxes of removed values: most calls remove a value and insert another.
 #[derive(Debug)]
 pub(crate) struct BoxMap<K, V> {
     /// No box in the table is empty.
@@ -69,7 +69,7 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
         self.table.get(&key)?.as_ref().as_ref()
     }
 
-    /// The value of a key, to be changed.
+    /// The value of a key, mutably.
     pub(crate) fn get_mut(&mut self, key: K) -> Option<&mut V> {
         self.table.get_mut(&key)?.as_mut().as_mut()
     }
@@ -79,7 +79,7 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
         self.table.iter().filter_map(|(key, boxed)| Some((*key, boxed.as_ref().as_ref()?)))
     }
 
-    /// All values, to be changed, in no order.
+    /// All values, mutably, in no order.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.table.values_mut().filter_map(|boxed| boxed.as_mut().as_mut())
     }

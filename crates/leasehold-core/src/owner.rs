@@ -1,26 +1,27 @@
-//! The identities of a client, of an owner within it, and of each hold.
+//! The ids of clients, owners and holds.
 
 use bytes::Bytes;
 use std::fmt;
 use std::num::NonZeroU64;
 use uuid::Uuid;
 
-/// The identity of a client: a random UUID, new for every client that is built, as Redisson's is for every instance.
+/// The id of a client: a random UUID for every new client, as in Redisson.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct ClientId(Uuid);
 
 impl ClientId {
-    /// The identity with these bits, which must come from a version 4 UUID.
+    /// The id with these bits, which must be a version 4 UUID.
     pub const fn new(uuid: Uuid) -> Self {
         Self(uuid)
     }
 
-    /// The field in Redis of the hold with `number`: `uuid:number`, as a JVM's is `uuid:thread id`.
+    /// The field of the hold with `number`: `uuid:number`, like a JVM's `uuid:thread id`.
     pub fn field(&self, number: HoldNumber) -> Bytes {
         self.field_with(number, b"")
     }
 
-    /// The same of a hold that may linger: `uuid:number~`. The mark tells others that asking for the lock is worth it.
+    /// The field of a hold that may linger: `uuid:number~`. The mark shows other clients that a request for the lock
+    /// makes sense.
     pub fn marked_field(&self, number: HoldNumber) -> Bytes {
         self.field_with(number, b"~")
     }
@@ -30,7 +31,7 @@ impl ClientId {
     }
 
     fn write_field<'a>(&self, number: HoldNumber, mark: &[u8], FieldBuffer(text): &'a mut FieldBuffer) -> &'a [u8] {
-        // Every hold begins with this, so it does without the machinery of `format!`.
+        // Every acquire runs this, so it avoids `format!`.
         self.0.hyphenated().encode_lower(text);
         text[36] = b':';
         let mut start = text.len() - mark.len();
@@ -49,12 +50,12 @@ impl ClientId {
         &text[..end]
     }
 
-    /// The number of the hold that `field` names, where it is one of this client.
+    /// The hold number in `field`, if the hold is this client's.
     pub fn number_in(&self, field: &[u8]) -> Option<HoldNumber> {
         let text = std::str::from_utf8(field).ok()?;
         let (client, number) = text.rsplit_once(':')?;
         let own = Uuid::try_parse(client).is_ok_and(|uuid| uuid == self.0);
-        // A number can be written in several ways, and this client writes it in one.
+        // Accepts only the canonical form of a number.
         let number = number.parse().ok().filter(|_| own).map(HoldNumber)?;
         (self.field(number) == field).then_some(number)
     }
@@ -66,13 +67,12 @@ impl fmt::Display for ClientId {
     }
 }
 
-/// The number of a hold within its client, used once and never again, so that a late copy of an old hold's command
-/// cannot touch a new one.
+/// The number of a hold within its client, used once. So a late command of an old hold cannot change a new hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct HoldNumber(NonZeroU64);
 
 impl HoldNumber {
-    /// The first number. None is 0, so that an optional number is no larger than a number.
+    /// The first number. No number is 0, so an optional number is no larger than a number.
     pub const FIRST: Self = Self(NonZeroU64::MIN);
 
     /// The number after this one.
@@ -82,7 +82,7 @@ impl HoldNumber {
     }
 }
 
-/// Room for the text of a hold's name: a UUID, a colon, a number and a mark.
+/// Capacity for a hold's name: a UUID, a colon, a number and a mark.
 pub(crate) struct FieldBuffer([u8; 36 + 1 + 20 + 1]);
 
 impl Default for FieldBuffer {
@@ -91,22 +91,22 @@ impl Default for FieldBuffer {
     }
 }
 
-/// The name of a hold on the server, as the client keeps it for as long as the hold is there: the text is made when it is sent.
+/// A hold's name in the client. Its text is built when it is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum HoldName {
     /// `uuid:number`.
     Numbered(ClientId, HoldNumber),
-    /// The name that the caller has chosen, or that has a mark, which is rare.
+    /// A name that the caller chose, or a name with a mark, which is rare.
     Chosen(Box<Bytes>),
 }
 
 impl HoldName {
-    /// The name of the hold of a client with this number, unless the caller has chosen one.
+    /// The name of a client's hold with this number, unless the caller chose a name.
     pub(crate) fn new(client: ClientId, number: HoldNumber, chosen: Option<&Bytes>) -> Self {
         chosen.map_or(Self::Numbered(client, number), |chosen| Self::Chosen(Box::new(chosen.clone())))
     }
 
-    /// Its text.
+    /// The name as text.
     pub(crate) fn field(&self) -> Bytes {
         match self {
             Self::Numbered(client, number) => client.field(*number),
@@ -114,7 +114,7 @@ impl HoldName {
         }
     }
 
-    /// Its text, written into `buffer` unless the caller has chosen it.
+    /// The name as text, written to `buffer` unless the caller chose it.
     pub(crate) fn text<'a>(&'a self, buffer: &'a mut FieldBuffer) -> &'a [u8] {
         match self {
             Self::Numbered(client, number) => client.write_field(*number, b"", buffer),
@@ -123,18 +123,18 @@ impl HoldName {
     }
 }
 
-/// The identity by which a hold may be re-entered, within one client. It has no text form: Redis sees only the holds of an owner.
+/// The id by which a client's owner re-enters a hold. Redis never sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct OwnerId(NonZeroU64);
 
 impl OwnerId {
-    /// The owner with this number, which is not 0, and which the client must not have given out before.
+    /// The owner with this number, which must be unique within the client and not 0.
     pub(crate) fn new(number: u64) -> Self {
         debug_assert!(number > 0, "numbers begin at 1");
         Self(NonZeroU64::new(number).unwrap_or(NonZeroU64::MIN))
     }
 
-    /// Its number, which tells it from the other owners of its client in what the client says of itself.
+    /// The number, which distinguishes the owners of a client in its record.
     pub const fn number(self) -> u64 {
         self.0.get()
     }

@@ -1,11 +1,11 @@
-//! The answer of a server to a call.
+//! The reply of a server to a call.
 
 use bytes::Bytes;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A reply of a script. Our scripts answer with integers, texts and flat arrays; an error reply is a
-/// [`ServerError`](crate::link::ServerError) and not one of these.
+/// A reply of a script: integers, strings and flat arrays. An error reply is a
+/// [`ServerError`](crate::link::ServerError) instead.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Reply {
@@ -13,18 +13,18 @@ pub enum Reply {
     Nil,
     /// An integer.
     Int(i64),
-    /// Text, or bytes.
+    /// A string of bytes.
     Bulk(Bytes),
     /// Several replies.
     Array(Vec<Self>),
 }
 
 impl Reply {
-    /// The integer that this reply is. Decimal text counts, because a hash's values come as text.
+    /// The integer. Decimal text counts, because the values of a hash are text.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] where it is something else.
+    /// [`DecodeError`] for another type.
     pub fn int(&self) -> Result<i64, DecodeError> {
         match self {
             Self::Int(value) => Ok(*value),
@@ -36,20 +36,20 @@ impl Reply {
         }
     }
 
-    /// The milliseconds that it is; `None` where they are negative: the key has no time to live, or is gone.
+    /// The duration in milliseconds; `None` if negative: the key is missing or has no time to live.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] where it is something else.
+    /// [`DecodeError`] for another type.
     pub(crate) fn left(&self) -> Result<Option<Duration>, DecodeError> {
         Ok(u64::try_from(self.int()?).ok().map(Duration::from_millis))
     }
 
-    /// The text that this reply is.
+    /// The text.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] where it is something else, or not UTF-8.
+    /// [`DecodeError`] for another type, or invalid UTF-8.
     pub fn text(&self) -> Result<&str, DecodeError> {
         match self {
             Self::Bulk(text) => std::str::from_utf8(text).map_err(|_| DecodeError::new("text", self)),
@@ -57,11 +57,11 @@ impl Reply {
         }
     }
 
-    /// The parts of the array that this reply is.
+    /// The elements of the array.
     ///
     /// # Errors
     ///
-    /// [`DecodeError`] where it is something else.
+    /// [`DecodeError`] for another type.
     pub fn array(&self) -> Result<&[Self], DecodeError> {
         match self {
             Self::Array(parts) => Ok(parts),
@@ -70,7 +70,7 @@ impl Reply {
     }
 }
 
-/// A reply has not the shape that the script's contract promises: another program answered, or versions do not match.
+/// The reply does not match the script's contract: another program replied, or versions do not match.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("the server's reply is not {expected}, as the script's contract promises, but {found}")]
 pub struct DecodeError {
@@ -79,10 +79,10 @@ pub struct DecodeError {
 }
 
 impl DecodeError {
-    /// `found` was met where the contract promises `expected`.
+    /// The contract requires `expected`, but the reply is `found`.
     pub fn new(expected: &'static str, found: &Reply) -> Self {
         let mut found = format!("{found:?}");
-        // Cutting into a character would panic.
+        // Cutting a character would panic.
         let end = (0..=found.len().min(120)).rev().find(|end| found.is_char_boundary(*end));
         found.truncate(end.unwrap_or_default());
         Self { expected, found }

@@ -1,27 +1,27 @@
-//! The names of the keys of a server, page by page.
+//! A server's key names, page by page.
 
 use crate::reply::{DecodeError, Reply};
 use bytes::Bytes;
 
-/// One server of a link. It stays the same while the server has its address.
+/// A server of a link. The id stays valid while the server keeps its address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "a link makes these")]
 pub struct ServerId(pub u16);
 
-/// A page that is asked for.
+/// The request for a page.
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "callers write it as a literal, and there is nothing else to say")]
 pub struct ScanPage {
-    /// The place in the keys: 0 at the beginning, and then what the page before says.
+    /// The `SCAN` cursor. Start with 0.
     pub cursor: u64,
-    /// The pattern of the names that are wanted, as [`glob`](crate::glob) reads it.
+    /// The pattern of names, as [`glob`](crate::glob) defines it.
     pub pattern: Bytes,
-    /// How many keys the server looks at, more or less.
+    /// The approximate number of keys that the server inspects.
     pub count: u32,
 }
 
 impl ScanPage {
-    /// The words behind `SCAN`.
+    /// The arguments of `SCAN`.
     pub fn words(&self) -> [Bytes; 5] {
         let decimal = |number: u64| Bytes::from(number.to_string());
         let (matching, count) = (Bytes::from_static(b"MATCH"), Bytes::from_static(b"COUNT"));
@@ -29,15 +29,16 @@ impl ScanPage {
     }
 }
 
-/// A page of names.
+/// A page of key names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_structs, reason = "a link makes these")]
 pub struct Scanned {
-    /// The place of the next page; `None` behind the last one.
+    /// The next cursor; `None` at the end.
     pub next: Option<u64>,
-    /// The names, in no order. One may come twice in a scan, and one of a key that came or went meanwhile may be missing.
+    /// The names, in no order. A scan may return a name twice, and may miss keys that were created or deleted
+    /// meanwhile.
     pub names: Vec<Bytes>,
-    /// The process that answered: a place in the keys of one says nothing to another. Empty where it is not known.
+    /// The server process that replied. Its cursors mean nothing to another process. Empty if unknown.
     pub process: String,
 }
 
@@ -46,7 +47,7 @@ impl Scanned {
     ///
     /// # Errors
     ///
-    /// It is none.
+    /// The reply is not one of `SCAN`.
     pub fn decode(reply: &Reply, process: String) -> Result<Self, DecodeError> {
         let [cursor, names] = reply.array()? else { return Err(DecodeError::new("a reply to SCAN", reply)) };
         let place = match cursor {

@@ -1,58 +1,58 @@
-//! The one table of scripts: what each is called, what it takes, and under which hash the server knows it.
+//! The table of scripts: name, keys, arguments and hash.
 
 use leasehold_lua as lua;
 use sha1_smol::Sha1;
 use std::sync::OnceLock;
 
-/// A Lua script and its contract. The contract's words are those of the header of the Lua file; a test compares them.
+/// A Lua script and its contract. A test compares its words with the header of the Lua file.
 #[derive(Debug)]
 pub struct Script {
     name: &'static str,
     source: &'static str,
-    /// Computed at the first use: the compiler's interpreter would take half a minute for all scripts, in each build of each user.
+    /// Computed at first use: computing all hashes at compile time would add half a minute to every build.
     sha1: OnceLock<String>,
     keys: &'static [&'static str],
     args: &'static [&'static str],
 }
 
 impl Script {
-    /// Folder and verb, such as `lock/acquire`: where the file stands below `lua/`, without its ending.
+    /// Folder and verb, such as `lock/acquire`: the file's path below `lua/`, without its extension.
     pub const fn name(&self) -> &'static str {
         self.name
     }
 
-    /// The text that the server runs: preludes and body.
+    /// The source that the server runs: preludes and body.
     pub const fn source(&self) -> &'static str {
         self.source
     }
 
-    /// SHA-1 of the text, in hexadecimal: the script's name in `EVALSHA`.
+    /// The SHA-1 of the source, in hexadecimal, for `EVALSHA`.
     pub fn sha1(&'static self) -> &'static str {
         self.sha1.get_or_init(|| Sha1::from(self.source).hexdigest())
     }
 
-    /// The words of the `KEYS` slots, in order.
+    /// The names of the `KEYS` slots, in order.
     pub const fn keys(&self) -> &'static [&'static str] {
         self.keys
     }
 
-    /// The words of the `ARGV` slots, in order.
+    /// The names of the `ARGV` slots, in order.
     pub const fn args(&self) -> &'static [&'static str] {
         self.args
     }
 
-    /// Whether it renews leases.
+    /// Whether the script renews leases.
     pub fn is_renewal(&self) -> bool {
         self.name.ends_with("/renew")
     }
 
-    /// Whether keys and arguments come in groups, one group for each hold: those of renewals do.
+    /// Whether keys and arguments repeat for each hold, as in renewals.
     pub fn repeats(&self) -> bool {
         self.is_renewal()
     }
 
-    /// The server's time for the script, relative to the reentrant lock. `None`: never part of a batch. Only acquires and releases are, except those
-    /// of a latch, which are rare.
+    /// The server's time for the script, relative to the reentrant lock. `None` excludes it from batches. Only acquires
+    /// and releases have a weight, except for those of a latch, which are rare.
     pub fn weight(&self) -> Option<u32> {
         let (kind, verb) = self.name.split_once('/')?;
         if !matches!(verb, "acquire" | "release") || kind == "latch" {
@@ -66,7 +66,7 @@ impl Script {
         })
     }
 
-    /// The script of a [batch](crate::batch), whose keys and arguments are those of the calls in it. It is not among [`ALL`].
+    /// The script of a [batch](crate::batch), with the keys and arguments of its calls. Not part of [`ALL`].
     pub(crate) fn of_batch(text: String) -> Self {
         Self {
             name: "batch/run",
@@ -78,7 +78,8 @@ impl Script {
     }
 }
 
-/// A row is a static and its text in `leasehold_lua`, its file below `lua/`, and the words of its `KEYS` and of its `ARGV`.
+/// A row has a static with its source in `leasehold_lua`, its file below `lua/`, and the names of its `KEYS` and
+/// `ARGV`.
 macro_rules! scripts {
     ($($script:ident: $kind:ident::$text:ident = $file:literal [$($key:ident)*] [$($arg:ident)*];)+) => {
         $(
@@ -92,7 +93,7 @@ macro_rules! scripts {
             };
         )+
 
-        /// Every script there is.
+        /// All scripts.
         pub static ALL: &[&Script] = &[$(&$script),+];
     };
 }
@@ -177,6 +178,6 @@ scripts! {
     WRITE_RELEASE: write::RELEASE = "write/release" [lock readers writers] [hold count publish channel];
     READ_WRITE_INSPECT: read_write::INSPECT = "read_write/inspect" [lock readers] [];
 
-    // The acknowledgement of replicas.
+    // Acknowledgement by replicas.
     DURABLE_MARK: durable::MARK = "durable/mark" [lock] [];
 }

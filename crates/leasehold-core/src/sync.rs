@@ -1,6 +1,6 @@
-//! The tools of the standard library for several threads, or those of loom, with which tests go through the orders of such threads.
+//! The synchronization types of the standard library, or those of loom for its tests.
 //!
-//! The tests that need loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`.
+//! The loom tests are built with `--cfg leasehold_loom`, by `cargo xtask interleave`.
 
 #[cfg(not(all(test, leasehold_loom)))]
 pub(crate) use std::sync::{
@@ -22,7 +22,7 @@ mod of_loom {
         atomic::{AtomicBool, AtomicU32, AtomicU64},
     };
 
-    /// A value that is set once. loom has no such type, so its order stands in a flag of loom beside the value.
+    /// A value that is set once. loom lacks this type, so a flag of loom beside the value models the order.
     #[derive(Debug)]
     pub(crate) struct OnceLock<T> {
         value: Place<T>,

@@ -1,4 +1,4 @@
-//! The instant that the state machines reckon with.
+//! The instants of the state machines.
 
 use std::fmt;
 use std::hash::{Hash, Hasher};
@@ -6,30 +6,31 @@ use std::num::NonZeroU64;
 use std::ops::{Add, Sub};
 use std::time::Duration;
 
-/// A point on a clock that never goes back and that also counts while the machine is suspended.
+/// A point on a monotonic clock that also counts while the machine is suspended.
 ///
-/// Core never reads a clock: the driver of a state machine passes the present in. The driver chooses where zero lies.
+/// Core never reads a clock: the driver of a state machine passes the current time, and chooses zero.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Instant {
-    /// One more than the nanoseconds, so that an optional instant is no larger than an instant: holds and requests have many.
+    /// The nanoseconds plus one, so that an optional instant is no larger than an instant. Holds and requests have
+    /// many.
     after_zero: NonZeroU64,
 }
 
 impl Instant {
-    /// The last instant there is, 584 years after zero: "never".
+    /// The last instant, 584 years after zero: "never".
     pub const FAR_FUTURE: Self = Self { after_zero: NonZeroU64::MAX };
 
-    /// The instant that lies `nanos` nanoseconds after the clock's zero.
+    /// The instant `nanos` nanoseconds after zero.
     pub const fn from_nanos(nanos: u64) -> Self {
         Self { after_zero: NonZeroU64::MIN.saturating_add(nanos) }
     }
 
-    /// Nanoseconds since the clock's zero.
+    /// Nanoseconds since zero.
     pub const fn as_nanos(self) -> u64 {
         self.after_zero.get() - 1
     }
 
-    /// The time from `earlier` to this instant; zero where `earlier` is later.
+    /// The time since `earlier`; zero if `earlier` is later.
     pub const fn since(self, earlier: Self) -> Duration {
         Duration::from_nanos(self.as_nanos().saturating_sub(earlier.as_nanos()))
     }
@@ -57,7 +58,7 @@ impl fmt::Debug for Instant {
 impl Add<Duration> for Instant {
     type Output = Self;
 
-    /// Saturates at [`Instant::FAR_FUTURE`], so that a wait of `Duration::MAX` is a wait without end.
+    /// Saturates at [`Instant::FAR_FUTURE`], so a wait of `Duration::MAX` has no end.
     fn add(self, duration: Duration) -> Self {
         Self::from_nanos(self.as_nanos().saturating_add(nanos(duration)))
     }
