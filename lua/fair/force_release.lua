@@ -40,8 +40,8 @@ elseif fair.held and present == 0 then
   return -1
 end
 
--- The queue is maintained as if the lock were free, and the lock is freed last: if the server refuses to publish or to
--- change the queue, nothing was released.
+-- The queue is maintained as if the lock were free, and the lock is freed last. If the server refuses an earlier
+-- command, nothing was released.
 fair.held, fair.left = false, -2
 prune(fair)
 maintain(fair, false)

@@ -55,8 +55,8 @@ if refusal then
   return -4
 end
 if stored then
-  -- The queue is maintained as if the lock were free, and the lock is freed last: if the server refuses to publish or
-  -- to change the queue, nothing was released.
+  -- The queue is maintained as if the lock were free, and the lock is freed last. If the server refuses an earlier
+  -- command, nothing was released.
   fair.held, fair.left = false, -2
 end
 local left = count == 0 and leave_queue(fair, hold)

@@ -55,8 +55,8 @@ if count == 0 then
     redis.call('DEL', lock_key)
     return released
   end
-  -- The message above makes waiters read the new lease. The new field is written before the old field is deleted, so
-  -- the key exists throughout and keeps its time to live.
+  -- The message above makes waiters read the new lease. The new field precedes the deletion of the old field, so the
+  -- key keeps existing with its time to live.
   redis.call('PEXPIRE', lock_key, keep)
   redis.call('HSET', lock_key, kept, '1')
   if redis.call('HDEL', lock_key, hold) == 0 then

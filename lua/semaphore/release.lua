@@ -55,7 +55,7 @@ end
 -- PEXPIRE first, because it needs no memory. A server without free memory lets a script finish once it has written.
 redis.call('PEXPIRE', record_key, memory)
 if sum then
-  -- Publish first, then the record, then the counter: if the server refuses one of them, no permit was returned, and no
+  -- First publish, then the record, then the counter. If the server refuses any of them, no permit was returned. No
   -- permit returns without a record.
   if sum > 0 then
     redis.call(publish, channel, sum)

@@ -3,8 +3,8 @@
 -- `ask` has the fields that `hold.lua` requires, plus `waits` (the hold may queue) and `placed` (it had a place
 -- before).
 
--- Whether a JVM's entry changed since the last walk: it is new, it rejoined, or an entry in front of it was granted.
--- The guard of that walk may then be too small for the next entry.
+-- Whether a JVM's entry changed since the last walk. It is new, it rejoined, or an earlier entry was granted. The guard
+-- of that walk may then be too small for the next entry.
 local function is_unseen(fair, entry)
   local seen = string.match(redis.call('HGET', fair.marks, mark_of('w', entry)) or '', ' (%d+)$')
   return tonumber(seen) ~= score_of(fair, entry)

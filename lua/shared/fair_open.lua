@@ -65,7 +65,7 @@ local function lease_left(fair)
   return math.max(fair.left, -1)
 end
 
--- 1 if a waiter must listen as a JVM does, because its predecessor may announce the turn in a JVM's way.
+-- 1 if a waiter must listen as a JVM does: its predecessor may announce the turn in a JVM's way.
 local function foreign_bit(fair)
   if fair.mixed or holder_is_foreign(fair) then
     return 1

@@ -4,12 +4,12 @@
 -- waiters of live native processes. It has few tombstones, and no score is later than that of a new waiter. An empty
 -- queue is plain too.
 --
--- The full scripts handle every other queue, so a fast path returns before its first write if the queue is not plain.
+-- The full scripts handle every other queue. So a fast path returns before its first write if the queue is not plain.
 -- `keys` are the KEYS of the script. A server builds all functions and tables of these files for each call, so there
 -- are few of them.
 
--- Whether the queue is not plain: too many tombstones; a tombstone as the first, second or last entry; or a score later
--- than that of a new waiter.
+-- Whether tombstones or scores make the queue complex. It has too many tombstones, or one as its first, second or last
+-- entry. Or a score is later than that of a new waiter.
 local function has_others(keys, plain)
   local waiting = redis.call('ZCOUNT', keys[3], '1000000000000', plain.fresh)
   if waiting == plain.length then

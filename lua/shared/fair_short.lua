@@ -108,8 +108,8 @@ local function wait_shortly(keys, args, plain)
   return {4, math.max(plain.left, -1), plain.now, moved, is_head, foreign}
 end
 
--- Handles a first grant. Returns the reply; or nil and the server's time if the lock can be granted now; or nil for the
--- full script.
+-- Handles a first grant. Returns the reply, or nil for the full script. Returns nil and the server's time if the lock
+-- can be granted now.
 local function acquire_shortly(keys, args)
   if args[2] ~= '1' then
     return nil

@@ -37,8 +37,8 @@ local function walk_queue(fair, gap)
   local scores = paired(redis.call('ZRANGE', fair.deadlines, 0, -1, 'WITHSCORES'))
   local entries = redis.call('LRANGE', fair.queue, 0, -1)
   local kept, queued, dropped, scored, noted = {}, {}, {}, {}, {}
-  -- `sum` adds the waits of the JVMs passed so far. `guard` raises each wait to the maximum of a JVM, because a JVM may
-  -- be granted or give up with another wait than it came with.
+  -- `sum` adds the waits of the JVMs passed so far. `guard` raises each wait to the maximum of a JVM, because a JVM's
+  -- wait may change before it leaves.
   local sum, guard, before, foreign = 0, 0, nil, false
   for _, entry in ipairs(entries) do
     local score = tonumber(scores[entry])

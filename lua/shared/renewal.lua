@@ -1,10 +1,10 @@
 -- Prelude: renews the leases of many keys.
 
--- Extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds, or `lease` itself if that
--- is the remaining lease, and whether the server supports GT.
+-- Extends the lease of a key, never shortens it. Returns the remaining lease in milliseconds (`lease` itself if equal),
+-- and whether the server supports GT.
 --
 -- Redis 7 and Valkey compare both leases on PEXPIRE GT, which saves a PTTL. An older server rejects GT and leaves the
--- lease unchanged; then PTTL is used for this key and all later keys.
+-- lease unchanged. Then PTTL serves this key and all later keys.
 local function renew_lease(key, lease, compares)
   if compares then
     local set = redis.pcall('PEXPIRE', key, lease, 'GT')

@@ -1,5 +1,5 @@
--- Grants the write half of a read-write lock, raises the hold count of its writer, or leaves a mark that makes readers
--- give way. The count is absolute, so a copy changes nothing.
+-- Grants the write half of a read-write lock, raises its hold count, or leaves a mark against new readers. The count is
+-- absolute, so a copy changes nothing.
 --
 -- KEYS[1]  lock       [hash]     mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
 -- KEYS[2]  readers    [zset]     native readers -> deadline, in the server's milliseconds

@@ -38,8 +38,8 @@ enum Shape {
 const LEAST: Duration = Duration::from_millis(1);
 
 impl Backoff {
-    /// Exponential back-off with full jitter: between zero and `first` after the first failure, doubled after each
-    /// further failure, at most `most` ("Exponential Backoff And Jitter", Brooker, 2015).
+    /// Exponential back-off with full jitter ("Exponential Backoff And Jitter", Brooker, 2015). The upper bound starts
+    /// at `first`, doubles after each failure, and stops at `most`.
     pub const fn exponential(first: Duration, most: Duration) -> Self {
         Self { shape: Shape::Exponential { first, most }, attempts: None }
     }

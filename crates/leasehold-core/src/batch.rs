@@ -1,8 +1,8 @@
 //! Several calls as one: a script that runs other scripts in order.
 //!
 //! A batch contains the files of its scripts. The shared code precedes them once, and each script's own file becomes a
-//! function with its own `KEYS` and `ARGV`. A server runs a script to its end, so the calls of a batch take effect in
-//! order, with nothing in between. A failed call does not affect the rest.
+//! function with its own `KEYS` and `ARGV`. A server runs a script without interruption, so the calls of a batch take
+//! effect in order. A failed call does not affect the rest.
 
 use crate::call::Call;
 use crate::script::{self, Script};
@@ -54,8 +54,8 @@ impl Batch {
         self.script.get_or_init(|| Script::of_batch(text(self.scripts)))
     }
 
-    /// The script and the numbers of keys and arguments of each call, as a single argument: each argument costs time on
-    /// client and server.
+    /// The script, number of keys and number of arguments of each call. It is a single argument, because each argument
+    /// costs time.
     pub fn plan<'a>(&self, calls: impl Iterator<Item = &'a Call>) -> Vec<u8> {
         let place = |script| self.place(script).map_or(0, |place| place + 1);
         calls.flat_map(|call| [place(call.script()), call.keys().len(), call.args().len()].map(digit)).collect()
@@ -81,7 +81,7 @@ fn text(scripts: &[&'static Script]) -> String {
         let mut own = script.source();
         while let Some(prelude) = lua::PRELUDES.iter().find(|prelude| own.starts_with(**prelude)) {
             // Each prelude follows the preludes that it uses, as in every script. Fast paths are not shared. The code
-            // after a fast path stays in the script's function, so it only runs if the fast path does not apply.
+            // after a fast path stays in the script's function. It only runs if the fast path does not apply.
             if !preludes.contains(prelude) {
                 preludes.push(prelude);
             }

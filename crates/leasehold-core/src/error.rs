@@ -113,7 +113,7 @@ pub enum AcquireError {
     /// The server refused.
     #[error("the server refused: {0}")]
     Refused(ServerError),
-    /// The owner requested the write half of a read-write lock but holds the read half, so it would wait for itself.
+    /// The owner requested the write half of a read-write lock but holds the read half. It would wait for itself.
     #[error("the owner holds the read half of the lock: release it before you acquire the write half")]
     UpgradeNotSupported,
     /// The request exceeds the capacity.

@@ -237,8 +237,8 @@ impl EndWatch {
     }
 
     /// Registers `waker` for the end of the hold, replacing the previous waker. Returns false if the hold has already
-    /// ended. In that case no waker is woken: otherwise each poll of a task that waits for something else would wake it
-    /// again.
+    /// ended. In that case no waker is woken. Otherwise a task that waits for something else would wake itself at each
+    /// poll.
     ///
     /// Read [`HoldCell::ended`] *after* this, so no end is missed.
     pub fn wake_at_end(&mut self, waker: &Waker) -> bool {

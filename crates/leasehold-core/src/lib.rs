@@ -1,6 +1,6 @@
 //! The protocol of leasehold without I/O.
 //!
-//! This crate defines the layout of locks on the server, the scripts, the meaning of replies, and a client's next step.
+//! This crate defines the server-side layout of locks, the scripts, the meaning of replies, and a client's next step.
 //! It opens no socket, spawns no task, and reads no clock. Time and randomness are arguments, so the whole protocol can
 //! run in a simulation.
 //!

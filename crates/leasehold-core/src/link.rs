@@ -18,8 +18,8 @@ use thiserror::Error;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "there is no third answer")]
 pub enum Settled {
-    /// No earlier call can be applied: the server answered a later command on the same connection, or confirmed that
-    /// the connection is dead.
+    /// No earlier call can be applied. The server answered a later command on the same connection, or confirmed the
+    /// connection's death.
     Proven,
     /// No proof is available, for example because `CLIENT KILL` is forbidden. A copy may still arrive for a while.
     Unproven,
@@ -187,21 +187,20 @@ impl ServerError {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
-    /// Whether the server, or a proxy in front of it, refused the call because its keys are in several hash slots.
+    /// Whether the server or its proxy refused the call because its keys are in several hash slots.
     #[doc(hidden)]
     pub fn is_of_several_slots(&self) -> bool {
         self.code() == "CROSSSLOT"
     }
 
-    /// Whether a slot is moving: some keys of the call are already on the new node, and no node can run the call until
-    /// all are.
+    /// Whether a slot is moving and its keys are split. No node can run the call until all keys have moved.
     #[doc(hidden)]
     pub fn is_of_a_moving_slot(&self) -> bool {
         self.code() == "TRYAGAIN"
     }
 
-    /// Whether the same call may soon succeed: the server is loading, failing over, moving slots, busy, cannot save a
-    /// snapshot, or does not know the script yet.
+    /// Whether a retry may soon succeed. The server is loading, failing over, moving slots, or busy. Or it cannot save
+    /// a snapshot, or does not know the script yet.
     pub fn is_transient(&self) -> bool {
         const CODES: [&str; 12] = [
             "MISCONF",
@@ -257,7 +256,8 @@ pub enum LinkEvent {
         /// Whether the link was connected to this server before.
         again: bool,
     },
-    /// The connection to a server was lost, and a reconnect failed. Reported once per kind of error until the next success.
+    /// The connection to a server was lost, and a reconnect failed. Reported once per kind of error until the next
+    /// success.
     OutOfReach {
         /// The server's address.
         server: String,
@@ -337,8 +337,8 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// send a call: see [`Link::call_decided`]. It never calls the [`Receiver`], so the session may be locked.
     fn settlings(&self, durable: bool) -> u64;
 
-    /// Sends `call` and waits for its reply. The link resends the call only after a reply that proves that it was not
-    /// applied: the server does not know the script, or another node owns the slot.
+    /// Sends `call` and waits for its reply. The link resends the call only after proof that it was not applied: an
+    /// unknown script or a redirection.
     ///
     /// The call is queued at the first poll.
     ///
@@ -368,11 +368,11 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// Sets the receiver. Called once, before the first call and the first subscription.
     fn deliver_to(&self, receiver: Weak<dyn Receiver>);
 
-    /// Ensures that the server can no longer apply an earlier call for the slot of `key`: of the durable calls
-    /// (`durable`), or of all other calls.
+    /// Ensures that the server can no longer apply an earlier call for the slot of `key`. With `durable` this covers
+    /// the durable calls, else all other calls.
     ///
-    /// The proof is a reply to a later command on the same connection, or that the server killed the old connection.
-    /// Outside of a cluster all keys are in one slot.
+    /// The proof is a reply to a later command on the same connection, or a kill of the old connection. Outside of a
+    /// cluster all keys are in one slot.
     ///
     /// # Errors
     ///

@@ -134,7 +134,7 @@ impl fmt::Display for LockName {
 /// Checks that a caller's name, or a part of a name, begins and ends with a visible character.
 ///
 /// Names are compared byte by byte. Trailing white space from a configuration file makes a different name, so two
-/// programs would use two locks instead of one.
+/// programs would use two locks.
 ///
 /// # Errors
 ///
@@ -200,8 +200,9 @@ pub enum NameError {
     },
 }
 
-/// The hash slot of a key in Redis Cluster, from 0 to 16383: CRC-16 of the part between the first `{` and the next `}`,
-/// or of the whole key if that part is empty or missing (Redis Cluster specification, "Hash tags").
+/// The hash slot of a key in Redis Cluster, from 0 to 16383 (Redis Cluster specification, "Hash tags"). It is the
+/// CRC-16 of the part between the first `{` and the next `}`. If that part is empty or missing, it covers the whole
+/// key.
 pub fn slot(key: &[u8]) -> u16 {
     let tag = key
         .iter()

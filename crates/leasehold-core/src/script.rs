@@ -78,8 +78,7 @@ impl Script {
     }
 }
 
-/// A row has a static with its source in `leasehold_lua`, its file below `lua/`, and the names of its `KEYS` and
-/// `ARGV`.
+/// A row has a static, its source in `leasehold_lua`, its file, and the names of its `KEYS` and `ARGV`.
 macro_rules! scripts {
     ($($script:ident: $kind:ident::$text:ident = $file:literal [$($key:ident)*] [$($arg:ident)*];)+) => {
         $(

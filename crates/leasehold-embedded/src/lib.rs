@@ -2,8 +2,8 @@
 //!
 //! An [`EmbeddedServer`] runs the Lua files of leasehold on Lua 5.1, over typed keys with expiry and Pub/Sub. An
 //! [`EmbeddedLink`] has the connections of one client, behind the same [`Link`](leasehold_core::link::Link) as a real
-//! server's. It also injects faults: lost, delayed or duplicated requests and replies, errors within a script, full
-//! memory, data loss, clock steps.
+//! server's. It also injects faults: lost, delayed or duplicated messages, errors within a script, full memory, data
+//! loss, clock steps.
 //!
 //! The engine (`engine/`) knows no clients. The server has an engine and its ends of all connections, with their
 //! faults. A link has the client's ends.
@@ -17,11 +17,12 @@
 //! Commands, replies and error texts are those of Redis 7.0.15, except that
 //!
 //! - an error inside an array that a script returns makes the whole reply an error;
-//! - the error of `return redis.call(…)` at the end of a function names no line, because Lua keeps no frame of a tail call;
-//! - `KEYS` knows the pattern `*` only, `PEXPIRE` has the option `GT` alone, and `PEXPIREAT` none, and large hashes are listed in order of their fields;
+//! - the error of a final `return redis.call(…)` names no line, because Lua keeps no frame of a tail call;
+//! - `KEYS` only supports the pattern `*`, `PEXPIRE` only `GT`, and `PEXPIREAT` no option; large hashes are sorted by
+//!   field;
 //! - a score cannot be written in hexadecimal, and a score of -0 is 0 in large sets too;
-//! - scripts have no `cjson`, `cmsgpack`, `bit`, `struct`, `os`, `coroutine`, `load`, `getmetatable`, `rawset`, `math.random` and
-//!   `redis.sha1hex`.
+//! - scripts have no `cjson`, `cmsgpack`, `bit`, `struct`, `os`, `coroutine`, `load`, `getmetatable`, `rawset`,
+//!   `math.random` and `redis.sha1hex`.
 //!
 //! This crate is internal to leasehold, without a stability promise. Use the crate `leasehold` with its feature
 //! `embedded`.

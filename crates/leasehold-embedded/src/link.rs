@@ -117,8 +117,7 @@ impl EmbeddedLink {
         self.with_connections(|connections| connections.lose_confirmations = count);
     }
 
-    /// Makes every operation yield once before and once after it takes effect, so that a test can drop its future at
-    /// both points.
+    /// Makes every operation yield before and after its effect, so a test can drop its future at both points.
     #[doc(hidden)]
     pub fn stepped(&self, stepped: bool) {
         self.with_connections(|connections| connections.stepped = stepped);

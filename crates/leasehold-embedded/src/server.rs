@@ -207,7 +207,7 @@ impl EmbeddedServer {
     /// server, where its script runs, and the reply takes the other half. Notices take half, and subscriptions are
     /// confirmed after all of it. A change applies to later messages of all links.
     ///
-    /// The time is that of the server's clock: with a manual clock nothing arrives until a test advances it, and with
+    /// The time is that of the server's clock. With a manual clock nothing arrives until a test advances it. With
     /// tokio's paused clock round trips take no real time. Calls of a connection arrive in the order in which they were
     /// sent, even if their futures were dropped. A lost connection loses its messages in transit. A closed connection
     /// does not.

@@ -93,7 +93,7 @@ pub trait KindProtocol: Sync {
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration);
 }
 
-/// The policy for several waiters of one client for a lock, and the effect of a grant on the next waiter.
+/// The policy for several waiters of one client, and the effect of a grant on the next waiter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "the session must handle each")]
 pub enum WaitPolicy {
@@ -128,8 +128,8 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Rejects a name whose keys and channel have different slots in a Redis Cluster, because no script could use all
-    /// of them. Other keys of the name, such as records, are in the same slot.
+    /// Rejects a name whose keys and channel have different slots in a Redis Cluster. No script could use all of them.
+    /// Other keys of the name, such as records, are in the same slot.
     ///
     /// # Errors
     ///

@@ -121,7 +121,7 @@ impl KindProtocol for Read {
         Some(&script::READ_RENEW)
     }
 
-    /// A lease of zero leaves the hold unchanged, and restores the lock's time to live if a JVM has shortened it.
+    /// A lease of zero leaves the hold unchanged. It restores the lock's time to live if a JVM has shortened it.
     fn renew(&self, into: &mut Renewal, name: &LockName, keys: &Keys, hold: &HoldKey, lease: Duration) {
         into.keys.extend([keys.keys[0].clone(), keys.keys[1].clone(), hold_key(name, &hold.field())]);
         into.args.extend([hold.field(), millis(lease), into.publish.clone(), channel(name)]);

@@ -1,5 +1,4 @@
-//! The commands of the simple lock: a string under the plain name, whose value is the caller's id, as in go-zero's
-//! `RedisLock`.
+//! The commands of the simple lock, a string with the caller's id as in go-zero's `RedisLock`.
 
 use super::lock::{self, Inspected};
 use super::outcome::{Acquired, Released};

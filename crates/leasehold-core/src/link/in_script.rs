@@ -16,8 +16,8 @@ enum Lack {
 }
 
 impl ServerError {
-    /// Converts this error into the refusal of a call of `script`, which ran on its own or within a batch (`ran`). If a
-    /// permission or command is missing, the message names it.
+    /// Converts this error into the refusal of a call of `script`. `ran` is that script or its batch. If a permission
+    /// or command is missing, the message names it.
     #[must_use]
     pub fn of_script(self, script: &Script, ran: &Script) -> Self {
         if self.code() == "NOPERM" && self.text.contains(" key") {

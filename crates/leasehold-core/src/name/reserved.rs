@@ -17,8 +17,8 @@ const BEGINNINGS: [(&str, &str); 8] = [
 
 /// The reserved form that `raw` matches, if any.
 ///
-/// Any name with a brace may be a lock's name plus a suffix ([`suffixed`](super::LockName::suffixed)), so suffixes only
-/// count in names with a brace.
+/// Suffixes only count in names with a brace, which may be a lock's name plus a suffix
+/// ([`suffixed`](super::LockName::suffixed)).
 pub(super) fn form(raw: &str) -> Option<&'static str> {
     let beginning = BEGINNINGS.iter().find(|(beginning, _)| raw.starts_with(beginning)).map(|(_, form)| *form);
     beginning.or_else(|| is_ours(raw).then_some("leasehold:1:…")).or_else(|| {

@@ -82,9 +82,8 @@ impl ManualClock {
         shared.on_step.push(callback);
     }
 
-    /// Advances the clock by `duration`, from timer to timer. At each timer's instant it wakes all timers of that
-    /// instant, runs the step callbacks, and looks for the next timer. It then moves to the target and runs the
-    /// callbacks once more.
+    /// Advances the clock by `duration`, from timer to timer. At each timer's instant it wakes the timers of that
+    /// instant, and runs the step callbacks. It then moves to the target and runs the callbacks once more.
     ///
     /// No woken task has run when this returns, except within the callbacks.
     pub fn advance(&self, duration: Duration) {

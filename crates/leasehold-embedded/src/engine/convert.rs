@@ -77,7 +77,7 @@ pub(crate) fn command_words(values: &MultiValue, buffer: &mut Vec<u8>, ends: &mu
     Ok(())
 }
 
-/// Converts a script's result to a reply: numbers are truncated, `true` is 1, `false` is no value, and an array ends at
+/// Converts a script's result to a reply. Numbers are truncated, `true` is 1, and `false` is no value. An array ends at
 /// its first nil.
 pub(crate) fn to_reply(value: &Value) -> Result<Reply, ServerError> {
     reply_at(value, MAX_DEPTH)

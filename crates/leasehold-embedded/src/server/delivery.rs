@@ -125,8 +125,8 @@ impl State {
         Some(reply.map_err(|error| LinkError::Refused(error.of_script(call.script(), call.script()))))
     }
 
-    /// The result of a waiting call, if available. Otherwise takes `waker`, to wake it with the result, and leaves the
-    /// replaced waker in its place: wakers are cloned and dropped without a lock.
+    /// The result of a waiting call, if available. Otherwise takes `waker`, and leaves the replaced waker in its place.
+    /// Wakers are cloned and dropped without a lock.
     pub(crate) fn poll_waiting(&mut self, id: CallId, waker: &mut Option<Waker>) -> Result<CallResult, NotYet> {
         match self.waiting.get_mut(&id) {
             Some(Waiting { result: None, waker: slot, .. }) => {

@@ -7,7 +7,7 @@ use crate::server::state::State;
 use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
 
-/// The calls of a link, or of all links of a server, in the order in which they were sent, since
+/// The calls of a link, or of all links of a server, in sending order. Recording starts with
 /// [`EmbeddedLink::record`](crate::EmbeddedLink::record) or [`EmbeddedServer::record`].
 #[derive(Clone, Debug)]
 pub struct Recorder {

@@ -4,16 +4,16 @@
 //!   trusted authorities; [`credentials`]: users and passwords; [`network`]: lookup and dialling; [`stream`]: sockets;
 //!   [`greeting`]: the handshake; [`about`]: the server's description of itself.
 //! - [`connection`]: one connection, from connect to close, with its guarantees, on which everything else relies.
-//! - [`connection_slot`]: reconnects; [`pool`]: a slot for each server; [`pools`]: all pools; [`slots`]: the slot map of
-//!   a cluster; [`shared`]: their common state.
+//! - [`connection_slot`]: reconnects; [`pool`]: a slot for each server; [`pools`]: all pools; [`slots`]: the slot map
+//!   of a cluster; [`shared`]: their common state.
 //! - [`call`], [`durable`], [`settle`], [`notices`], [`scan`]: the link's operations; [`route`]: routing; [`events`]:
 //!   events for the session.
 //! - [`connect`]: builds the link; [`learn`]: identifies the server; [`met`]: whether it is identified; [`maintain`]:
 //!   periodic checks; [`scripts`]: the script cache; [`error`], [`absent`], [`mistaken`] and [`words`]: errors.
 //!
-//! A link has one connection to each server, for calls and notices. Notices have a second connection in RESP2, where a
-//! subscribed connection carries no calls, and if they are sharded (see [`notices`]). Durable calls have up to five
-//! more. On a cluster, all connections but the first open on demand.
+//! A link has one connection to each server, for calls and notices. Sharded notices have a second connection (see
+//! [`notices`]). So have notices in RESP2, where a subscribed connection carries no calls. Durable calls have up to
+//! five more. On a cluster, all connections but the first open on demand.
 
 mod about;
 mod absent;

@@ -1,9 +1,8 @@
 //! The locks that a client's record lists as held or requested.
 //!
-//! They form one string of bounded length. Each entry has a letter for the kind, `h` for a hold or `w` for a wait, its
-//! age and its renewed lease in milliseconds, the owners, and the names of the hold and the lock, each after its length.
-//! `lh65000;30000;7;38:6f0c…:35:stock` is a hold of
-//! a reentrant lock.
+//! They form one string of bounded length. An entry has a letter for the kind, and `h` for a hold or `w` for a wait.
+//! The age, the renewed lease (both in milliseconds) and the owners follow. The names of the hold and the lock come
+//! last, each after its length. `lh65000;30000;7;38:6f0c…:35:stock` is a hold of a reentrant lock.
 
 use crate::command::Kind;
 use bytes::Bytes;

@@ -113,7 +113,8 @@ impl Started {
         reply.into_reply().map_err(|refusal| {
             let refusal = refusal.of_script(self.call.script(), batch.script());
             if refusal.proves_no_grant() {
-                // Some servers do not name the refused command of a script in a batch. The error of a call sent alone names it.
+                // Some servers do not name the refused command of a script in a batch. The error of a call sent alone
+                // names it.
                 self.pool.pause_batches();
             }
             self.refused(refusal)
@@ -128,8 +129,8 @@ impl Started {
         }
     }
 
-    /// Follows up the refused call in a task. The task runs where the refusal was read, because the background may be blocked in a
-    /// user's telemetry.
+    /// Follows up the refused call in a task. The task runs where the refusal was read, because the background may be
+    /// blocked in a user's telemetry.
     fn follow_up(self, refusal: Refusal) {
         let Self { pool, begun, id, call, .. } = self;
         let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
@@ -298,8 +299,9 @@ impl Refusal {
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
 ///
-/// Two replies prove that the server did *not* apply the call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link sends the script's text;
-/// it follows a redirection. It resends after no other reply, and never after a settling since `begun`.
+/// Two replies prove that the server did *not* apply the call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link
+/// sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
+/// `begun`.
 pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Reply, LinkError> {
     // Boxed, as what is seldom needed below, so that the future of a call is small.
     match Box::pin(direct(pool, begun, call, pool.shared.settings.command_timeout)).await? {
@@ -389,8 +391,8 @@ async fn follow_up(
     answer.map_err(|refusal| route::refused(&connection_slot, refusal.into_inner()))
 }
 
-/// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node redirects the call
-/// again. `ASKING` does not harm the other command.
+/// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node
+/// redirects the call again. `ASKING` does not harm the other command.
 async fn after_asking(
     connection: &Connection,
     asking: bool,

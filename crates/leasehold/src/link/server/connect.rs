@@ -302,7 +302,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
             connection.end();
             return Err(ConnectError::IsACluster { server: label });
         }
-        // Sentinel finds the primary. A primary that returns as a replica is not refused either: its address will soon
+        // Sentinel finds the primary. A primary that returns as a replica is not refused either. Its address will soon
         // lead to another primary, and calls wait for that.
         if by_address && connection.about.is_read_only {
             connection.end();

@@ -3,24 +3,24 @@
 //! A [`Connection`] never reconnects: the [`connection_slot`](super::connection_slot) opens a new connection instead.
 //! So a connection has *one* socket and *one* id on *one* server process, with these guarantees:
 //!
-//! 1. A command is encoded once, into the connection's only buffer, and its bytes are written in the order of the
-//!    buffer, or never.
+//! 1. A command is encoded once, into the connection's only buffer. Its bytes are written in the order of the buffer,
+//!    or never.
 //! 2. Once a later command is answered, every command queued before it has been applied, refused, or skipped.
-//! 3. Once the server reports the connection's id as dead, it applies no further command of this connection, neither
-//!    from a proxy's buffer nor from the socket. Unwritten bytes have no other socket.
+//! 3. Once the server reports the connection's id as dead, it applies no further command of this connection. That
+//!    includes commands in a proxy's buffer and in the socket. Unwritten bytes have no other socket.
 //!
-//! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes and
-//! writes the commands of other callers. A *reader* also writes the rest when the socket was full.
+//! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes
+//! and writes the commands of other callers. A *reader* also writes the rest when the socket was full.
 //!
-//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client: a
-//! reply wakes a task there without a change of threads. The *stand-in* is a task on the background's runtime. It reads
-//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same time:
-//! a lock serializes them, and each runtime watches the socket by itself.
+//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client.
+//! There a reply wakes a task without a thread switch. The *stand-in* is a task on the background's runtime. It reads
+//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same
+//! time: a lock serializes them, and each runtime watches the socket by itself.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
-//! these callers run, and then writes their commands together: a write costs more than encoding a command. A caller also
-//! corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there are enough
-//! of them.
+//! these callers run, and then writes their commands together. A write costs more than encoding a command. A caller
+//! also corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there
+//! are enough of them.
 
 use super::about::About;
 use super::call::{Arrivals, Inbox, Started};
@@ -61,11 +61,12 @@ const READS: usize = 4;
 /// How long home may leave bytes unread, or commands unwritten, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
-/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected, so that the server does not run out of work. A reader
-/// only corks with more calls than this.
+/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected. This keeps the server busy.
+/// A reader only corks with more calls than this.
 const SHARE: usize = 4;
 
-/// With more calls in flight than this, a caller corks the connection. The reader at home then writes after the ready tasks have run.
+/// With more calls in flight than this, a caller corks the connection. The reader at home then writes after the ready
+/// tasks have run.
 const BUSY: usize = 16;
 
 /// Maximum number of collected calls whose memory is kept.

@@ -171,7 +171,8 @@ impl ConnectionSlot {
         opened
     }
 
-    /// Keeps the slot connected until it closes, on the current runtime. `stand_in` belongs to a connection that is already up.
+    /// Keeps the slot connected until it closes, on the current runtime. `stand_in` belongs to a connection that is
+    /// already up.
     pub(super) async fn keep(self: Arc<Self>, mut stand_in: Option<StandIn>) {
         let mut backoff = Backoff::default();
         let mut first = stand_in.is_none();
@@ -261,7 +262,8 @@ impl ConnectionSlot {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only connections for calls report: each other role would repeat the event.
+    /// Reports an event to the session's driver. Only connections for calls report: each other role would repeat the
+    /// event.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));
@@ -283,8 +285,8 @@ impl ConnectionSlot {
         std::future::pending().await
     }
 
-    /// Pings the connection, and returns when it stops answering: twice per command timeout while the server owes a
-    /// reply or messages, and at each audit otherwise, because each wake-up costs processor time.
+    /// Pings the connection, and returns when it stops answering. Pings twice per command timeout while the server owes
+    /// a reply or messages. Otherwise pings at each audit, because each wake-up costs processor time.
     async fn watch(&self, connection: &Connection) {
         let timeout = self.shared.settings.command_timeout;
         loop {

@@ -1,11 +1,13 @@
 //! Calls that wait for replicas.
 //!
-//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`. The link never resends
-//! it. `WAIT` covers the writes of *its* connection only: on another connection it would count replicas that lack the call's write.
+//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`.
+//! The link never resends it. `WAIT` covers the writes of *its* connection only: on another connection it would count
+//! replicas that lack the call's write.
 //!
-//! `WAIT` blocks its connection, so these calls have dedicated connections, one call at a time on each. Renewals have their own connection,
-//! because a lease must not expire behind queued acquires. Each call is a task on the background's runtime. It keeps its connection until
-//! the reply even after the caller is gone, because the server stays blocked.
+//! `WAIT` blocks its connection, so these calls have dedicated connections, one call at a time on each. Renewals have
+//! their own connection, because a lease must not expire behind queued acquires. Each call is a task on the
+//! background's runtime. It keeps its connection until the reply even after the caller is gone, because the server
+//! stays blocked.
 
 use super::call::FOLLOWED;
 use super::connection::{Connection, word};
@@ -186,7 +188,8 @@ pub(super) async fn call(
     task.await.unwrap_or_else(gone)
 }
 
-/// Queues script, mark and `WAIT` together, and waits for all three replies. A missing reply leaves the outcome unknown.
+/// Queues script, mark and `WAIT` together, and waits for all three replies. A missing reply leaves the outcome
+/// unknown.
 async fn pipeline(
     connection: &Connection,
     call: &Call,

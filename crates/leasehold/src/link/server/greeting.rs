@@ -79,8 +79,8 @@ pub(super) async fn greet(
     };
     let id = answered(id).await?.int().or(greeted);
     let own = answered(own).await?;
-    // A server that loads its data answers INFO but refuses PING. A user without PING may still call scripts. So may all users of a server
-    // that cannot save its data, although it refuses each call.
+    // A server that loads its data answers INFO but refuses PING. A user without PING may still call scripts. So may
+    // all users of a server that cannot save its data, although it refuses each call.
     let is_answer = |refusal: &&ServerError| matches!(refusal.code(), "NOPERM" | "MISCONF");
     let ping = answered(ping).await?.error().filter(|refusal| !is_answer(refusal)).cloned();
     if let Some(refusal) = ping.or(database) {

@@ -1,8 +1,8 @@
 //! Detects, after a failed connect, a TLS server behind a URL without TLS, or the reverse.
 //!
 //! The servers do not report the mismatch. A server without TLS reads the handshake as the start of a long command and
-//! waits for the rest. A TLS server closes the connection. So only after a failure the client probes the server with the
-//! other protocol, without user and password.
+//! waits for the rest. A TLS server closes the connection. So only after a failure the client probes the server with
+//! the other protocol, without user and password.
 
 use super::error::ConnectError;
 use super::network::Network;

@@ -1,7 +1,7 @@
 //! The network of a link: name lookup and sockets. Nothing else leaves the process.
 //!
 //! A link is given its network, so that tests run whole links on a network in memory. Timers and tasks are tokio's in
-//! both cases: on a runtime with one thread and a paused clock they are deterministic.
+//! both cases. On a single-threaded runtime with a paused clock they are deterministic.
 
 use super::error::ConnectError;
 use super::stream::Socket;

@@ -1,8 +1,8 @@
 //! Subscriptions and their messages.
 //!
-//! In RESP3 the connections for calls carry classic subscriptions. Sharded subscriptions have their own connections: when a
-//! slot moves, the node pushes `sunsubscribe` unasked, which looks like the confirmation of our own `SUNSUBSCRIBE`. The node
-//! then refuses our command, and the wire would match that error to the next call.
+//! In RESP3 the connections for calls carry classic subscriptions. Sharded subscriptions have their own connections.
+//! When a slot moves, the node pushes an unsolicited `sunsubscribe`. It looks like the confirmation of our own
+//! `SUNSUBSCRIBE`. The node then refuses our command, and the wire would match that error to the next call.
 //!
 //! A connection subscribes to sharded channels one at a time, and the node that owns the slot confirms each
 //! subscription.

@@ -102,8 +102,8 @@ impl Pool {
         }
     }
 
-    /// Whether to resend the calls of a refused batch alone: the server ran none of them, and the refusal may not apply to each. Also loads a
-    /// missing script, and pauses batches after a missing right.
+    /// Whether to resend the calls of a refused batch alone. The server ran none of them, and the refusal may not apply
+    /// to each. Also loads a missing script, and pauses batches after a missing right.
     pub(super) fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
         let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
         if lacks_a_right {
@@ -174,7 +174,8 @@ impl Pool {
         pool.filter_map(|(node, connection_slot)| Some((node as Node, Arc::clone(connection_slot.as_ref()?)))).collect()
     }
 
-    /// Closes all connections permanently, from any thread. The tasks that own the sockets close them when they next run.
+    /// Closes all connections permanently, from any thread. The tasks that own the sockets close them when they next
+    /// run.
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.all().iter().for_each(|(_, connection_slot)| connection_slot.close());

@@ -64,8 +64,8 @@ impl fmt::Debug for RawConnection {
     }
 }
 
-/// Connects to the servers that keep locks: to the only server, or to each reachable primary of a cluster, in the order
-/// of their addresses.
+/// Connects to the servers that keep locks: the only server, or each reachable primary of a cluster, ordered by
+/// address.
 pub(crate) async fn primaries(
     target: ServerTarget,
     settings: &LinkSettings,

@@ -60,8 +60,8 @@ pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
     [word(script), count].into_iter().chain(words).collect()
 }
 
-/// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a settling either comes first
-/// and stops the command, or comes behind it in the queue.
+/// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a
+/// settling either comes first and stops the command, or comes behind it in the queue.
 pub(super) async fn unless_settled<T>(
     send_barrier: &RwLock<u64>,
     begun: u64,
@@ -122,8 +122,8 @@ pub(super) fn refused(connection_slot: &ConnectionSlot, refusal: ServerError) ->
     LinkError::Refused(refusal)
 }
 
-/// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the script. Otherwise a client
-/// that settles constantly would never load it. The reply is ignored.
+/// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the
+/// script. Otherwise a client that settles constantly would never load it. The reply is ignored.
 pub(super) fn give(connection: &Connection, source: &'static str, timeout: Duration) {
     let words = vec![word("LOAD"), word(source)];
     drop(connection.send("SCRIPT", words, Some(timeout)).now_or_never());

@@ -2,12 +2,11 @@
 //!
 //! The proof, for the earlier calls of a slot:
 //!
-//! 1. **Where such a call can be.** It was queued on a single connection (see [`connection`](super::connection)) of one
-//!    of the slot's *carriers*: the nodes that have owned the slot during the life of the link, and the targets of an
-//!    `ASK`. Without a cluster there is one carrier. A call without a reply may send one more command, after
-//!    `NOSCRIPT`, a redirection, a refused batch, or a plain command that changed nothing. Settling first raises the
-//!    send barrier. So either the call meets the raised barrier and sends nothing, or its command is queued before the
-//!    steps below.
+//! 1. **Where such a call can be.** It was queued on one [`connection`](super::connection) of a *carrier* of the slot.
+//!    Carriers are the nodes that owned the slot during the link's life, and the targets of an `ASK`. Without a cluster
+//!    there is one carrier. A call without a reply may send one more command. That happens after `NOSCRIPT`, a
+//!    redirection, a refused batch, or a plain command that changed nothing. Settling first raises the send barrier. So
+//!    either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
 //! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server
 //!    replies in order. So after any reply to the `PING`, even an error, the server has applied or refused all earlier
 //!    commands.
@@ -17,28 +16,28 @@
 //!    connection.
 //! 4. **The right server.** Each server process counts its own ids. So the process that replies must have the run id of
 //!    the old connection's process. If the run id differs, the link must have found that process *after* the old
-//!    connection ended. Then the server was restarted, or replaced in a failover: late calls of the old process do not
+//!    connection ended. Then the server was restarted, or replaced in a failover. Late calls of the old process do not
 //!    reach visible data.
-//! 5. **The right list of ids.** A proxy that speaks Redis may count its own ids, beside other proxies at the same
-//!    address. A kill through another proxy finds no such id, or another client's. So both connections must see the
-//!    server at the same address (`laddr` in `CLIENT INFO`), under the ids of the kill. A connection opened after the
-//!    end of the other one must have the greater id.
+//! 5. **The right list of ids.** A Redis proxy may count its own ids, beside other proxies at the same address. A kill
+//!    through another proxy finds no such id, or another client's. So both connections must see the same server address
+//!    (`laddr` in `CLIENT INFO`), under the ids of the kill. A connection opened after the end of the other one must
+//!    have the greater id.
 //!
-//! The target of an `ASK` is included although it may own no slot yet, because it will own this slot. It is dropped,
-//! and its connections killed, if it still owns nothing and no `ASK` has named it for a while. An unreachable target is
+//! The target of an `ASK` is included although it may own no slot yet, because it will own this slot. If it still owns
+//! nothing, and no recent `ASK` has named it, its connections are killed and it is dropped. An unreachable target is
 //! dropped as well; otherwise no settling of the slot would end.
 //!
-//! Any other carrier without slots is skipped. After a failover it is gone, or a replica, or soon to be one: the data
-//! of the new owner replaces its late writes. After a move of its slots it replies with redirections. One case remains:
-//! the same process has a new address, and owns the slot there. So the link remembers the connections to abandoned
-//! addresses. If one of them has the run id of the slot's owner, the owner must kill it.
+//! Any other carrier without slots is skipped. After a failover it is gone, or will be a replica. The data of the new
+//! owner replaces its late writes. After a move of its slots it replies with redirections. One case remains: the same
+//! process has a new address, and owns the slot there. So the link remembers the connections to abandoned addresses. If
+//! one of them has the run id of the slot's owner, the owner must kill it.
 //!
 //! 6. **Durable calls** ([`durable`](super::durable)) have several connections. Their send barrier is in front of the
-//!    queue for a connection: a call that is unsent when the barrier is raised is never sent. A connection that the
-//!    server has blocked answers its `PING` after the wait for replicas, and gets that much more time.
+//!    queue for a connection. An unsent call behind a raised barrier is never sent. A blocked connection answers its
+//!    `PING` after the wait for replicas, and gets that much more time.
 //!
-//! The result is [`Settled::Unproven`] if the id is unknown, the kill is forbidden, or the process or the list of ids
-//! cannot be identified.
+//! The result is [`Settled::Unproven`] if the id is unknown or the kill is forbidden. It is the same if the process or
+//! the list of ids cannot be identified.
 
 use super::connection::{Connection, word};
 use super::connection_slot::ConnectionSlot;
@@ -76,7 +75,8 @@ pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Se
     worst(settled)
 }
 
-/// Settles a connection slot to an abandoned address. Its calls matter only if they reached the process that now owns the hash slot.
+/// Settles a connection slot to an abandoned address. Its calls matter only if they reached the process that now owns
+/// the hash slot.
 async fn settle_retired(connection_slot: &ConnectionSlot, owner: &ConnectionSlot) -> Result<Settled, LinkError> {
     let (connections, forgot) = connection_slot.not_confirmed_dead();
     let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {

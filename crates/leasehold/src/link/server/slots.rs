@@ -93,8 +93,8 @@ impl Slots {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
     }
 
-    /// The carriers of this slot that own any slot or take this slot over: their late calls can still change visible
-    /// data. Other nodes without slots are not waited for, even while their connections exist.
+    /// The carriers of this slot that own any slot or take this slot over. Their late calls can change visible data.
+    /// Other nodes without slots are not waited for, even while their connections exist.
     pub(super) fn settled_carriers(&self, slot: u16) -> Vec<Node> {
         let primaries = self.primaries();
         let map = self.map.read();

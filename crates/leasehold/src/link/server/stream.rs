@@ -1,7 +1,7 @@
 //! The byte stream of a connection: TCP, TLS above it, or a Unix socket.
 //!
-//! Any thread can read and write without blocking. To wait for readiness, a runtime [watches](Socket::watch) the socket;
-//! several runtimes can watch one socket.
+//! Any thread can read and write without blocking. To wait for readiness, a runtime [watches](Socket::watch) the
+//! socket; several runtimes can watch one socket.
 
 use super::error::ConnectError;
 use super::settings::LinkSettings;
@@ -93,8 +93,7 @@ impl Watched {
         }
     }
 
-    /// Reads what has arrived. A short read has emptied the socket, so the next call needs no system call to find that
-    /// nothing is left.
+    /// Reads what has arrived. A short read has emptied the socket, so the next call needs no system call.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let size = buffer.len();
         let mut short = None;
@@ -123,7 +122,7 @@ impl Watched {
     }
 }
 
-/// Turns a short read into the error on which tokio waits for the next event, as tokio's own streams do after one.
+/// Turns a short read into the error on which tokio waits for the next event. Tokio's own streams do so too.
 fn unless_short(read: io::Result<usize>, size: usize, short: &mut Option<usize>) -> io::Result<usize> {
     match read {
         Ok(read) if EDGE_TRIGGERED && 0 < read && read < size => {

@@ -24,7 +24,8 @@ use std::time::Duration;
 /// Every connection selects the database, including connections to a cluster: the error contains the server's refusal.
 /// Spaces and other special characters in the path of a socket may be percent-encoded.
 ///
-/// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a password.
+/// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a
+/// password.
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
     servers: Servers,

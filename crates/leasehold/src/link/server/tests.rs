@@ -1,5 +1,5 @@
-//! The link against real servers and a proxy that breaks what lies between. A test is named after the known bug (FR and a number), or the rule of
-//! settling, that it holds off. Each runs on every server program that there is.
+//! The link against real servers and a proxy that breaks what lies between. A test has the name of a known bug (FR and
+//! a number), or of a rule of settling. Each runs on every server program that there is.
 
 mod batches;
 mod calls;
@@ -152,8 +152,8 @@ impl World {
         }
     }
 
-    /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection by which a
-    /// kill goes may be lost on the way.
+    /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection
+    /// by which a kill goes may be lost on the way.
     async fn settled(&self, lock: &str) -> Result<Settled, LinkError> {
         self.settled_of(lock, false).await
     }

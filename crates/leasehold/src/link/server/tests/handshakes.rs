@@ -1,8 +1,8 @@
 //! A link connects to servers that send arbitrary replies, on an in-memory network and a paused clock.
 //!
-//! A server replies as real servers do, and the test then spoils its replies: cut, mutated, swapped, delayed, or
-//! followed by unsolicited bytes, silence or the end. In every case connecting ends in time, with a link or an error,
-//! and a call on the link ends too.
+//! A server replies as real servers do, and the test then spoils its replies. They are cut, mutated, swapped, delayed,
+//! or followed by unsolicited bytes, silence or the end. In every case connecting ends in time, with a link or an
+//! error. A call on the link ends too.
 //!
 //! `LEASEHOLD_SEEDS=n` runs n servers instead of the usual number, and `LEASEHOLD_SEED=s` a single one.
 
@@ -27,7 +27,7 @@ const LONGEST: Duration = Duration::from_secs(5 + 5 + 4);
 /// The maximum number of connections by then. A client that spins exceeds it.
 const CONNECTIONS: usize = 2_000;
 
-/// The bytes of a flood: more than the limit of a reply, even without line ends and with each byte counted once.
+/// The bytes of a flood. They exceed the limit of a reply, even without line ends.
 const FLOOD: usize = 160 * 1024 * 1024;
 
 const URLS: [&str; 5] = [

@@ -1,7 +1,7 @@
 //! An in-memory network, on which a link behaves the same for each seed.
 //!
-//! A stream holds a bounded number of bytes, accepts a part of a write, and returns a part of the arrived bytes, as the
-//! seed chooses. When a stream is cut, its client may lose bytes that have arrived.
+//! A stream holds a bounded number of bytes. It accepts a part of a write, and returns a part of the arrived bytes, as
+//! the seed chooses. When a stream is cut, its client may lose bytes that have arrived.
 
 use super::super::target::Host;
 use fastrand::Rng;

@@ -1,8 +1,8 @@
 //! The link in random worlds, with a check of their traces.
 //!
-//! A world is a link, its caller, and fake servers, on one thread, with an in-memory network and a clock that jumps to
-//! the next event. The servers lose and delay messages as the seed chooses, and record what they execute and when. The
-//! caller records what the link returns. The check verifies that the trace obeys the contract of [`Link`]. The seed
+//! A world is a link, its caller, and fake servers, on one thread. It has an in-memory network and a clock that jumps
+//! to the next event. The servers lose and delay messages as the seed chooses, and record what they execute and when.
+//! The caller records what the link returns. The check verifies that the trace obeys the contract of [`Link`]. The seed
 //! determines the trace.
 //!
 //! `LEASEHOLD_SEEDS=n` runs n worlds instead of the usual number, and `LEASEHOLD_SEED=s` a single one, with its trace.

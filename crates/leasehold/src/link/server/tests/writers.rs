@@ -122,8 +122,8 @@ fn command_of_another_thread_ends_the_rest_of_an_idle_connection() {
     }
 }
 
-/// A connection to a server that echoes. The server returns the arguments that have arrived, and how often its client has
-/// written.
+/// A connection to a server that echoes. The server returns the arguments that have arrived, and how often its client
+/// has written.
 async fn connect(network: Arc<Memory>) -> (Connection, JoinHandle<(Vec<Bytes>, usize)>) {
     let mut accepted = network.listen(ADDRESS.into());
     let arrived = tokio::spawn(async move {
@@ -140,8 +140,8 @@ async fn open(network: Arc<Memory>) -> Connection {
     Connection::open(&target, &to, to.label(), &settings, &Arc::default(), true).await.expect("a connection").0
 }
 
-/// Answers each command with its argument, in two turns where several commands arrive together, and returns the arguments
-/// when the client has closed the stream.
+/// Answers each command with its argument, in two parts if several commands arrive together. Returns the arguments when
+/// the client has closed the stream.
 async fn echo(end: &End) -> Vec<Bytes> {
     let (mut requests, mut arrived) = (Vec::new(), Vec::new());
     while end.read_more(&mut requests).await {

@@ -1,10 +1,10 @@
-//! The calls in the command of a batch.
+//! Parses the calls of a batch command.
 
 use super::commands::CALL;
 use super::trace::Number;
 
-/// The number and the first key of each call in a batch; `None` where the command is none. A call of the worlds has one key, and its number as
-/// its only argument.
+/// The number and the first key of each call in a batch; `None` for another command. A call of the worlds has a single
+/// key, and its number as the only argument.
 pub(super) fn calls<'a>(words: &[&'a str]) -> Option<Vec<(Number, &'a str)>> {
     let [_, _, count, rest @ ..] = words else { return None };
     let (keys, args) = rest.split_at_checked(count.parse().ok()?)?;

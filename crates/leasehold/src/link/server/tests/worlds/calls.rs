@@ -1,4 +1,4 @@
-//! The rules for calls in a trace: the fate of each, their order, and that a settled one stays settled.
+//! The rules for calls in a trace: their ends, their order, and that settled calls stay settled.
 
 use super::driver::{SLACK, TIMEOUT};
 use super::trace::{End, Event, Line, Number};
@@ -7,7 +7,7 @@ use leasehold_core::reply::Reply;
 use std::collections::BTreeMap;
 use tokio::time::Instant;
 
-/// The lines of one call, by their places.
+/// The trace lines of a call.
 #[derive(Default)]
 struct Story {
     durable: bool,
@@ -16,11 +16,11 @@ struct Story {
     began: Option<Instant>,
     queued: Option<usize>,
     end: Option<(usize, Instant, End)>,
-    /// The places at which it came to a server, and by which connection.
+    /// The lines at which the call reached a server, and its connection.
     arrived: Vec<(usize, i64)>,
     executed: Vec<usize>,
     refused: Vec<String>,
-    /// The mark behind it was refused.
+    /// The mark after the call was refused.
     unmarked: bool,
 }
 
@@ -44,7 +44,7 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
             }
             Event::Executed { call, .. } => all.entry(*call).or_default().executed.push(place),
             Event::MarkRefused { connection } => {
-                // The mark of the last call that came by the connection.
+                // The mark of the connection's last call.
                 let by =
                     |story: &Story| story.arrived.last().filter(|(_, by)| by == connection).map(|(place, _)| *place);
                 if let Some(story) = all.values_mut().max_by_key(|story| by(story)) {
@@ -58,7 +58,7 @@ fn stories(lines: &[Line]) -> BTreeMap<Number, Story> {
     all
 }
 
-/// The breaches of the rules in the trace.
+/// The violations of the rules in the trace.
 pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let stories = stories(lines);
     let mut found: Vec<String> = stories
@@ -70,13 +70,13 @@ pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// Each end says what the servers have done.
+/// The end of each call matches the servers' actions.
 fn fate(call: Number, story: &Story) -> Option<String> {
     let (times, arrivals) = (story.executed.len(), story.arrived.len());
     if times > 1 {
         return Some(format!("it was executed {times} times"));
     }
-    // A server sends a call on, asks for its text, or refuses its batch: each such word is one copy more, and nothing else is.
+    // A redirection, a request for the source, or a refused batch allows one more copy. Nothing else does.
     let is_detour =
         |code: &&String| code.ends_with(" of the batch") || ["NOSCRIPT", "MOVED", "ASK"].contains(&&***code);
     let detours = story.refused.iter().filter(is_detour).count();
@@ -85,7 +85,8 @@ fn fate(call: Number, story: &Story) -> Option<String> {
     }
     let (place, at, end) = story.end.as_ref()?;
     let own = Reply::Int(i64::try_from(call).unwrap_or_default());
-    // The server counts as replicas the number of the connection's last call: so it is seen whose `WAIT` is answered.
+    // The fake server returns the number of the connection's last call as its number of replicas. This shows whose
+    // `WAIT` was answered.
     let counted = if story.unmarked { Reply::Int(0) } else { own.clone() };
     let wanted = if story.durable { Reply::Array(vec![own, counted]) } else { own };
     let wrong = match end {
@@ -115,7 +116,7 @@ fn fate(call: Number, story: &Story) -> Option<String> {
     wrong.or_else(|| (took > bound).then(|| format!("it took {took:?}")))
 }
 
-/// Nothing that was begun before a settling is executed after its proof.
+/// No call from before a settling is executed after its proof.
 fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut begun = BTreeMap::new();
     let mut found = Vec::new();
@@ -149,8 +150,8 @@ fn settled(lines: &[Line], stories: &BTreeMap<Number, Story>) -> Vec<String> {
     found
 }
 
-/// The first copies of calls come by a connection in the order in which the calls were begun. A copy that is sent once more comes
-/// later than it was begun, and calls that wait for replicas stand in line for several connections: for neither is an order promised.
+/// The first copies of calls use a connection in the order of the calls. Resent copies arrive later, and durable calls
+/// queue for several connections. For these no order is promised.
 fn order(stories: &BTreeMap<Number, Story>) -> Vec<String> {
     let mut by_connection: BTreeMap<i64, Vec<(usize, Number)>> = BTreeMap::new();
     for (call, story) in stories.iter().filter(|(_, story)| !story.durable) {

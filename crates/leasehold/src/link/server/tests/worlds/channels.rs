@@ -1,4 +1,4 @@
-//! The subscriptions of a server's connections, and the messages for them.
+//! The subscriptions of a server's connections, and their messages.
 
 use super::commands::{error, text};
 use super::servers::State;
@@ -9,7 +9,7 @@ use leasehold_test_support::Resp;
 use tokio::time::Instant;
 
 impl State {
-    /// Takes a command of the subscription family for one channel.
+    /// Handles a subscription command for a channel.
     pub(super) fn subscribe(&mut self, connection: i64, node: usize, verb: &str, channel: &str) -> Resp {
         let is_sharded = matches!(verb, "SSUBSCRIBE" | "SUNSUBSCRIBE");
         if is_sharded && let Some(elsewhere) = self.elsewhere_sharded(node, channel) {
@@ -28,7 +28,7 @@ impl State {
         Resp::Push(vec![text(verb.to_lowercase()), text(channel), Resp::Int(i64::try_from(count).unwrap_or_default())])
     }
 
-    /// A sharded channel is where its slot is, whether that moves or not.
+    /// A sharded channel belongs to the node of its slot, even while the slot moves.
     fn elsewhere_sharded(&mut self, node: usize, channel: &str) -> Option<Resp> {
         let slots = self.slots.as_ref()?;
         let slot = leasehold_core::name::slot(channel.as_bytes());
@@ -36,7 +36,7 @@ impl State {
         (owner != node).then(|| error(format!("MOVED {slot} 127.0.0.1:{}", self.nodes[owner].port)))
     }
 
-    /// A message goes to all that listen.
+    /// Sends a message to all subscribers.
     pub(super) fn publish(&mut self, channel: &str) {
         let entry = (self.sharded, channel.as_bytes().to_vec());
         let kind = if self.sharded { "smessage" } else { "message" };
@@ -50,7 +50,7 @@ impl State {
         self.trace.say(Event::Published { channel: Bytes::copy_from_slice(channel.as_bytes()), receivers });
     }
 
-    /// A slot has left a node: what listens there hears nothing any more.
+    /// Ends the sharded subscriptions of a slot that left the node.
     pub(super) fn drop_sharded(&mut self, slot: u16, node: usize) {
         let now = Instant::now();
         for peer in self.peers.values_mut().filter(|peer| peer.node == node) {

@@ -1,4 +1,4 @@
-//! The commands of a server, as far as the link uses them.
+//! The server commands that the link uses.
 
 use super::batch;
 use super::servers::State;
@@ -10,7 +10,7 @@ use leasehold_test_support::Resp;
 use std::time::Duration;
 use tokio::time::Instant;
 
-/// The words before the number of a call in its arguments.
+/// The arguments before the number of a call.
 pub(super) const CALL: &str = "call:";
 
 pub(super) fn text(text: impl Into<String>) -> Resp {
@@ -30,7 +30,7 @@ fn words(request: &[Vec<u8>]) -> Vec<String> {
 }
 
 impl State {
-    /// Does what a request says, and sends the reply.
+    /// Executes a request, and sends the reply.
     pub(super) fn perform(&mut self, connection: i64, request: &[Vec<u8>]) {
         let words = words(request);
         let words: Vec<&str> = words.iter().map(String::as_str).collect();
@@ -47,7 +47,7 @@ impl State {
             ["CLIENT", "KILL", "ID", id] => self.killed(id),
             ["CLIENT", ..] => ok(),
             ["INFO", what, ..] => {
-                // The last word of a greeting.
+                // The last command of a handshake.
                 peer.introduced |= *what == "replication";
                 text(self.info(node, what))
             }
@@ -80,7 +80,7 @@ impl State {
                 let limit = limit.parse().unwrap_or(1).min(15);
                 let last = Resp::Int(peer.last_call);
                 at = at.max(Instant::now() + Duration::from_millis(self.rng.u64(..=limit)));
-                // The server reads nothing from a connection that waits.
+                // The server reads nothing from a blocked connection.
                 if let Some(peer) = self.peers.get_mut(&connection) {
                     peer.requests_from = peer.requests_from.max(at);
                 }
@@ -147,7 +147,7 @@ impl State {
         Resp::Array(slots.ranges().into_iter().map(range).collect())
     }
 
-    /// Why this node does not take a command for the key.
+    /// The refusal of a command with this key by this node, if any.
     fn elsewhere(&mut self, node: usize, key: &[u8], asking: bool) -> Option<Resp> {
         let slots = self.slots.as_ref()?;
         let slot = leasehold_core::name::slot(key);
@@ -233,7 +233,7 @@ impl State {
         Resp::Int(number)
     }
 
-    /// Why the slot of the key is not served here, and now.
+    /// The refusal of a key whose slot is not served here now.
     fn elsewhere_or_moving(&mut self, node: usize, asking: bool, key: &str, is_call: bool) -> Option<Resp> {
         if let Some(elsewhere) = self.elsewhere(node, key.as_bytes(), asking) {
             return Some(elsewhere);
@@ -246,7 +246,7 @@ impl State {
         None
     }
 
-    /// The refusal of a script that is not known by its hash. A script that comes with its text is known from then on.
+    /// The refusal of an unknown hash. A script sent as source becomes known.
     fn unknown(&mut self, node: usize, command: &str, script: &str) -> Option<Resp> {
         let node = &mut self.nodes[node];
         if command == "EVAL" {
@@ -261,7 +261,7 @@ impl State {
         Some(error("NOSCRIPT No matching script. Please use EVAL."))
     }
 
-    /// The refusal of a call for which there is no memory.
+    /// The refusal of a call for lack of memory.
     fn out_of_memory(&mut self) -> Option<Resp> {
         self.fails.take_if(|fails| *fails == Happened::OutOfMemory)?;
         self.tally.note(Happened::OutOfMemory);
@@ -269,7 +269,7 @@ impl State {
     }
 }
 
-/// The first word of a refusal.
+/// The code of a refusal.
 fn code(refusal: &Resp) -> String {
     refusal.as_str().and_then(|text| text.split(' ').next()).unwrap_or_default().to_owned()
 }

@@ -1,4 +1,4 @@
-//! The caller of a link in a world: it does the steps of the plan, and notes what the link tells.
+//! The caller of a link in a world. It runs the steps of the plan, and records the link's reports.
 
 use super::super::super::Publish;
 use super::super::super::network::Network;
@@ -23,16 +23,16 @@ use tokio::time::Instant;
 
 /// The command timeout of the worlds.
 pub(super) const TIMEOUT: Duration = Duration::from_millis(60);
-/// The disturbances of a world delay a call by less.
+/// Disturbances of a world delay a call by less than this.
 pub(super) const SLACK: Duration = Duration::from_secs(2);
 
-/// The name of a lock. Two of them are in each half of the slots.
+/// The name of a lock. Each half of the slots has two locks.
 pub(super) fn lock(number: usize) -> Bytes {
     const NAMES: [&str; LOCKS] = ["a", "b", "c", "d"];
     Bytes::from_static_str(NAMES[number])
 }
 
-/// The name of a channel, which is in the slot of a lock.
+/// The name of a channel, in the slot of a lock.
 pub(super) fn channel(number: usize) -> Bytes {
     Bytes::from(format!("c:{{{}}}", String::from_utf8_lossy(&lock(number % LOCKS))))
 }
@@ -41,19 +41,19 @@ fn slot(lock: &[u8]) -> u16 {
     leasehold_core::name::slot(lock)
 }
 
-/// The parts that the tasks of a world share.
+/// The shared state of a world's tasks.
 struct Caller {
     link: ServerLink,
     home: Tasks,
     trace: Trace,
-    /// One command for a channel at a time, as a session has it.
+    /// One command per channel at a time, as in a session.
     channels: [tokio::sync::Mutex<()>; CHANNELS],
     plan: Plan,
     tally: parking_lot::Mutex<Tally>,
     inbox: Arc<Inbox>,
 }
 
-/// The senders that await the outcomes of calls, and the trace for messages.
+/// The senders that wait for the outcomes of calls, and the trace for messages.
 struct Inbox {
     waiting: parking_lot::Mutex<BTreeMap<CallId, oneshot::Sender<Result<Reply, LinkError>>>>,
     notices: parking_lot::Mutex<usize>,
@@ -78,7 +78,7 @@ impl Receiver for Inbox {
     }
 }
 
-/// Polls once, so that what is begun has left, and then does with the future as the manner says; `None` if it is dropped.
+/// Polls once, so that the call leaves. Then treats the future as `manner` requires; `None` if dropped.
 async fn treat<T>(caller: &Caller, work: impl Future<Output = T>, manner: Manner, queued: impl FnOnce()) -> Option<T> {
     let mut work = Box::pin(work);
     let first = std::future::poll_fn(|cx| Poll::Ready(work.as_mut().poll(cx))).await;
@@ -159,7 +159,7 @@ impl Caller {
         self.trace.say(Event::Unsubscribed { channel, result });
     }
 
-    /// The slot of a key. Outside of a cluster all keys are of one, and are settled together.
+    /// The slot of a key. Outside of a cluster all keys have one slot, and are settled together.
     fn slot(&self, key: &[u8]) -> u16 {
         if self.plan.cluster { slot(key) } else { 0 }
     }
@@ -187,7 +187,7 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) 
     ServerLink::new(background, info)
 }
 
-/// Plays a plan to its end, and tells what did not end.
+/// Runs a plan to its end, and returns the steps that did not finish.
 pub(super) async fn play(plan: &Plan, servers: &Servers, trace: &Trace) -> (Tally, Vec<String>) {
     let home = Tasks::start();
     let link = connect(plan, servers, Some(Home::Tasks(home.clone()))).await;
@@ -261,7 +261,7 @@ async fn do_step(caller: &Arc<Caller>, servers: &Servers, number: Number, deed: 
     })
 }
 
-/// From here on nothing is disturbed: all that is under way must come to an end, and a message must come through on each channel.
+/// No disturbances from here on: every pending step must end, and each channel must deliver a message.
 async fn end(
     caller: &Arc<Caller>,
     servers: &Servers,
@@ -300,7 +300,7 @@ async fn end(
         }
         servers.state.lock().publish(&String::from_utf8_lossy(&channel(number)));
     }
-    // An event may still be on its way.
+    // An event may still be in transit.
     while !notices::violations(&caller.trace.lines()).is_empty() && Instant::now() < end {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }

@@ -1,4 +1,4 @@
-//! The findings of the worlds, each step by step.
+//! Bugs found by the worlds, step by step.
 
 use super::super::*;
 use super::driver;
@@ -6,7 +6,7 @@ use super::plan::{Disturbance, Plan};
 use super::servers::Servers;
 use super::trace::{Event, Trace};
 
-/// How often a server has taken a subscription.
+/// Number of accepted subscriptions.
 fn subscriptions(trace: &Trace) -> usize {
     trace.lines().iter().filter(|line| matches!(line.event, Event::Listens { .. })).count()
 }
@@ -21,7 +21,7 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     let link = driver::connect(&plan, &servers, None).await;
     let messages = Messages::of(&link);
     let channel = driver::channel(LOCK);
-    // From here on there is a connection for it, so that what is polled once is sent.
+    // From here on the connection exists, so a single poll sends.
     link.subscribe(channel.clone()).await.expect("a subscription");
     link.unsubscribe(channel.clone()).await.expect("the end of it");
     let before = subscriptions(&trace);
@@ -29,7 +29,8 @@ async fn subscription_follows_a_slot_that_moves_meanwhile() {
     begin(subscribing.as_mut());
     tokio::time::sleep(Duration::from_millis(1)).await;
     assert!(subscriptions(&trace) > before, "the node has the subscription");
-    // It begins to move, its keys are there, and it has moved: the node forgets the subscription, and a call learns of it.
+    // The slot starts to move, its keys move, and the move ends. The node drops the subscription, and a call learns of
+    // it.
     (0..3).for_each(|_| servers.disturb(Disturbance::MoveSlot(LOCK)));
     let lock = String::from_utf8_lossy(&driver::lock(LOCK)).into_owned();
     while link.call(inspect(&lock)).await.is_err() {

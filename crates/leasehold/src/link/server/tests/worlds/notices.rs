@@ -6,7 +6,7 @@ use bytes::Bytes;
 use leasehold_core::link::LinkEvent;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The breaches of the rules in the trace. Some only mean that an event has not been told yet.
+/// The violations of the rules in the trace. Some only mean that an event is not reported yet.
 pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     let mut found = confirmed(lines);
     found.extend(delivered(lines));
@@ -14,7 +14,8 @@ pub(super) fn violations(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// Subscribing and unsubscribing end in time, even at a silent server. The limit allows for redirections and for a busy connection.
+/// Subscribing and unsubscribing end in time, even with a silent server. The limit allows for redirections and a busy
+/// connection.
 fn late(lines: &[Line]) -> Vec<String> {
     let mut channels = BTreeMap::new();
     let mut found = Vec::new();
@@ -35,7 +36,7 @@ fn late(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// A subscription that is confirmed has been on a server since it was asked for.
+/// A confirmed subscription has reached a server since its request.
 fn confirmed(lines: &[Line]) -> Vec<String> {
     let mut asked: BTreeMap<&Bytes, usize> = BTreeMap::new();
     let mut listens: BTreeMap<&Bytes, usize> = BTreeMap::new();
@@ -53,10 +54,10 @@ fn confirmed(lines: &[Line]) -> Vec<String> {
     found
 }
 
-/// A message that is published while a subscription is confirmed is told, or it is told that some were missed, while the subscription stands.
+/// While a subscription is confirmed, the link reports each published message, or a loss of messages.
 fn delivered(lines: &[Line]) -> Vec<String> {
     let mut confirmed: BTreeSet<&Bytes> = BTreeSet::new();
-    // Subscriptions under way: a reset in between makes their answer stale, as it does for a session.
+    // Pending subscriptions: a reset makes their reply stale, as for a session.
     let mut asked: BTreeSet<&Bytes> = BTreeSet::new();
     let mut awaited: Vec<(usize, &Bytes)> = Vec::new();
     for (place, line) in lines.iter().enumerate() {
@@ -70,7 +71,7 @@ fn delivered(lines: &[Line]) -> Vec<String> {
             }
             Event::Unsubscribing { channel } => {
                 confirmed.remove(channel);
-                // Its caller listens no longer. A slot that moved meanwhile is told to the others.
+                // The caller no longer listens. A slot move is reported to other listeners.
                 awaited.retain(|(_, other)| *other != channel);
             }
             Event::Published { channel, .. } if confirmed.contains(channel) => awaited.push((place, channel)),

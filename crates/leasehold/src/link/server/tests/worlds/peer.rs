@@ -1,7 +1,7 @@
-//! A connection as a server sees it, with all that lies between: requests and replies are on their way for a while, in order.
+//! A server's view of a connection, including the network: requests and replies take time, and stay in order.
 //!
-//! A connection that its client has lost still brings what was sent on it, until the server is told to kill it, as a proxy or a slow network
-//! does.
+//! After the client has lost the connection, sent requests still arrive until the server kills it. A proxy or a slow
+//! network behaves like this.
 
 use super::super::memory::End;
 use super::servers::State;
@@ -19,21 +19,21 @@ type Reply = (Instant, Vec<u8>);
 /// A connection.
 pub(super) struct Peer {
     pub(super) node: usize,
-    /// Its client is gone, as far as the client knows.
+    /// The client considers the connection lost.
     pub(super) cut: CancellationToken,
-    /// Requests arrive from here on, and replies leave.
+    /// The earliest arrival of requests, and of replies.
     pub(super) requests_from: Instant,
     pub(super) replies_from: Instant,
-    /// One of these times has changed.
+    /// Either time has changed.
     pub(super) changed: Arc<Notify>,
-    /// How many requests are on their way.
+    /// Number of requests in transit.
     pub(super) under_way: usize,
     pub(super) asking: bool,
-    /// The channels that it listens to, sharded or not.
+    /// The subscribed channels, sharded or not.
     pub(super) channels: BTreeSet<(bool, Vec<u8>)>,
-    /// The number of the last call that it executed.
+    /// The number of the last executed call.
     pub(super) last_call: i64,
-    /// It has said what it is for.
+    /// The handshake is complete.
     pub(super) introduced: bool,
     last_reply: Instant,
     replies: UnboundedSender<Reply>,
@@ -60,19 +60,19 @@ impl Peer {
         (peer, sent)
     }
 
-    /// Its client has it and has been introduced: one that is held up before that only delays the world.
+    /// The client has the connection, and the handshake is complete. Holding it up earlier would only delay the world.
     pub(super) fn is_of_use(&self) -> bool {
         self.introduced && !self.cut.is_cancelled()
     }
 
-    /// Sends a reply, or a message, behind all that was sent before.
+    /// Sends a reply or a message, in order.
     pub(super) fn reply(&mut self, at: Instant, bytes: Vec<u8>) {
         self.last_reply = self.last_reply.max(at);
         drop(self.replies.send((self.last_reply, bytes)));
     }
 }
 
-/// Carries requests and replies until the connection ends.
+/// Transfers requests and replies until the connection ends.
 pub(super) fn serve(
     state: &Arc<Mutex<State>>,
     connection: i64,
@@ -148,7 +148,7 @@ async fn write(
     end.cut();
 }
 
-/// Waits until this time, and until the connection is not held up. Returns whether the connection is still there.
+/// Waits until this time, and until the connection is not held up. Returns whether the connection still exists.
 async fn due(state: &Mutex<State>, connection: i64, at: Instant, from: impl Fn(&Peer) -> Instant) -> bool {
     loop {
         let (from, changed) = match state.lock().peers.get(&connection) {

@@ -2,49 +2,50 @@
 
 use fastrand::Rng;
 
-/// The locks of a world, and its channels.
+/// The numbers of locks and channels of a world.
 pub(super) const LOCKS: usize = 4;
 pub(super) const CHANNELS: usize = 4;
 
-/// How a caller treats the future of a call.
+/// The caller's treatment of a call's future.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Manner {
     Awaits,
-    /// It is dropped after so many milliseconds.
+    /// Dropped after this many milliseconds.
     Drops(u64),
-    /// It is not polled for so many milliseconds.
+    /// Not polled for this many milliseconds.
     LeavesAlone(u64),
 }
 
-/// Something that goes wrong.
+/// A disturbance.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Disturbance {
-    /// The requests of one connection do not arrive for so many milliseconds.
+    /// Requests of a connection are held up for this many milliseconds.
     HoldRequests(u64),
-    /// Its replies do not.
+    /// Replies of a connection are held up.
     HoldReplies(u64),
-    /// The client loses a connection after so many milliseconds. Its requests from now on still arrive, after so many more.
+    /// The client loses a connection after the first number of milliseconds. Requests sent until then still arrive,
+    /// after the second number.
     Cut {
         after: u64,
         held: u64,
     },
-    /// No connection is accepted, or all are again.
+    /// Refuses all connections, or accepts them again.
     Refuse(bool),
     Restart(usize),
     FlushScripts,
-    /// The process does nothing for so many milliseconds. Whatever is due in this time comes at once afterwards.
+    /// The process stops for this many milliseconds. Afterwards everything due happens at once.
     Block(u64),
-    /// The runtime on which the link was made runs nothing for so many milliseconds.
+    /// The client's runtime stops for this many milliseconds.
     HomeSleeps(u64),
-    /// That runtime is dropped.
+    /// The client's runtime is dropped.
     HomeEnds,
-    /// A slot begins to move, has its keys on the other node, or has moved.
+    /// Moves a slot to its next stage: moving, keys moved, moved.
     MoveSlot(usize),
-    /// The next call finds no memory, or fails in its middle.
+    /// The next call finds no memory, or fails halfway.
     FailNext(bool),
 }
 
-/// One step.
+/// A step.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Deed {
     Call { durable: bool, lock: usize, script: usize, manner: Manner },
@@ -62,13 +63,13 @@ pub(super) struct Step {
     pub(super) pause: u64,
 }
 
-/// All that follows from the seed.
+/// A plan derived from the seed.
 #[derive(Clone, Debug)]
 pub(super) struct Plan {
     pub(super) seed: u64,
     pub(super) cluster: bool,
     pub(super) sharded: bool,
-    /// The servers kill no connection.
+    /// The servers refuse to kill connections.
     pub(super) kill_forbidden: bool,
     pub(super) batch_from: Option<usize>,
     pub(super) steps: Vec<Step>,
@@ -80,7 +81,7 @@ impl Plan {
         let sharded = rng.bool();
         let kill_forbidden = rng.u8(..8) == 0;
         let batch_from = [None, Some(1), Some(2), Some(4)][rng.usize(..4)];
-        // A third of the worlds loses no connection: there nothing excuses a notice that is not told.
+        // A third of the worlds loses no connection, so a missing notice has no excuse there.
         let steady = rng.u8(..3) == 0;
         // Some worlds favour one kind of call and one lock, so that more calls share a connection.
         let favourite = rng.bool().then(|| (durable(&mut rng), rng.usize(..LOCKS)));
@@ -113,7 +114,7 @@ fn pause(rng: &mut Rng) -> u64 {
     }
 }
 
-/// Calls that are on their way when a connection is silent or lost, and a settling that must make sure of them.
+/// Calls in transit on a silent or lost connection, and a settling of them.
 fn calls_in_trouble(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step> {
     let (durable, lock) = favourite.unwrap_or_else(|| (durable(rng), rng.usize(..LOCKS)));
     let mut steps = Vec::new();
@@ -127,14 +128,14 @@ fn calls_in_trouble(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step
     steps
 }
 
-/// More calls for one lock at once than go out by themselves.
+/// More concurrent calls for a lock than are sent alone.
 fn calls_at_once(rng: &mut Rng, favourite: Option<(bool, usize)>) -> Vec<Step> {
     let (durable, lock) = favourite.unwrap_or_else(|| (durable(rng), rng.usize(..LOCKS)));
     let mut call = || Deed::Call { durable, lock, script: rng.usize(..4), manner: Manner::Awaits };
     (0..8).map(|_| Step { deed: call(), pause: 0 }).collect()
 }
 
-/// A subscription is under way while its slot moves, and calls for the slot learn of that.
+/// A pending subscription whose slot moves, with calls for the slot that learn of it.
 fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
     let number = rng.usize(..CHANNELS);
     let mut deeds = vec![Deed::Subscribe { channel: number, manner: manner(rng) }];
@@ -145,7 +146,7 @@ fn subscription_that_moves(rng: &mut Rng) -> Vec<Step> {
     deeds.into_iter().map(|deed| Step { deed, pause: if rng.bool() { 0 } else { rng.u64(1..12) } }).collect()
 }
 
-/// A call is held up while its slot moves away and back, and the link has seen the one move and not the other.
+/// A call is held up while its slot moves away and back, and the link sees only the first move.
 fn calls_of_a_slot_that_comes_back(rng: &mut Rng) -> Vec<Step> {
     let lock = rng.usize(..LOCKS);
     let held = rng.bool();
@@ -193,7 +194,7 @@ fn trouble(rng: &mut Rng) -> Disturbance {
     }
 }
 
-/// Whether a call waits for replicas.
+/// Whether the call is durable.
 fn durable(rng: &mut Rng) -> bool {
     rng.u8(..10) == 0
 }

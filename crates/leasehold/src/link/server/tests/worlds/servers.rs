@@ -1,4 +1,4 @@
-//! The servers of a world: one or two nodes inside the process, which keep a record of what they do.
+//! The servers of a world: one or two in-process nodes, which record their actions.
 
 use super::super::memory::{End, Memory};
 use super::peer::{self, Peer};
@@ -22,9 +22,9 @@ pub(super) const FIRST_PORT: u16 = 7_000;
 pub(super) struct Node {
     pub(super) port: u16,
     pub(super) process: u64,
-    /// The hashes of the scripts that it knows.
+    /// The hashes of loaded scripts.
     pub(super) scripts: HashSet<&'static str>,
-    /// It knows the scripts of batches.
+    /// Whether the scripts of batches are loaded.
     pub(super) batches: bool,
 }
 
@@ -35,7 +35,7 @@ impl Node {
     }
 }
 
-/// All that the servers know.
+/// The state of all servers.
 pub(super) struct State {
     pub(super) trace: Trace,
     pub(super) tally: Tally,
@@ -45,16 +45,16 @@ pub(super) struct State {
     pub(super) slots: Option<Slots>,
     pub(super) kill_forbidden: bool,
     pub(super) sharded: bool,
-    /// The next call meets this, once.
+    /// The failure of the next call.
     pub(super) fails: Option<Happened>,
     refuses: bool,
-    /// Nothing is delayed.
+    /// No delays.
     calm: bool,
     connections: i64,
 }
 
 impl State {
-    /// How long the next request or reply is on its way. Most take no time, and a few some milliseconds.
+    /// The delay of the next request or reply: usually none, sometimes a few milliseconds.
     pub(super) fn delay(&mut self) -> Duration {
         if self.calm {
             return Duration::ZERO;
@@ -66,7 +66,7 @@ impl State {
         })
     }
 
-    /// Nothing of the connection is executed from here on, and its client is told in time.
+    /// Kills the connection: it executes nothing more, and its client learns of it in time.
     pub(super) fn kill(&mut self, connection: i64) -> bool {
         let Some(peer) = self.peers.remove(&connection) else { return false };
         peer.cut.cancel();
@@ -78,7 +78,7 @@ impl State {
         true
     }
 
-    /// A client has connected, unless it is refused.
+    /// Accepts a client, unless refused.
     fn accept(&mut self, peer: Peer) -> Option<i64> {
         if self.refuses {
             self.tally.note(Happened::ConnectionRefused);
@@ -90,7 +90,7 @@ impl State {
         Some(id)
     }
 
-    /// One of the connections that still have their client; often that of the latest call.
+    /// A connection that still has its client; often that of the latest call.
     fn any_peer(&mut self) -> Option<&mut Peer> {
         let mut connected: Vec<_> = self.peers.values_mut().filter(|peer| peer.is_of_use()).collect();
         if connected.is_empty() {
@@ -178,7 +178,7 @@ pub(super) struct Servers {
 }
 
 impl Servers {
-    /// They listen, on the runtime in whose context this is called, and disturb nothing yet.
+    /// Starts the nodes on the current runtime, without disturbances.
     pub(super) fn start(plan: &Plan, trace: &Trace) -> Self {
         let ports = if plan.cluster { FIRST_PORT..=FIRST_PORT + 1 } else { FIRST_PORT..=FIRST_PORT };
         let node = |port: u16| Node { port, process: 1, scripts: HashSet::new(), batches: false };
@@ -188,8 +188,8 @@ impl Servers {
             rng: Rng::with_seed(plan.seed),
             nodes: ports.map(node).collect(),
             peers: BTreeMap::new(),
-            // A slot moves once if notices are sharded. If it is back before the link has looked, its node has dropped the subscription
-            // and takes it again, and the link sees no difference: messages in between are missed, and that is not told.
+            // With sharded notices a slot moves once. If it returned before the link checks, its node would drop and
+            // accept the subscription. The link would see no difference, and could not report the missed messages.
             slots: plan.cluster.then(|| Slots::new(!plan.sharded)),
             kill_forbidden: plan.kill_forbidden,
             sharded: plan.sharded,
@@ -212,7 +212,7 @@ impl Servers {
         state.disturb(disturbance);
     }
 
-    /// From here on there are delays; or none any more, and every connection is accepted.
+    /// Starts the delays, or ends them and accepts every connection.
     pub(super) fn set_calm(&self, calm: bool) {
         let mut state = self.state.lock();
         state.calm = calm;

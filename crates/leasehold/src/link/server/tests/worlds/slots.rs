@@ -1,19 +1,19 @@
-//! The hash slots of a cluster of two nodes, and how those of the locks move between them.
+//! The hash slots of a cluster of two nodes, and the moves of the locks' slots.
 
 use super::driver;
 use super::plan::LOCKS;
 use std::collections::{BTreeMap, BTreeSet};
 
-/// The slots; where none says otherwise, the first half is the first node's.
+/// The owners of the slots. By default the first half is the first node's.
 pub(super) struct Slots {
     owners: BTreeMap<u16, usize>,
-    /// Slots that move, and whether their keys are on the other node already.
+    /// Moving slots, and whether their keys have moved.
     moving: BTreeMap<u16, bool>,
-    /// A slot may move back.
+    /// Whether a slot may move back.
     come_back: bool,
 }
 
-/// The place that a node names for a call.
+/// A node's answer about a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Place {
     Here,
@@ -40,12 +40,12 @@ impl Slots {
         }
     }
 
-    /// Whether some keys of the slot may be on the one node and some on the other.
+    /// Whether the keys of the slot may be split between the nodes.
     pub(super) fn is_moving(&self, slot: u16) -> bool {
         self.moving.contains_key(&slot)
     }
 
-    /// The slot of a lock begins to move, has its keys on the other node, or has moved; then it is said from where.
+    /// Moves the slot of a lock to its next stage. Returns the former owner at the end of the move.
     pub(super) fn step(&mut self, lock: usize) -> Option<(u16, usize)> {
         let slot = leasehold_core::name::slot(&driver::lock(lock % LOCKS));
         match self.moving.get(&slot) {

@@ -1,8 +1,8 @@
-//! How often each disturbance has happened. A world that never disturbs shows nothing.
+//! Counts disturbances. A world without disturbances proves nothing.
 
 use std::collections::BTreeMap;
 
-/// The disturbances, and what must succeed beside them, by what really happened and not by what was planned.
+/// The disturbances, and the successes beside them, as they happened and not as planned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Happened {
     CallAnswered,
@@ -15,7 +15,7 @@ pub(super) enum Happened {
     CallOfLostConnection,
     ConnectionRefused,
     ConnectionKilled,
-    /// There were requests of the killed connection on their way.
+    /// Requests of the killed connection were in transit.
     RequestsKilled,
     KillForbidden,
     ServerRestarted,
@@ -33,11 +33,11 @@ pub(super) enum Happened {
     TriedAgain,
     ShardedSubscriptionDropped,
     BatchExecuted,
-    /// The whole of a batch was refused.
+    /// A whole batch was refused.
     BatchRefused,
 }
 
-/// The entries that worlds of one server must have.
+/// The entries required of worlds with one server.
 pub(super) const OF_ONE: [Happened; 23] = [
     Happened::CallAnswered,
     Happened::SettlingProven,
@@ -64,7 +64,7 @@ pub(super) const OF_ONE: [Happened; 23] = [
     Happened::BatchRefused,
 ];
 
-/// Those that only a cluster has.
+/// The entries of clusters only.
 pub(super) const OF_A_CLUSTER: [Happened; 6] = [
     Happened::Moved,
     Happened::Asked,
@@ -74,7 +74,7 @@ pub(super) const OF_A_CLUSTER: [Happened; 6] = [
     Happened::BatchRefused,
 ];
 
-/// How often each has happened.
+/// The number of occurrences.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Tally(pub(super) BTreeMap<Happened, u64>);
 
@@ -89,7 +89,7 @@ impl Tally {
         }
     }
 
-    /// Those that never happened.
+    /// The entries that never occurred.
     pub(super) fn missing(&self, wanted: &[Happened]) -> Vec<Happened> {
         wanted.iter().copied().filter(|what| !self.0.contains_key(what)).collect()
     }

@@ -1,4 +1,4 @@
-//! The trace of a world: what the link told its caller, and what the servers really did, in one order.
+//! The trace of a world: the link's reports to its caller and the servers' actions, in one order.
 
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, LinkEvent, Settled};
@@ -19,7 +19,7 @@ pub(super) enum End {
     Dropped,
 }
 
-/// One line of the trace. The first half is said by the caller of the link, the second half by the servers.
+/// A line of the trace. The link's caller writes the first half of the variants, the servers write the second.
 #[derive(Clone, Debug)]
 #[expect(dead_code, reason = "some fields are there to be read by a person")]
 pub(super) enum Event {
@@ -28,7 +28,7 @@ pub(super) enum Event {
         durable: bool,
         slot: u16,
     },
-    /// The first poll has returned: the call has left as far as it can.
+    /// The first poll has returned: the call is sent as far as possible.
     Queued {
         call: Number,
     },
@@ -60,28 +60,28 @@ pub(super) enum Event {
         result: Result<(), LinkError>,
     },
     Told(LinkEvent),
-    /// A server begins with the first copy of a call, or with a later one.
+    /// A server starts the first copy of a call, or a later one.
     Arrived {
         call: Number,
         node: usize,
         connection: i64,
         command: String,
     },
-    /// The server has done what the script says.
+    /// The server has executed the script.
     Executed {
         call: Number,
         node: usize,
     },
-    /// The server has refused the call with this code.
+    /// The server refused the call with this code.
     Refused {
         call: Number,
         code: String,
     },
-    /// The mark between a call and its `WAIT` was refused: what the server says of replicas does not count.
+    /// The mark between a call and its `WAIT` was refused, so the number of replicas does not count.
     MarkRefused {
         connection: i64,
     },
-    /// The server has the subscription.
+    /// The server accepted the subscription.
     Listens {
         node: usize,
         connection: i64,
@@ -91,7 +91,7 @@ pub(super) enum Event {
         channel: Bytes,
         receivers: usize,
     },
-    /// Nothing of the connection is executed from here on.
+    /// The connection executes nothing more.
     Killed {
         node: usize,
         connection: i64,
@@ -99,14 +99,14 @@ pub(super) enum Event {
     Disturbed(String),
 }
 
-/// An event, and when it was noted.
+/// An event and its time.
 #[derive(Clone, Debug)]
 pub(super) struct Line {
     pub(super) at: Instant,
     pub(super) event: Event,
 }
 
-/// A trace that the caller and the servers write. The place of a line in it says what came first.
+/// A trace that the caller and the servers write. The order of lines is the order of events.
 #[derive(Clone)]
 pub(super) struct Trace {
     began: Instant,
@@ -127,7 +127,7 @@ impl Trace {
         self.lines.lock().clone()
     }
 
-    /// The trace to read, one event a line.
+    /// Formats the trace, one event per line.
     pub(super) fn told(&self) -> String {
         let mut text = String::new();
         for (place, line) in self.lines().iter().enumerate() {
