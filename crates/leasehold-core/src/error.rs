@@ -55,7 +55,9 @@ impl fmt::Display for LossReason {
         f.write_str(match self {
             Self::LeaseExpired => "its fixed lease expired",
             Self::NotRenewed => "no renewal succeeded in time",
-            Self::Removed => "the server no longer has it: it was force-released, deleted or evicted, or the server lost its data",
+            Self::Removed => {
+                "the server no longer has it: it was force-released, deleted or evicted, or the server lost its data"
+            }
             Self::CountMismatch => "the server has a different hold count",
             Self::NotRestored => {
                 "it was granted while the server was unreachable, and afterwards another holder had the lock"
