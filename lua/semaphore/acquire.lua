@@ -12,7 +12,7 @@
 --                     {2, left, time}  held: the permits were taken before (a copy of a command that succeeded)
 --                     {0, left, time}  busy: too few permits are available; left is -1, because no expiry is known, or -2
 --                                      if the semaphore is missing
---                     {-2, 0, time}    lost: a count above 1 of a hold without a record
+--                     {-2, 0, time}    lost: a count above 1 for a hold without a record
 --                     {-3, 0, time}    too late: the command arrived after not_after
 --                     {-4, kind}       the key is of another kind, named by kind
 --                     {-7, 0, time}    withdrawn: the hold returned its permits, or gave up, before

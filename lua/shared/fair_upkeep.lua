@@ -12,8 +12,8 @@ local function sweep(fair)
     return
   end
   if redis.call('HLEN', fair.marks) > 10000 then
-    -- Too many marks to check one by one. A waiter that cannot recognize a native holder only subscribes once too
-    -- often.
+    -- Too many marks to check individually. A waiter that cannot recognize a native holder makes one extra
+    -- subscription.
     redis.call('DEL', fair.marks)
   else
     local reply = redis.call('HGETALL', fair.marks)

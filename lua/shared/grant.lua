@@ -1,7 +1,7 @@
 -- Prelude: grants a lock that is a hash of hold counts, and completes the reply. `ask` has the `hold` and its `lease`
 -- in milliseconds.
 
--- Gives a free lock to the hold.
+-- Grants a free lock.
 local function grant_hold(key, ask)
   return give_lock(key, ask.hold, ask.lease) or {1, tonumber(ask.lease)}
 end

@@ -1,7 +1,7 @@
 -- Prelude: raises the hold count in a hash of counts. `ask` has the `hold`, its `count` after success, its `lease` in
 -- milliseconds, and `not_after`. The replies are the first two values of an acquire's reply.
 
--- Raises the count of a hold that is there, and has the count `stored`.
+-- Raises the count of an existing hold with the count `stored`.
 local function raise_hold(key, ask, stored)
   if stored < ask.count - 1 then
     return {-1, stored}

@@ -16,7 +16,7 @@ pub use words::{Words, WordsIter};
 use bytes::Bytes;
 use std::collections::VecDeque;
 
-/// Maximum capacity of a buffer that is kept for later commands, in bytes.
+/// The maximum capacity of a reused buffer, in bytes.
 const KEPT: usize = 16 * 1024;
 
 /// The commands and replies of one connection. `T` is the caller's token for each command until its reply arrives.

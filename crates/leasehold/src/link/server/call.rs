@@ -236,7 +236,7 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The largest number of arrivals whose buffer is kept for the next read.
+/// The maximum number of arrivals whose buffer is reused.
 const KEPT: usize = 1024;
 
 /// Delivers arrivals to the session.
@@ -322,7 +322,7 @@ async fn refused(
 ) -> Result<Reply, LinkError> {
     let before = refusal.clone().into_inner();
     let followed = follow_up(pool, connection_slot, begun, call, pool.shared.settings.command_timeout, refusal).await;
-    // A refused batch or plain command says nothing about this call.
+    // The refusal of a batch or plain command does not concern this call.
     let came = before.is_detour() || before.is_of_a_moving_slot();
     followed.map_err(|error| if came { error.of_a_call_refused(&before) } else { error })
 }

@@ -271,7 +271,7 @@ async fn pass(
         match error {
             Some(error) if !error.is_transient() => return Err(error),
             Some(error) => *trouble = Some(error),
-            // An attempt cut short by the deadline tells less than an attempt that failed.
+            // The deadline's error is less specific than the error of a failed attempt.
             None => {
                 let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
                 trouble.get_or_insert_with(|| silent(seed.label(), tls));

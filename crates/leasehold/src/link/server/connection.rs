@@ -69,7 +69,7 @@ const SHARE: usize = 4;
 /// tasks have run.
 const BUSY: usize = 16;
 
-/// Maximum number of collected calls whose memory is kept.
+/// Maximum number of collected calls whose memory is reused.
 const KEPT: usize = 256;
 
 /// Queued bytes at which a caller writes despite a cork.

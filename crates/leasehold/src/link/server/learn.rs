@@ -18,7 +18,7 @@ pub(super) async fn learn(shared: &LinkShared, connection_slot: &ConnectionSlot)
         let words = words.into_iter().filter(|word| !word.is_empty());
         connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
     };
-    // INFO first: the user needs this permission anyway, for the server's run id, and managed services forbid CONFIG.
+    // INFO first: the user has this permission for the server's run id, and managed services forbid CONFIG.
     let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
         Some(policy) => Some(policy),
         None => configured(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),

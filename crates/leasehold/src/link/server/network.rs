@@ -1,7 +1,7 @@
 //! The network of a link: name lookup and sockets. Nothing else leaves the process.
 //!
-//! A link is given its network, so that tests run whole links on a network in memory. Timers and tasks are tokio's in
-//! both cases. On a single-threaded runtime with a paused clock they are deterministic.
+//! The network is a parameter, so tests run whole links on an in-memory network. Timers and tasks are tokio's in both
+//! cases. On a single-threaded runtime with a paused clock they are deterministic.
 
 use super::error::ConnectError;
 use super::stream::Socket;
@@ -100,10 +100,10 @@ impl Network {
         }
     }
 
-    /// A random byte, by which many clients spread their reconnects.
+    /// A random byte, which spreads the reconnects of many clients.
     pub(super) fn jitter(&self) -> u8 {
         match self {
-            // A UUID is random enough, and is at hand.
+            // A UUID is random enough, and already a dependency.
             Self::System => uuid::Uuid::new_v4().as_bytes()[0],
             #[cfg(test)]
             Self::Memory(memory) => memory.jitter(),

@@ -1,5 +1,5 @@
-//! The link against real servers and a proxy that breaks what lies between. A test has the name of a known bug (FR and
-//! a number), or of a rule of settling. Each runs on every server program that there is.
+//! Tests of the link with real servers, behind a proxy that injects faults. A test has the name of a known bug (FR and
+//! a number), or of a rule of settling. Each test runs on every server program.
 
 mod batches;
 mod calls;
@@ -40,10 +40,10 @@ use tokio::sync::{Notify, oneshot};
 /// The command timeout of all tests: short enough to wait for, long enough for a busy machine.
 const TIMEOUT: Duration = Duration::from_millis(500);
 
-/// How long a step may take before it counts as hung.
+/// The time limit of a step before it counts as hung.
 const HUNG: Duration = Duration::from_secs(30);
 
-/// Runs a test on every server that is new enough for sharded notices.
+/// Runs a test on every server that supports sharded notices.
 fn on_each(test: impl Fn(&Binary)) {
     let floor = Version { major: 7, minor: 0, patch: 0 };
     let mut ran = 0;
@@ -55,7 +55,7 @@ fn on_each(test: impl Fn(&Binary)) {
     assert!(ran > 0, "no server program; run `cargo xtask servers`");
 }
 
-/// Polls once, so that the call is begun.
+/// Polls once, so that the call starts.
 fn begin<T>(call: Pin<&mut (impl Future<Output = T> + ?Sized)>) {
     assert!(call.poll(&mut Context::from_waker(Waker::noop())).is_pending());
 }
@@ -69,12 +69,12 @@ fn settings() -> LinkSettings {
     }
 }
 
-/// For tests in which every server answers: a busy machine that is late loses no connection.
+/// For tests in which every server replies: a slow machine loses no connection.
 fn patient() -> LinkSettings {
     LinkSettings { command_timeout: Duration::from_secs(20), ..settings() }
 }
 
-/// A link with its two runtimes, and a third one on which the test itself runs.
+/// A link with its two runtimes, and a third runtime for the test.
 struct World {
     link: ServerLink,
     home: Option<Runtime>,
@@ -113,12 +113,12 @@ impl World {
         self.test.block_on(work)
     }
 
-    /// The outcome of work that does not hang.
+    /// The outcome of work, which must not hang.
     fn ends<T>(&self, work: impl Future<Output = T>) -> T {
         self.block_on(async { tokio::time::timeout(HUNG, work).await }).expect("it hangs")
     }
 
-    /// Sends a call as a session does: from this thread, and in a batch if others leave with it.
+    /// Sends a call as a session does: from this thread, and in a batch with other calls.
     fn start(&self, call: Call) -> oneshot::Receiver<Outcome> {
         let id = CallId::new(self.started.fetch_add(1, Ordering::Relaxed));
         let (answer, answered) = oneshot::channel();
@@ -140,7 +140,7 @@ impl World {
         self.ends(self.link.call(call))
     }
 
-    /// Calls until there is a reply, for up to 20 s.
+    /// Retries a call until it has a reply, for up to 20 s.
     fn call_until_answered(&self, call: &Call) -> Reply {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -152,13 +152,13 @@ impl World {
         }
     }
 
-    /// Settles as a session does: anew while the outcome is not known, for up to 20 s. On a busy machine the connection
-    /// by which a kill goes may be lost on the way.
+    /// Settles as a session does: retries an unknown outcome, for up to 20 s. On a busy machine the connection of a
+    /// kill may be lost.
     async fn settled(&self, lock: &str) -> Result<Settled, LinkError> {
         self.settled_of(lock, false).await
     }
 
-    /// Settles the calls that wait for replicas, or all other calls.
+    /// Settles the durable calls, or all other calls.
     async fn settled_of(&self, lock: &str, durable: bool) -> Result<Settled, LinkError> {
         let end = Instant::now() + Duration::from_secs(20);
         loop {
@@ -175,7 +175,7 @@ impl World {
         self.messages.next(&self.link).await
     }
 
-    /// The next event but for those that say how far the link reaches.
+    /// The next event, without events about reachability.
     fn next_event(&self) -> Option<LinkEvent> {
         self.block_on(async {
             loop {
@@ -187,7 +187,7 @@ impl World {
         })
     }
 
-    /// Waits up to 20 s for an event, and drops others.
+    /// Waits up to 20 s for an event, and drops earlier events.
     fn wait_for(&self, wanted: &LinkEvent) {
         self.wait_for_all(vec![wanted.clone()]);
     }
@@ -206,7 +206,7 @@ impl World {
     }
 }
 
-/// The messages that have arrived at a link, and the calls without an outcome.
+/// The messages of a link, and the calls without an outcome.
 #[derive(Default)]
 struct Messages {
     calls: parking_lot::Mutex<HashMap<CallId, oneshot::Sender<Outcome>>>,
@@ -215,7 +215,7 @@ struct Messages {
 }
 
 impl Messages {
-    /// The messages of a link from now on.
+    /// Starts to record the messages of a link.
     fn of(link: &ServerLink) -> Arc<Self> {
         let messages = Arc::<Self>::default();
         let receiver: Weak<dyn Receiver> = Arc::<Self>::downgrade(&messages);
@@ -224,13 +224,13 @@ impl Messages {
     }
 
     fn answer(&self, id: CallId, outcome: Outcome) {
-        // A test may not wait for it.
+        // The test may have stopped waiting.
         if let Some(answer) = self.calls.lock().remove(&id) {
             let _ = answer.send(outcome);
         }
     }
 
-    /// The next message, or other event of the link.
+    /// The next message or other event of the link.
     async fn next(&self, link: &ServerLink) -> Option<LinkEvent> {
         loop {
             let message = self.arrived.lock().pop_front();
@@ -303,7 +303,7 @@ impl Drop for BackgroundThread {
     }
 }
 
-/// The hold of all tests. It is in no other command: the payload of a `PING` of the link is `leasehold:` and a number.
+/// The hold of all tests. No other command contains it: the payload of the link's `PING` is `leasehold:` and a number.
 const HOLD: &str = "the-tests-hold";
 
 fn acquire(lock: &str) -> Call {
@@ -311,7 +311,7 @@ fn acquire(lock: &str) -> Call {
     Call::new(&ACQUIRE, vec![Bytes::copy_from_slice(lock.as_bytes())], args)
 }
 
-/// The arguments of a release that frees its lock at once.
+/// The arguments of a release that frees the lock at once.
 fn release_args() -> Vec<Bytes> {
     [HOLD, "0", "PUBLISH", "0", "", "c"].map(Bytes::from_static_str).to_vec()
 }
@@ -324,7 +324,7 @@ fn inspect(lock: &str) -> Call {
     Call::new(&INSPECT, vec![Bytes::copy_from_slice(lock.as_bytes())], [""; 0])
 }
 
-/// The answer of `INSPECT` for a free lock.
+/// The reply to `INSPECT` for a free lock.
 fn nobody() -> Reply {
     Reply::Array(vec![Reply::Int(0)])
 }

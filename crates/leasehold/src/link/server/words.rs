@@ -2,7 +2,7 @@
 
 /// Describes an error of the system or of TLS, whose `Debug` output is `details`.
 pub(super) fn plain(details: &str) -> String {
-    // A TLS alert of the server concerns this client's certificate, whatever words it shares with local errors.
+    // A TLS alert of the server concerns this client, even if its name matches a local error.
     const ALERTS: [(&str, &str); 8] = [
         ("CertificateRequired", "the server asks for a certificate of the client"),
         (
