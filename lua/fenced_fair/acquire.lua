@@ -22,7 +22,7 @@
 --                     {4, left, time, moved, head, foreign}  placed: the hold has a place in the queue; moved is 1 if it
 --                                      lost an earlier place, head is 1 if it is next, foreign is 1 if JVMs wait
 --                                      or hold the lock
---                     {0, left, time}  busy: not this hold's turn; the queue is unchanged
+--                     {0, left, time}  busy: not this hold's turn; the hold is not queued
 --                     {-1, stored, time}  mismatch: the stored count is too low for this count
 --                     {-2, 0, time}    lost: a count above 1 for a missing hold
 --                     {-3, 0, time}    too late: a first grant or a new place after not_after

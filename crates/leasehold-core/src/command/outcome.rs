@@ -130,8 +130,8 @@ pub enum Renewed {
 }
 
 impl Acquired {
-    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}`, `{4, left, time,
-    /// moved, head, foreign}` and `{-4, kind}`.
+    /// Decodes the replies that most kinds share: `{code, left, time}`, `{code, left, time, token}`,
+    /// `{4, left, time, moved, head, foreign}` and `{-4, kind}`.
     ///
     /// # Errors
     ///

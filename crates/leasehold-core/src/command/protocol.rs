@@ -64,8 +64,8 @@ pub trait KindProtocol: Sync {
 
     /// Whether a hold may pass between tasks of a client without a command.
     ///
-    /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. There, other
-    /// clients would hardly meet the moment at which they can acquire.
+    /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. Without
+    /// announcements other clients would rarely get the lock.
     fn may_be_handed_on(&self) -> bool {
         false
     }
