@@ -1,4 +1,4 @@
-//! Building a client: settings, then a server.
+//! The builder of a client.
 
 #[cfg(feature = "tls")]
 mod certificates;
@@ -21,7 +21,7 @@ use crate::clock::Clock;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// The settings of a client. The builder checks them before anything is sent.
+/// The settings of a client. The builder validates them before it sends anything.
 ///
 /// # Examples
 ///
@@ -37,7 +37,7 @@ use leasehold_embedded::ManualClock;
 /// # drop(client); Ok(()) }
 /// ```
 #[derive(Clone, Debug, Default)]
-#[must_use = "a builder does nothing until a server is named"]
+#[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     settings: Settings,
     certificates: Certificates,
@@ -51,70 +51,68 @@ pub struct ClientBuilder {
     seed: Option<u64>,
 }
 
-/// The Pub/Sub command that announces a release. All clients of a lock, including Redisson, must use one command.
+/// The Pub/Sub command that announces a release. All clients of a lock, including Redisson, must use the same command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum PublishCommand {
-    /// As Redisson does by default: `SPUBLISH` on a cluster that knows it (Redis 7.0, Valkey), else `PUBLISH`.
+    /// `SPUBLISH` on a cluster that supports it (Redis 7.0, Valkey), otherwise `PUBLISH`. This is Redisson's default.
     #[default]
     Auto,
-    /// `PUBLISH`, as Redisson with `shardedSubscriptionMode: OFF`.
+    /// `PUBLISH`, like Redisson with `shardedSubscriptionMode: OFF`.
     Classic,
-    /// `SPUBLISH`, as Redisson with `shardedSubscriptionMode: ON`.
+    /// `SPUBLISH`, like Redisson with `shardedSubscriptionMode: ON`.
     Sharded,
 }
 
 impl ClientBuilder {
-    /// Sets the behaviour of acquires once the server has been out of reach for `unreachable_after`, for the kinds that offer it. Default:
+    /// Sets what an acquire does after the server was unreachable for `unreachable_after`, for the kinds with a fallback. Default:
     /// [`Fallback::Fail`](crate::Fallback::Fail). See [`Lock::fallback`](crate::Lock::fallback).
     pub const fn fallback(mut self, fallback: leasehold_core::session::Fallback) -> Self {
         self.settings.fallback = fallback;
         self
     }
 
-    /// Puts `prefix` in front of every name, as a `NameMapper` does in Redisson. Default: none.
+    /// Prepends `prefix` to every name, like a `NameMapper` in Redisson. Default: none.
     ///
-    /// All programs that share a lock need an identical prefix. A prefix with leading or trailing white space is
-    /// refused.
+    /// All programs that share a lock need the same prefix. The builder refuses a prefix with leading or trailing white space.
     pub fn prefix(mut self, prefix: impl Into<String>) -> Self {
         self.settings.prefix = prefix.into();
         self
     }
 
-    /// Sets the lease of an acquire that names none. The lease is renewed after a third of it; after a crash the lock stays busy for up to
-    /// a lease. From 50 ms to a year. Default: 30 s, as in Redisson.
+    /// Sets the default lease. The client renews it after a third of its duration. After a crash the lock stays busy for up to one lease.
+    /// From 50 ms to a year. Default: 30 s, as in Redisson.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.settings.lease = lease;
         self
     }
 
-    /// Sets the wait of an acquire that names none. Default: as long as it takes.
+    /// Sets the default wait of an acquire. Default: no limit.
     pub const fn default_wait(mut self, wait: Duration) -> Self {
         self.settings.default_wait = Some(wait);
         self
     }
 
-    /// Sets how long a server may be unreachable before an acquire or a release fails. The time starts when the client
-    /// loses its connection. After that time, an acquire fails at once. A try fails at once in every known outage. An
-    /// acquire with its own [wait](crate::Acquire::wait) also waits for the server, for its whole wait, but at most for
-    /// this time. Default: 10 s.
+    /// Sets how long a server may be unreachable before an acquire or a release fails. Default: 10 s.
     ///
-    /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost
-    /// one and a half [command timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it, and the
-    /// reconnect takes at most two more. A connection that nothing needs is checked every 5 s. Until the outage is
-    /// known, the time starts with the first command that fails.
+    /// The time starts when the client loses its connection. After that time, an acquire fails at once. A try fails at once in every known
+    /// outage. An acquire with its own [wait](crate::Acquire::wait) also waits for the server, for its whole wait, but at most for this
+    /// time.
+    ///
+    /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost one and a half
+    /// [command timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it, and the reconnect takes at most two more.
+    /// The client checks an idle connection every 5 s. Until the outage is known, the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self
     }
 
-    /// Calls `provider` for the user and the password of each connection, instead of using those of the URL. So
-    /// passwords can rotate, and tokens of AWS IAM or Microsoft Entra ID can expire, while the client runs. If a server
-    /// ends a connection at the expiry, the reconnect uses the next token. The provider must answer within two [command
-    /// timeouts](Self::command_timeout).
+    /// Calls `provider` for the user and the password of each connection, instead of using the credentials in the URL. Passwords can
+    /// rotate, and tokens of AWS IAM or Microsoft Entra ID can expire, while the client runs. If a server closes a connection at the
+    /// expiry, the reconnect uses the next token. The provider must return within two [command timeouts](Self::command_timeout).
     ///
-    /// After a failure of the provider the next connection attempt calls it again. The error contains the provider's
-    /// message, which must not contain a secret. For Sentinels the client uses the user and the password of the URL.
+    /// After a failure of the provider the next connection attempt calls it again. The error contains the provider's message, which must
+    /// not contain a secret. Sentinels get the credentials in the URL.
     ///
     /// # Examples
     ///
@@ -122,7 +120,7 @@ impl ClientBuilder {
     /// use leasehold::{Client, Credentials};
     ///
     /// # async fn build() -> Result<(), leasehold::ConnectError> {
-    /// // The platform rewrites this file when the password changes.
+    /// // The platform overwrites this file when the password changes.
     /// let client = Client::builder()
     ///     .credentials(|| async {
     ///         let password = std::fs::read_to_string("/run/secrets/redis")?;
@@ -140,9 +138,9 @@ impl ClientBuilder {
         self
     }
 
-    /// Translates the addresses that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses
-    /// that are unreachable from outside. `map` takes an announced address, such as `172.17.0.2:6379`, and returns the
-    /// address to connect to, or `None` for the announced one. The addresses of the URL are not mapped.
+    /// Translates the addresses that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses that are
+    /// unreachable from outside. `map` receives an announced address, such as `172.17.0.2:6379`, and returns the address to connect to, or
+    /// `None` for the announced address. The addresses of the URL are not mapped.
     ///
     /// # Examples
     ///
@@ -162,7 +160,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets how long a server may take to answer before its connection counts as dead. Default: 1 s.
+    /// Sets how long a reply may take before its connection counts as dead. Default: 1 s.
     pub const fn command_timeout(mut self, timeout: Duration) -> Self {
         self.settings.command_timeout = timeout;
         self
@@ -170,16 +168,15 @@ impl ClientBuilder {
 
     /// Sets how long connecting may take. Default: 10 s.
     ///
-    /// Until then the client tries again if the server is silent or still loads its data, if its name is not resolved, or if Sentinels or a
-    /// cluster have no primary. Other errors come at once, because time does not mend them: nothing listens on the port, the password is
-    /// wrong, the database does not exist, the server is no Sentinel or no cluster, or it is a replica. A process that may start before its
-    /// server uses [`connect_lazy`](Self::connect_lazy).
+    /// Until the deadline the client retries if the server is silent or loads its data, if its name does not resolve, or if the Sentinels
+    /// or the cluster have no primary. Permanent errors are immediate: a closed port, a wrong password, an unknown database, a replica, or
+    /// a server that is no Sentinel or no cluster. A process that may start before its server uses [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
         self
     }
 
-    /// Sets whether the client refuses a server whose `maxmemory-policy` can evict a held lock. Default: the client only warns.
+    /// Sets whether the client refuses a server whose `maxmemory-policy` can evict a held lock. Default: it only logs a warning.
     pub const fn require_noeviction(mut self, require: bool) -> Self {
         self.settings.require_noeviction = require;
         self
@@ -188,22 +185,22 @@ impl ClientBuilder {
     /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
     /// while other clients listen. `false`: never. Default: only while no other client listens.
     ///
-    /// A grant then costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each
-    /// task has a guard of its own, with its own [`held_for`](crate::Guard::held_for), its own `max_hold` and its own loss,
-    /// and only the [`holder_id`](crate::Guard::holder_id) is the same. Waiting tasks are served in the order in which they
-    /// came, and a release that hands on is `Ok` at once. A section of more than 10 ms gains nothing.
+    /// A grant by hand-over costs a wake-up instead of two commands. The server keeps one hold, which the client renews as usual. Each task
+    /// has its own guard with its own [`held_for`](crate::Guard::held_for), `max_hold` and loss. Only the
+    /// [`holder_id`](crate::Guard::holder_id) is shared. Waiting tasks are served in the order of their arrival, and the release returns `Ok`
+    /// at once. Critical sections above 10 ms gain nothing.
     ///
-    /// The client releases the lock to the server 10 ms after its grant, and the reply tells whether other clients listen. By
-    /// default the client hands nothing on while others listen. With `true` it then hands the lock on up to 128 times, and
-    /// leaves the others at least a millisecond to acquire. A new waiter may wait for two such holds, 20 ms longer than with
-    /// `false`, and a poller, such as a spin lock or a try, much longer. Processes that want a hot name get uneven shares by
-    /// default, and nearly equal ones with `true`. On a cluster without sharded notices the default hands nothing on. The
-    /// server has no queue for these locks; if you need a guarantee, take a [`fair_lock`](crate::Client::fair_lock).
+    /// The client releases the lock to the server 10 ms after its grant, and the reply contains the number of listeners. By default, listeners
+    /// stop the hand-over. With `true` the client hands the lock over up to 128 times, and then pauses for at least a millisecond so that
+    /// other clients can acquire it. A new waiter may wait for two such holds, 20 ms longer than with `false`. A poller, such as a spin lock
+    /// or a try, may wait much longer. Processes that compete for a hot lock get uneven shares by default, and nearly equal shares with
+    /// `true`. On a cluster without sharded notices the default never hands over. The server has no queue for these locks; if you need a
+    /// guarantee, use a [`fair_lock`](crate::Client::fair_lock).
     ///
-    /// A lock is handed over only if both acquires renew an equal lease, the hold has one guard, and more than a third
-    /// of its lease is left. All other locks are released as usual: fair, fenced, read-write, spin and simple locks,
-    /// semaphores, fixed leases, [`durable`](crate::Acquire::durable) acquires, a `max_hold` that is shorter than the
-    /// lease, and locks with [`Fallback::Local`](crate::Fallback::Local).
+    /// A hand-over requires that both acquires renew the same lease, that the hold has one guard, and that more than a third of its lease is
+    /// left. All other locks are released to the server: fair, fenced, read-write, spin and simple locks, semaphores, fixed leases,
+    /// [`durable`](crate::Acquire::durable) acquires, a `max_hold` below the lease, and locks with
+    /// [`Fallback::Local`](crate::Fallback::Local).
     ///
     /// # Examples
     ///
@@ -225,27 +222,28 @@ impl ClientBuilder {
         self
     }
 
-    /// Leaves a record of this client on the server while the client lives: host, process, application, and for how long it has been up. So
-    /// [`Client::who_is`](crate::Client::who_is) can tell an operator which process a holder is. The key of the record is
-    /// `leasehold:1:client:` and the [id](crate::Client::id) of the client. The client writes it three times a minute and removes it at the
-    /// end; after a crash it goes away within a minute. It also says which locks the client holds and waits for, as far as that has lasted for a
-    /// second ([`Client::locks_of`](crate::Client::locks_of), [`Client::deadlocks`](crate::Client::deadlocks)), and is written again when
-    /// that changes, once a second at the most. Every user with the right to read that key can read it. Default: no record.
+    /// Publishes a record of this client on the server: host, process, application and uptime. [`Client::who_is`](crate::Client::who_is)
+    /// uses it to identify the process of a holder. Default: no record.
+    ///
+    /// The key of the record is `leasehold:1:client:` followed by the [id](crate::Client::id) of the client. The client writes the record
+    /// every 20 s and removes it at its end. After a crash the record expires within a minute. The record also lists the locks that the client
+    /// has held or awaited for at least a second ([`Client::locks_of`](crate::Client::locks_of),
+    /// [`Client::deadlocks`](crate::Client::deadlocks)). When that list changes, the client writes the record again, at most once a second.
+    /// Every user with read permission on the key can read it.
     pub fn announce(mut self, application: impl Into<String>) -> Self {
         self.settings.announce = Some(application.into());
         self
     }
 
-    /// Adds the holds of other clients under which this process runs to the record of [`announce`](Self::announce).
-    /// Those holds end only after this process. So [`Client::deadlocks`](crate::Client::deadlocks) detects that a wait
-    /// of this client prolongs them. `leasehold run` passes the names of its holds in the environment variable
-    /// `LEASEHOLD_HOLDERS`. Default: none.
+    /// Adds holds of other clients that last until this process ends to the record of [`announce`](Self::announce). With them
+    /// [`Client::deadlocks`](crate::Client::deadlocks) detects that a wait of this client prolongs those holds. `leasehold run` passes its
+    /// holds in the environment variable `LEASEHOLD_HOLDERS`. Default: none.
     pub fn announce_within(mut self, holds: impl IntoIterator<Item = HolderId>) -> Self {
         self.settings.within = holds.into_iter().collect();
         self
     }
 
-    /// Sets the timeouts of the queues of fair locks. All clients of a fleet must use equal settings. Default:
+    /// Sets the timeouts of the queues of fair locks. All clients that share a fair lock must use the same settings. Default:
     /// [`FairSettings::new`].
     pub fn fair(mut self, fair: FairSettings) -> Self {
         self.settings.fair = fair.to_wire();
@@ -259,36 +257,34 @@ impl ClientBuilder {
         self
     }
 
-    /// Sets whether spans carry the names of their locks. Use `false` if names are secret, or if the trace store
-    /// indexes every value. WARN and ERROR events always name their lock. Default: `true`.
+    /// Sets whether spans include the names of their locks. Use `false` if names are secret, or if the trace store indexes every value.
+    /// WARN and ERROR events always include the name. Default: `true`.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.spans.lock_names = named;
         self
     }
 
-    /// Takes the time from a clock that a test moves by hand. The background then has no thread: it runs whenever the clock moves or the
-    /// client is used. This is only for [`ClientBuilder::embedded`], which uses the engine's clock by default. A client
-    /// with a separate clock simulates a process that is paused while its clock stands still. Connecting to a server
-    /// with this setting fails.
+    /// Uses a clock that a test advances by hand. The background then needs no thread: it runs whenever the clock advances or the client is
+    /// used. Only for [`ClientBuilder::embedded`], which uses the engine's clock by default. A client with a separate clock simulates a
+    /// process that is paused while its clock stands still. Connecting to a server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn manual_clock(mut self, clock: &ManualClock) -> Self {
         self.clock = Some(Clock::Manual(clock.clone()));
         self
     }
 
-    /// Takes the time from tokio's clock, which a test can pause, beginning at `zero`. The background is then a task of the runtime
-    /// that builds the client; building it elsewhere panics. This is only for [`ClientBuilder::embedded`], which uses
-    /// the clock of an [engine on tokio's clock](crate::embedded::EmbeddedServer::paused) by default. Connecting to a
-    /// server with this setting fails.
+    /// Uses tokio's clock, which a test can pause, starting at `zero`. The background is then a task of the runtime that builds the client;
+    /// building the client outside a runtime panics. Only for [`ClientBuilder::embedded`], which uses the clock of an
+    /// [engine on tokio's clock](crate::embedded::EmbeddedServer::paused) by default. Connecting to a server with this setting fails.
     #[cfg(feature = "embedded")]
     pub fn tokio_clock(mut self, zero: tokio::time::Instant) -> Self {
         self.clock = Some(Clock::Tokio(zero));
         self
     }
 
-    /// Derives the client's [id](crate::Client::id) and the lengths of its random pauses from a seed. With a clock that is moved by hand the
-    /// client then does the same each time. Give each client of a server a seed of its own, because the seed determines its identity. This is
-    /// only for [`ClientBuilder::embedded`]. Connecting to a server with this setting fails.
+    /// Derives the client's [id](crate::Client::id) and its random pauses from a seed. With a manual clock the client then behaves
+    /// identically in each run. Each client of a server needs its own seed, because the seed determines its identity. Only for
+    /// [`ClientBuilder::embedded`]. Connecting to a server with this setting fails.
     ///
     /// # Examples
     ///

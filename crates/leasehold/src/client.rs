@@ -1,4 +1,4 @@
-//! The client: the handle on a server from which locks are made.
+//! The client, which connects to a server and creates locks.
 
 use crate::builder::ClientBuilder;
 use crate::client_inner::Handle;
@@ -20,25 +20,25 @@ use std::sync::Arc;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A connection to a server, and the background that keeps the acquired locks.
+/// A connection to a server, and the background that renews the acquired locks.
 ///
-/// A client is cheap to clone; all clones share one client. A process needs one client for each server. A client has
-/// one connection to a server, or to each node of a cluster. Release notices have a second one in RESP2, and on a cluster with
-/// sharded notices. Durable acquires open up to five more. The tokio runtime that builds the client reads the replies. While that runtime is busy, blocked or gone, the
-/// client's own thread reads them.
+/// A client is cheap to clone; all clones share one connection and one background. A process needs one client for each server.
+///
+/// A client opens one connection to a server, or to each node of a cluster. Release notices use a second connection with RESP2, and
+/// on a cluster with sharded notices. Durable acquires open up to five more. The tokio runtime that builds the client reads the
+/// replies. While that runtime is busy, blocked or gone, the client's own thread reads them.
 ///
 /// # The end of a client
 ///
-/// The background ends when the last clone, lock and guard is gone and everything is released. The last drop waits up
-/// to 250 ms for pending releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and
-/// names the locks that it could not release. A client in a `static` is never dropped, so without a shutdown its
-/// pending releases are lost when `main` returns.
+/// The background ends after the last clone, lock and guard is dropped and everything is released. The last drop waits up to 250 ms for
+/// pending releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and reports the locks that it could
+/// not release. A client in a `static` is never dropped. Without a shutdown its pending releases are lost when `main` returns.
 ///
 /// # Forks
 ///
-/// A forked child cannot use a client of its parent, because the child does not have the client's threads. Each call
-/// fails with [`Error::Invalid`](crate::Error::Invalid) or reports a lost lock, and guards are not held. Build a client
-/// after the fork. Drops in the child, and its exit, do not affect the locks of the parent.
+/// A forked child cannot use a client of its parent, because the child lacks the client's threads. Each call fails with
+/// [`Error::Invalid`](crate::Error::Invalid) or reports a lost lock, and guards are not held. Build a client after the fork. Drops in
+/// the child, and its exit, do not affect the locks of the parent.
 ///
 /// # Examples
 ///
@@ -73,23 +73,23 @@ impl Client {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     pub async fn connect(url: &str) -> Result<Self, ConnectError> {
         Self::builder().connect(url).await
     }
 
-    /// Makes a client with the default settings at once; the client connects in the background. See
-    /// [`ClientBuilder::connect_lazy`].
+    /// Creates a client with the default settings, which connects in the background. See [`ClientBuilder::connect_lazy`].
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`], where the URL cannot be used. The runtime has no timers, or the operating system no thread to give.
+    /// [`ConnectError::Invalid`] if the URL is invalid or the tokio runtime has no timers. [`ConnectError::Unreachable`] if the operating
+    /// system refuses another thread.
     ///
     /// # Examples
     ///
     /// ```
     /// # use leasehold::{Client, QuorumLock};
-    /// // Whichever of the five is up: the lock needs three of them.
+    /// // The lock needs any three of the five servers.
     /// let servers = (1..=5).map(|port| Client::connect_lazy(&format!("redis://127.0.0.1:{port}")));
     /// let lock = QuorumLock::of(5, servers.collect::<Result<Vec<_>, _>>()?, "leader");
     /// assert_eq!(lock.quorum(), 3);
@@ -99,16 +99,16 @@ impl Client {
         Self::builder().connect_lazy(url)
     }
 
-    /// Connects with the default settings to the server that the environment names, in `LEASEHOLD_URL` or `REDIS_URL`. The URL may carry
-    /// settings in its query. See [`ClientBuilder::connect_from_env`].
+    /// Connects with the default settings to the URL in `LEASEHOLD_URL` or `REDIS_URL`. The query of the URL may contain settings. See
+    /// [`ClientBuilder::connect_from_env`].
     ///
     /// # Errors
     ///
-    /// As [`Client::connect`]; [`ConnectError::Invalid`] where the environment names no server.
+    /// [`ConnectError::Invalid`] if neither variable is set; otherwise the errors of [`Client::connect`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future closes what was connected.
+    /// Dropping the future closes the open connections.
     ///
     /// # Examples
     ///
@@ -121,83 +121,84 @@ impl Client {
         Self::builder().connect_from_env().await
     }
 
-    /// Creates a client of an engine inside the process, without a server. No other client uses the engine. The engine
-    /// runs the Lua scripts of a server.
+    /// Creates a client of a new in-process engine, which replaces a server and runs the same Lua scripts. No other client uses the
+    /// engine.
     ///
-    /// It is for tests, examples, and locks within one process. [`ClientBuilder::embedded`] makes several clients of one engine.
+    /// Use it for tests, examples, and locks within one process. [`ClientBuilder::embedded`] creates several clients of one engine.
     ///
     /// # Panics
     ///
-    /// The operating system has no thread to give.
+    /// Panics if the operating system refuses another thread.
     #[cfg(feature = "embedded")]
     #[expect(clippy::expect_used, reason = "the defaults are valid, and a process without threads cannot go on")]
     pub fn embedded() -> Self {
         Self::builder().embedded(&leasehold_embedded::EmbeddedServer::new()).expect("a thread for the background")
     }
 
-    /// Begins a client with settings of its own: settings first, then a server.
+    /// Returns a builder with the default settings.
     pub fn builder() -> ClientBuilder {
         ClientBuilder::default()
     }
 
-    /// The reentrant lock of that name. This call does no I/O; the first acquire refuses a name that cannot be used.
+    /// Returns the reentrant lock of this name. This call does no I/O. The first acquire refuses an invalid name.
     pub fn lock(&self, name: impl AsRef<str>) -> Lock {
         Lock::of(self.spec(Kind::Lock, name.as_ref()))
     }
 
-    /// The fair lock of that name: the server grants it in the order of the requests. See [`FairLock`].
+    /// Returns the fair lock of this name, which the server grants in the order of the requests. See [`FairLock`].
     pub fn fair_lock(&self, name: impl AsRef<str>) -> FairLock {
         Lock::of(self.spec(Kind::Fair, name.as_ref()))
     }
 
-    /// The fenced lock of that name: its grants carry fencing tokens. See [`FencedLock`].
+    /// Returns the fenced lock of this name, whose grants include fencing tokens. See [`FencedLock`].
     pub fn fenced_lock(&self, name: impl AsRef<str>) -> FencedLock {
         Lock::of(self.spec(Kind::Fenced, name.as_ref()))
     }
 
-    /// The spin lock of that name: its waiters ask again and again. See [`SpinLock`].
+    /// Returns the spin lock of this name, whose waiters poll. See [`SpinLock`].
     pub fn spin_lock(&self, name: impl AsRef<str>) -> SpinLock {
         Lock::of(self.spec(Kind::Spin, name.as_ref()))
     }
 
-    /// The read-write lock of that name. See [`ReadWriteLock`].
+    /// Returns the read-write lock of this name. See [`ReadWriteLock`].
     pub fn read_write_lock(&self, name: impl AsRef<str>) -> ReadWriteLock {
         ReadWriteLock::new(&self.handle, name.as_ref())
     }
 
-    /// The simple lock of that name: one string with a lease, as go-zero's is. See [`SimpleLock`].
+    /// Returns the simple lock of this name: one string with a lease, as in go-zero. See [`SimpleLock`].
     pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
         let spec = self.spec(Kind::Simple, name.as_ref());
         Lock::of(spec.with_options(|options| options.lease = Some(lease)))
     }
 
-    /// The semaphore of that name, a bare counter of permits. See [`BareSemaphore`], which says why [`Semaphore`] is mostly better.
+    /// Returns the bare semaphore of this name: a counter of permits without leases. Prefer [`Client::semaphore`]; [`BareSemaphore`]
+    /// explains why.
     pub fn bare_semaphore(&self, name: impl AsRef<str>) -> BareSemaphore {
         Lock::of(self.spec(Kind::Semaphore, name.as_ref()))
     }
 
-    /// The semaphore of that name whose permits have leases. See [`Semaphore`].
+    /// Returns the semaphore of this name, whose permits have leases. See [`Semaphore`].
     pub fn semaphore(&self, name: impl AsRef<str>) -> Semaphore {
         Lock::of(self.spec(Kind::Permits, name.as_ref()))
     }
 
-    /// The count-down latch of that name. See [`CountDownLatch`].
+    /// Returns the count-down latch of this name. See [`CountDownLatch`].
     pub fn count_down_latch(&self, name: impl AsRef<str>) -> CountDownLatch {
         CountDownLatch::new(self.spec(Kind::Latch, name.as_ref()))
     }
 
-    /// The value under `key` on this server; only the newest holder of a fenced lock reads and writes it. See
+    /// Returns the value under `key` on this server, which only the newest holder of a fenced lock can read and write. See
     /// [`FencedValue`](crate::fence::FencedValue).
     pub fn fenced_value(&self, key: impl AsRef<str>) -> FencedValue {
         FencedValue::new(self.spec(Kind::Fenced, key.as_ref()))
     }
 
-    /// One lock over many: all or none. See [`MultiLock`].
+    /// Returns a lock over several members, which acquires all of them or none. See [`MultiLock`].
     pub fn multi_lock<M: Into<Member>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
         MultiLock::new(members)
     }
 
-    /// A fixed number of locks for any number of small things. See [`StripedLock`].
+    /// Returns a fixed number of locks that cover any number of small resources. See [`StripedLock`].
     pub fn striped_lock(&self, name: impl AsRef<str>, stripes: u32) -> StripedLock {
         StripedLock::new(self.clone(), name.as_ref(), stripes)
     }
@@ -210,48 +211,45 @@ impl Client {
         &self.handle
     }
 
-    /// An owner that holds nothing yet.
+    /// Creates an owner without any holds.
     pub fn new_owner(&self) -> Owner {
         Owner::new(self.handle.clone())
     }
 
-    /// The identity of this client, a random UUID: the part of a [`Holder::id`](crate::inspect::Holder::id) before the colon.
+    /// Returns the identity of this client, a random UUID. It is the part of a [`Holder::id`](crate::inspect::Holder::id) before the colon.
     pub fn id(&self) -> ClientId {
         self.handle.with(|session, _| session.client().to_string()).into()
     }
 
-    /// The server's description of itself when the client connected. Until a client that was made [without a
-    /// connection](ClientBuilder::connect_lazy) has one, it knows only whether its server is a cluster: the version is empty.
+    /// Returns the server's description of itself at the time of the connection. Before a [lazy client](ClientBuilder::connect_lazy) has
+    /// connected, the version is empty, and only the server's topology (cluster or not) is known.
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
     }
 
-    /// The open guards, waiting callers and subscriptions of the client, for tests and monitoring.
+    /// Returns the numbers of open guards, waiting callers and subscriptions, for tests and monitoring.
     pub fn stats(&self) -> ClientStats {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Shuts the client down gracefully. From now on every waiting or new acquire fails with
-    /// [`Error::ShutDown`](crate::Error::ShutDown). Existing guards have the time `within` to end, and the background
-    /// renews their locks until then. The future completes as soon as everything is released.
+    /// Shuts the client down gracefully. Waiting and new acquires fail with [`Error::ShutDown`](crate::Error::ShutDown). Existing guards
+    /// may continue for `within`; the background renews their locks until then. The future completes as soon as everything is released.
     ///
-    /// Guards that remain after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which
-    /// signals their work to stop. **The lock of such a guard is not released while the guard exists**, because its
-    /// work may still run. The lock is free once the guard is dropped, or when its lease has ended. The shutdown waits
-    /// another quarter of a second for work that stops at once.
+    /// Guards that remain after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which signals their work to
+    /// stop. **The lock of such a guard is not released while the guard exists**, because its work may still run. The lock is free once
+    /// the guard is dropped, or when its lease ends. The shutdown waits another quarter of a second for work that stops at once.
     ///
-    /// So first stop the sources of new work, such as the HTTP server; then await the shutdown with the time that your
-    /// work needs. A [leader](crate::leader::Leader) resigns when the shutdown begins. Two concurrent shutdowns both use the
-    /// shorter time.
+    /// First stop the sources of new work, such as the HTTP server. Then await the shutdown with the time that your work needs. A
+    /// [leader](crate::leader::Leader) resigns when the shutdown begins. Two concurrent shutdowns both use the shorter time.
     ///
     /// # Errors
     ///
-    /// [`NotReleased`] names the locks that were not released in time. The background keeps retrying for one lease
-    /// while the process lives; after that the locks are free in any case.
+    /// [`NotReleased`] lists the locks that were not released in time. The background keeps retrying for one lease while the process
+    /// lives. After that lease the locks are free in any case.
     ///
     /// # Cancel safety
     ///
-    /// Once the future has been polled, the shutdown goes on whether it is dropped or not.
+    /// Once the future has been polled, the shutdown continues even if the future is dropped.
     ///
     /// # Examples
     ///
@@ -288,14 +286,14 @@ impl fmt::Debug for Client {
     }
 }
 
-/// Locks that a shutdown could not release in time: their guards still exist, or the server is unreachable.
+/// The locks that a shutdown could not release in time: their guards still exist, or the server is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{} were not released in time, and are free when their guards are gone, or their leases have run out", list(.locks))]
+#[error("{} were not released in time; they are free when their guards are dropped or their leases end", list(.locks))]
 pub struct NotReleased {
     locks: Vec<String>,
 }
 
-/// The first few names, and how many more there are.
+/// Lists the first few names and the number of the remaining names.
 fn list(locks: &[String]) -> String {
     const NAMED: usize = 10;
     let named = locks.iter().take(NAMED).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
@@ -304,7 +302,7 @@ fn list(locks: &[String]) -> String {
 }
 
 impl NotReleased {
-    /// The names of the locks.
+    /// Returns the names of the locks.
     pub fn locks(&self) -> &[String] {
         &self.locks
     }

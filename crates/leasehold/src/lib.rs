@@ -1,4 +1,4 @@
-//! Distributed locks on Redis and Valkey that renew themselves, wake their waiters, and tell a holder that it lost its lock.
+//! Distributed locks on Redis and Valkey, with automatic renewal, wake-ups by message, and early detection of a lost lock.
 //!
 //! ```no_run
 //! # async fn count_the_stock() {}
@@ -7,63 +7,65 @@
 //! let client = Client::connect("redis://127.0.0.1:6379").await?;
 //! let stock = client.lock("stock:1001");
 //!
-//! let guard = stock.acquire().await?; // renewed until it is released
-//! guard.run(count_the_stock()).await?; // stopped at once if the lock is lost
-//! guard.release().await?; // says whether it was held to the end
+//! let guard = stock.acquire().await?; // renewed until the release
+//! guard.run(count_the_stock()).await?; // stopped if the lock is lost
+//! guard.release().await?; // fails if the lock was not held to the end
 //! # Ok(()) }
 //! ```
 //!
-//! Tests, and a first try without a server, use `Client::embedded()` instead, with the feature `embedded`.
+//! Tests and first experiments need no server: use `Client::embedded()` with the feature `embedded`.
 //!
-//! # What a lock promises, and what it cannot
+//! # Guarantees
 //!
-//! While the server's data is intact, its clock is not stepped forward, and clocks run at the same rate within a small margin, at
-//! most one owner *believes* at any time that it holds: a guard is lost by its own clock before the server can grant the lock to
-//! another. No lease can stop a process that was paused beyond it, and a single primary with replicas can lose a lock in a failover:
-//! what must never be written by a stale holder needs a fencing token that the store checks.
-//! [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) says what is promised where.
+//! At most one owner at a time *believes* that it holds a lock: a guard is lost by its local clock before the server can grant the lock
+//! to another owner. This assumes that the server keeps its data, that its clock does not step forward, and that the rates of both
+//! clocks differ by less than 1 %.
+//!
+//! No lease can stop a process that was paused beyond the end of the lease. A failover to a replica can lose a lock. If a stale write
+//! would be a disaster, use a fencing token that the store checks.
+//! [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) lists all guarantees and their assumptions.
 //!
 //! # Choosing a lock
 //!
-//! | question | lock |
+//! | need | lock |
 //! |---|---|
-//! | nothing special | [`Client::lock`] |
-//! | nobody may be overtaken | [`Client::fair_lock`] |
-//! | a stale write must be impossible, and the store can compare a number | [`Client::fenced_lock`] and [`fence`] |
-//! | many read for long, few write | [`Client::read_write_lock`] |
-//! | one step, several locks | [`Client::multi_lock`] |
-//! | millions of small things | [`Client::striped_lock`] |
-//! | at most *n* at once | [`Client::semaphore`] |
-//! | to wait until *n* others are done | [`Client::count_down_latch`] |
-//! | one instance of many leads, another takes over | [`Client::leader`] |
-//! | a schedule fires in many instances, one runs the job | [`Client::once`] |
-//! | a server may be lost, with its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
+//! | the default | [`Client::lock`] |
+//! | first come, first served | [`Client::fair_lock`] |
+//! | a store that checks fencing tokens | [`Client::fenced_lock`] and [`fence`] |
+//! | long reads by many, few writes | [`Client::read_write_lock`] |
+//! | several locks in one step | [`Client::multi_lock`] |
+//! | millions of small resources | [`Client::striped_lock`] |
+//! | at most *n* holders at once | [`Client::semaphore`] |
+//! | waiting for *n* events | [`Client::count_down_latch`] |
+//! | one leader among all instances | [`Client::leader`] |
+//! | a scheduled job that runs in one instance | [`Client::once`] |
+//! | to survive the loss of a server and its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
-//! | go-zero, or a bare semaphore of JVMs | [`Client::simple_lock`], [`Client::bare_semaphore`] |
+//! | keys shared with go-zero, or with an `RSemaphore` of JVMs | [`Client::simple_lock`], [`Client::bare_semaphore`] |
 //!
-//! # In libraries, in services
+//! # Using a client
 //!
-//! - Build one [`Client`] for each server, clone it freely, and end it by [`Client::shutdown`].
-//! - Run long work under [`Guard::run`] or [`Lock::with`], so that a loss stops it. Never ignore what [`Guard::release`] says.
+//! - Build one [`Client`] for each server, clone it freely, and await [`Client::shutdown`] at the end.
+//! - Run long work under [`Guard::run`] or [`Lock::with`], so that a loss stops it. Always check the result of [`Guard::release`].
 //! - Threads without a runtime use [`blocking`].
-//! - Tests use [`Client::embedded`], with a clock that they move by hand: see [`embedded`].
+//! - Tests use [`Client::embedded`], optionally with a manual clock: see [`embedded`].
 //! - Metrics and traces have fixed names: see [`telemetry`].
-//! - The server, and settings such as the lease, may come from the environment: [`Client::from_env`].
+//! - [`Client::from_env`] reads the server and settings such as the lease from the environment.
 //!
 //! # Features
 //!
-//! None is on by default, and without them no C compiler is needed.
+//! No feature is on by default, and the default build needs no C compiler.
 //!
-//! | feature | what it adds |
+//! | feature | adds |
 //! |---|---|
-//! | `tls` | secure connections, by `rediss://` and `valkeys://`; it compiles ring and so needs a C compiler |
-//! | `embedded` | an engine inside the process that needs no server; it compiles Lua and so needs a C compiler |
-//! | `serde` | `Serialize` and `Deserialize` of what an inspection tells, such as [`Holder`](inspect::Holder), [`ClientStats`] and [`ServerInfo`] |
+//! | `tls` | `rediss://` and `valkeys://`; compiles ring, which needs a C compiler |
+//! | `embedded` | an in-process engine that replaces a server; compiles Lua, which needs a C compiler |
+//! | `serde` | `Serialize` and `Deserialize` for inspection results such as [`Holder`](inspect::Holder), [`ClientStats`] and [`ServerInfo`] |
 //! | `unstable-raw` | plain commands to the server, exempt from semantic versioning: `ClientBuilder::connect_raw` |
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 
-// First, because the page of `Lock` shows its methods in the order of modules.
+// `Lock` comes first because rustdoc lists its methods in the order of the modules.
 mod lock;
 
 mod acquire;
@@ -123,7 +125,7 @@ pub use lock::Lock;
 pub use loss::{HoldToken, Lost};
 pub use owner::Owner;
 pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
-/// The token of the crate `tokio-util`, as [`HoldToken::token`] makes it.
+/// The cancellation token of the crate `tokio-util`, which [`HoldToken::token`] returns.
 pub use tokio_util::sync::CancellationToken;
 
 /// Guards and acquires of a [`MultiLock`] and a [`QuorumLock`].
@@ -131,7 +133,7 @@ pub mod group {
     pub use crate::kinds::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 }
 
-/// The engine inside the process, for tests, examples, and locks within one process.
+/// The in-process engine, for tests, examples and locks within one process.
 ///
 /// ```
 /// use leasehold::Client;
@@ -141,7 +143,7 @@ pub mod group {
 /// # tokio::runtime::Builder::new_current_thread().build().unwrap().block_on(async {
 /// let clock = ManualClock::new();
 /// let server = EmbeddedServer::with_clock(clock.clone());
-/// let client = Client::builder().embedded(&server)?; // on the same clock
+/// let client = Client::builder().embedded(&server)?; // uses the same clock
 ///
 /// let guard = client.lock("report").acquire().lease(Duration::from_secs(10)).await?;
 /// clock.advance(Duration::from_secs(11));
@@ -149,12 +151,12 @@ pub mod group {
 /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 /// ```
 ///
-/// # Replies that take time
+/// # Round trips
 ///
-/// The engine answers at once, and a real server does not: between a request and its reply other tasks run, time limits run out, and
-/// futures are dropped. [`EmbeddedServer::set_round_trip`](embedded::EmbeddedServer::set_round_trip) gives a test that of a network, on any
-/// clock; on tokio's paused one ([`EmbeddedServer::paused`](embedded::EmbeddedServer::paused)) it costs no time. Run tests of code that is about contention and
-/// short waits in both ways.
+/// The engine replies at once. On a real server other tasks run, timeouts expire and futures are dropped before a reply arrives.
+/// [`EmbeddedServer::set_round_trip`](embedded::EmbeddedServer::set_round_trip) simulates the latency of a network, on any clock. On tokio's paused
+/// clock ([`EmbeddedServer::paused`](embedded::EmbeddedServer::paused)) the simulation costs no time. Test code that depends on contention or on short
+/// waits with and without a round trip.
 ///
 /// ```
 /// use leasehold::Client;
@@ -171,7 +173,7 @@ pub mod group {
 ///
 /// let guard = client.lock("report").acquire().await?;
 /// assert_eq!(begun.elapsed(), Duration::from_millis(20));
-/// // A call whose future is dropped after 5 ms was sent all the same; the client takes back what came of it.
+/// // A call whose future is dropped after 5 ms was still sent; the client rolls it back.
 /// let stock = client.lock("stock");
 /// assert!(tokio::time::timeout(Duration::from_millis(5), stock.try_acquire()).await.is_err());
 /// tokio::time::sleep(Duration::from_secs(1)).await;
@@ -185,8 +187,8 @@ pub mod embedded {
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, ManualClock, Recorded, Recorder, ServerClock,
     };
 
-    /// tokio's clock, which a test can pause, as the clock of a server. It starts at `zero`. [`EmbeddedServer::paused`]
-    /// makes a server with this clock that starts now.
+    /// Returns a server clock that follows tokio's clock, which a test can pause. The clock starts at `zero`. [`EmbeddedServer::paused`]
+    /// creates a server with such a clock that starts now.
     ///
     /// ```
     /// use leasehold::Client;
@@ -200,18 +202,18 @@ pub mod embedded {
     /// let client = Client::builder().embedded(&server)?;
     ///
     /// let guard = client.lock("report").acquire().await?;
-    /// tokio::time::sleep(Duration::from_secs(3_600)).await; // over at once, and the lock was renewed all along
+    /// tokio::time::sleep(Duration::from_secs(3_600)).await; // ends at once; the lock was renewed throughout
     /// assert!(guard.is_held());
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     ///
-    /// tokio sleeps for whole milliseconds, so each half of a [round trip](EmbeddedServer::set_round_trip) is rounded up to one.
+    /// tokio sleeps for whole milliseconds, so each half of a [round trip](EmbeddedServer::set_round_trip) is rounded up to a millisecond.
     pub fn tokio_clock(zero: tokio::time::Instant) -> ServerClock {
         ServerClock::tokio(zero)
     }
 }
 
-/// What must not compile: the compiler catches these mistakes of a caller.
+/// Mistakes that must not compile.
 ///
 /// A guard is released once.
 ///
@@ -222,7 +224,7 @@ pub mod embedded {
 /// }
 /// ```
 ///
-/// An acquire that nobody awaits, a guard that is not kept, and settings that no builder is given, acquire, hold and change nothing.
+/// An acquire must be awaited, a guard must be kept, and settings must be passed to a builder.
 ///
 /// ```compile_fail
 /// #![deny(unused_must_use)]
@@ -246,7 +248,7 @@ pub mod embedded {
 /// }
 /// ```
 ///
-/// A kind has only the methods that it can serve: a semaphore has no owner, and a plain lock no fencing token.
+/// A kind has only the methods that it supports: a semaphore has no owner, and a plain lock no fencing token.
 ///
 /// ```compile_fail,E0599
 /// fn re_enters(permits: &leasehold::Semaphore, owner: &leasehold::Owner) {
@@ -260,7 +262,7 @@ pub mod embedded {
 /// }
 /// ```
 ///
-/// Guards are `Send`, and so is work under a lock: both go into spawned tasks.
+/// Guards and work under a lock are `Send`, so spawned tasks can use them.
 ///
 /// ```
 /// async fn spawned(lock: leasehold::Lock) {
@@ -274,8 +276,7 @@ pub mod embedded {
 #[cfg(doctest)]
 struct Mistakes;
 
-/// The documents of the repository: their code runs with the documentation tests. They are no part of the package, whose build
-/// never sees this.
+/// The documents of the repository, whose code runs as documentation tests. The package does not contain them.
 #[cfg(all(doctest, feature = "embedded"))]
 mod documents {
     #[doc = include_str!("../../../README.md")]
