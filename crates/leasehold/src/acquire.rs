@@ -1,4 +1,4 @@
-//! Acquiring: the builder that a caller sees.
+//! The builder of an acquire.
 
 mod keep_busy;
 mod watch;
@@ -26,15 +26,14 @@ use watch::Watch;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
 ///
-/// It converts into a future: implicitly in `lock.acquire().await`, and explicitly in
-/// `tokio::spawn(lock.acquire().into_future())`. The explicit form needs `use std::future::IntoFuture` before edition
-/// 2024.
+/// The builder converts into a future: implicitly in `lock.acquire().await`, and explicitly in
+/// `tokio::spawn(lock.acquire().into_future())`. Before edition 2024 the explicit form needs `use std::future::IntoFuture`.
 ///
 /// # Cancel safety
 ///
-/// Dropping the future at any point leaves nothing behind: its place in the line is given up, its command under way is settled, and the
-/// background releases a lock that it took, as soon as the server can be reached. A future that is neither polled again nor dropped
-/// keeps its place and a subscription, and delays other waiters by no more than a moment.
+/// Dropping the future at any point leaves nothing behind. The client gives up its place in the queue and settles a command in flight. The
+/// background releases a granted lock as soon as the server is reachable. A future that is neither polled nor dropped keeps its place and
+/// a subscription, and delays other waiters only briefly.
 ///
 /// # Examples
 ///
@@ -48,7 +47,7 @@ use watch::Watch;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing is acquired until this is awaited"]
+#[must_use = "an acquire does nothing until it is awaited"]
 pub struct Acquire<K: LockKind = Reentrant> {
     spec: LockSpec,
     wait: Option<Duration>,
@@ -84,32 +83,31 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Waits at most this long while others hold the lock. Then the client makes one last attempt, and returns
-    /// [`Error::WaitElapsed`] if it fails. `Duration::MAX` waits without a limit.
+    /// Limits the wait while other owners hold the lock. At the end of the wait the client makes one last attempt, and returns
+    /// [`Error::WaitElapsed`] if it fails. `Duration::MAX` waits without a limit. Default: the client's
+    /// [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
     ///
-    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and an attempt that fails and must be
-    /// taken back takes up to another one. The client gives up a place in the queue of a fair lock, and the mark of a preferred writer,
-    /// before the answer, so that they do not refuse the next try; if the client cannot be sure of that in time, the answer is
-    /// [`Error::OutcomeUnknown`]. The question for the holder in the error takes up to one command timeout more.
+    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and the rollback of a failed attempt up
+    /// to another one. Before the error is returned, the client gives up its place in the queue of a fair lock, or its mark as a preferred
+    /// writer, because they would block the next try. If the server does not confirm that in time, the error is
+    /// [`Error::OutcomeUnknown`]. Looking up the holder for the error takes up to one more command timeout.
     ///
     /// During a known outage the acquire also waits for the server: for its whole wait, but at most for
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as
-    /// the outage has lasted for `unreachable_after`.
-    ///
-    /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as the outage has
+    /// lasted for `unreachable_after`.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Acquires as described, runs `work` under the lock, and releases: a caller can neither forget the release nor overlook a loss.
+    /// Acquires the lock, runs `work` and releases the lock. The release cannot be forgotten, and a loss cannot be overlooked.
     ///
-    /// `work` gets the guard. Once the lock is lost, `work` is not polled again.
+    /// `work` receives the guard. Once the lock is lost, `work` is not polled again.
     ///
     /// # Errors
     ///
-    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of the work, if
-    /// the work had ended); or the release failed (with the result of the work). It converts into [`Error`] by `?`.
+    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of `work`, if `work` had
+    /// finished); or the release failed (with the result of `work`). `?` converts it into [`Error`].
     ///
     /// # Cancel safety
     ///
@@ -138,45 +136,45 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Sets all at once what another builder has collected.
+    /// Copies the lease, the limit and the owner of another builder.
     pub(crate) fn set_all(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
         self.lease = lease;
         self.max_hold = max_hold;
         self.owner = owner.cloned();
     }
 
-    /// Copies the wait of another builder; `None` if its caller set none.
+    /// Copies the wait of another builder.
     pub(crate) const fn waits_as(&mut self, wait: Option<Duration>) {
         self.wait = wait;
     }
 
-    /// Takes one half of a read-write lock beside a hold of the other half.
+    /// Acquires one half of a read-write lock while `hold` holds the other half.
     pub(crate) const fn standing_beside(mut self, hold: HoldNumber) -> Self {
         self.beside = Some(hold);
         self
     }
 
-    /// Takes a lease other than the client's, and renews it.
+    /// Sets a lease that is renewed.
     pub(crate) const fn renewed_for(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self.renewed = true;
         self
     }
 
-    /// Re-enters this very hold.
+    /// Re-enters `hold`.
     pub(crate) const fn entering(mut self, hold: HoldNumber) -> Self {
         self.reenter = Some(hold);
         self
     }
 
-    /// Acquires, or says that the lock is busy.
+    /// Acquires the lock. Returns `None` if a try finds it busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
         let mut watch = Watch::new(&self.spec);
         let begun = self.spec.handle().clock.now_in_process();
         let wish = self.wish(patience)?;
         watch.begin();
         let mut acquiring = attempt::acquire(self.spec.handle(), wish);
-        // The span is entered by hand: one future within another would have a second copy of it.
+        // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now_in_process().since(begun);
         match watch.end(waited, result) {
@@ -190,14 +188,14 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Whether a scope around the caller holds the lock. Its own owner would have re-entered it.
+    /// Whether an enclosing scope holds the lock under another owner.
     fn waits_for_itself(&self) -> bool {
         let (handle, name) = (self.spec.handle(), self.spec.checked_name());
         let scopes = Owner::scopes(handle);
         !scopes.is_empty() && name.is_ok_and(|name| handle.with(|session, _| session.is_held_by(name, &scopes)))
     }
 
-    /// Checks the request before anything is sent.
+    /// Validates the request and builds it.
     fn wish(&self, patience: Option<Patience>) -> Result<Box<AcquireRequest>, Error> {
         let handle = self.spec.handle();
         handle.check_process()?;
@@ -248,12 +246,12 @@ impl<K: LockKind> Acquire<K> {
             wish.linger = LingerTime::new(linger);
         }
         if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
-            return Err(InvalidInput::Contradiction("a lock that falls back cannot ask for replicas".to_owned()).into());
+            return Err(InvalidInput::Contradiction("a lock with a fallback cannot be durable".to_owned()).into());
         }
         if let Some(least) = self.keep_busy_for {
             settings::check_keep_busy(least)?;
             if wish.fallback != Fallback::Fail {
-                let why = "a lock that falls back cannot stay busy after its release".to_owned();
+                let why = "a lock with a fallback cannot stay busy after its release".to_owned();
                 return Err(InvalidInput::Contradiction(why).into());
             }
         }
@@ -263,8 +261,8 @@ impl<K: LockKind> Acquire<K> {
 }
 
 impl<K: Owned> Acquire<K> {
-    /// Acquires as `owner`; an owner that holds the lock re-enters it. Default: the owner in whose scope the future is first polled, or
-    /// a new owner.
+    /// Acquires the lock as `owner`, who re-enters a lock that they hold. Default: the owner of the scope in which the future is first
+    /// polled, or a new owner.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
@@ -272,11 +270,11 @@ impl<K: Owned> Acquire<K> {
 }
 
 impl<K: Counted> Acquire<K> {
-    /// Takes this many permits at once: all of them, or none. Default: 1.
+    /// Acquires this many permits at once: all of them, or none. Default: 1.
     ///
-    /// A [`BareSemaphore`](crate::BareSemaphore) only counts permits, and allows 1 to `i32::MAX`. A [`Semaphore`](crate::Semaphore) allows
-    /// 1 to [`MAX_AT_ONCE`](crate::Semaphore::MAX_AT_ONCE), because the server looks at each permit at each acquire and each renewal.
-    /// More are refused with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
+    /// A [`BareSemaphore`](crate::BareSemaphore) only counts permits, and accepts 1 to `i32::MAX`. A [`Semaphore`](crate::Semaphore) accepts
+    /// 1 to [`MAX_AT_ONCE`](crate::Semaphore::MAX_AT_ONCE), because the server processes each permit in each acquire and renewal. More
+    /// permits fail with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits).
     pub const fn permits(mut self, permits: u32) -> Self {
         self.permits = permits;
         self
@@ -284,17 +282,16 @@ impl<K: Counted> Acquire<K> {
 }
 
 impl<K: Leased> Acquire<K> {
-    /// Takes the lock for a fixed lease, which is not renewed: the lock is lost when the lease has run out. Whole milliseconds count.
+    /// Sets a fixed lease, which the client does not renew. The lock is lost when the lease ends. The lease is truncated to milliseconds.
     ///
-    /// A re-entry never shortens the lease that the lock has. Default: the client's lease, renewed until the guard's end.
+    /// A re-entry never shortens the current lease. Default: the client's lease, renewed until the guard's end.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Limits the time for which the lock is held. After this time the lock is lost with the reason `MaxHold`, and its
-    /// lease ends, because the client stops renewing it: a forgotten guard cannot keep the lock. The time starts with
-    /// the first grant; a re-entry does not change it.
+    /// Limits how long the lock is held. After this time the lock is lost with the reason `MaxHold`, and the client stops renewing its
+    /// lease, so a forgotten guard cannot keep the lock. The time starts with the first grant; a re-entry does not change it.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -302,18 +299,16 @@ impl<K: Leased> Acquire<K> {
 }
 
 impl<K: Durable> Acquire<K> {
-    /// Grants the lock only after this many replicas have acknowledged it, so that a failover to one of them keeps the
-    /// lock.
+    /// Grants the lock only after the replicas have acknowledged it, so that a failover to one of these replicas keeps the lock.
     ///
-    /// If fewer acknowledge it, the client rolls the acquire back and returns [`Error::NotReplicated`], regardless of
-    /// the wait. Renewals and re-entries have this condition too: a renewal with too few acknowledgements does not
-    /// extend the deadline, and the client retries while the lease lasts. Releases do not wait. `within` is truncated
-    /// to milliseconds and may be up to a quarter of the lease; it adds to the command timeout, even if the lock is
-    /// busy.
+    /// If too few replicas acknowledge the grant, the client rolls it back and returns [`Error::NotReplicated`], regardless of the wait.
+    /// Re-entries and renewals have the same condition: a renewal with too few acknowledgements does not extend the deadline, and the
+    /// client retries until the lease ends. Releases do not wait. `within` is truncated to milliseconds and may be up to a quarter of the
+    /// lease. It adds to the command timeout, even if the lock is busy.
     ///
-    /// A lock with a [`fallback`](crate::Lock::fallback) refuses this. A re-entry that asks for replicas ends with
-    /// [`Error::NotReplicated`] if another handle was granted the lock without the server for the same owner, also after the server has
-    /// granted it: such a re-entry writes nothing that a replica could acknowledge.
+    /// A lock with a [`fallback`](crate::Lock::fallback) cannot be durable. A durable re-entry fails with [`Error::NotReplicated`] if the
+    /// owner's hold was granted without the server, even after the server has confirmed it: the re-entry writes nothing that a replica
+    /// could acknowledge.
     ///
     /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
     /// protocol, and a failover may promote a replica without the acknowledged write. See
@@ -342,7 +337,7 @@ impl<K: Durable> Acquire<K> {
 }
 
 impl<K: Polled> Acquire<K> {
-    /// Sets the pauses between two attempts at a busy lock. Default: exponential with full jitter, from 2 ms to 128 ms.
+    /// Sets the pauses between attempts at a busy lock. Default: exponential with full jitter, from 2 ms to 128 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(Arc::new(backoff));
         self
@@ -350,7 +345,7 @@ impl<K: Polled> Acquire<K> {
 }
 
 impl Acquire<Simple> {
-    /// Renews the lease until the guard's end, as the other kinds do.
+    /// Renews the lease until the guard's end, like other kinds.
     pub const fn renewed(mut self) -> Self {
         self.renewed = true;
         self
@@ -365,11 +360,11 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
         Acquiring(Box::pin(async move {
             let waited = self.wait.unwrap_or_default();
             let elapsed = || Error::from_acquire(self.spec.name(), waited, AcquireError::WaitElapsed);
-            // Only a try is told that the lock is busy, and this is none.
+            // Only a try returns `None`, and this acquire is not a try.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, kind, waited, .. }) => {
                     let waits_for_itself = self.waits_for_itself();
-                    // Boxed, because it is rare, and a caller that waits has no room for it before.
+                    // Boxed to keep the future small: this path is rare.
                     let holder = Box::pin(seen::holder(&self.spec)).await;
                     Err(Error::WaitElapsed { lock, kind, waited, holder, waits_for_itself })
                 }

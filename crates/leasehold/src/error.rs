@@ -1,10 +1,10 @@
-//! The errors of the public API. Each says what happened, to which lock, and what to do.
+//! The errors of the public API. Each error text contains the failure, the lock and the remedy.
 //!
-//! The text of an error is whole in itself, because operators search logs for it: it ends with the text of the error behind it. So a
-//! program that logs one line needs `Display` alone. [`source`](std::error::Error::source) gives the error behind it to programs, which
-//! look for its type: a [`ServerError`], an [`std::io::Error`], an [`InvalidInput`]. A report that prints the whole chain, such as `{:#}` of
-//! `anyhow`, says the last part twice. An error whose text is that of the error behind it, and no more, is transparent: it has the source
-//! of that one. A `message` without a source may join the texts of several failures.
+//! `Display` prints the complete text, including the text of the source error, so one log line suffices.
+//! [`source`](std::error::Error::source) returns the source error for programs that match on its type: a [`ServerError`], an
+//! [`std::io::Error`] or an [`InvalidInput`]. A report that prints the whole chain, such as `{:#}` of `anyhow`, repeats the last part.
+//! Transparent errors have the text and the source of the wrapped error. A `message` without a source may join the texts of several
+//! failures.
 
 mod cause;
 mod connect;
@@ -26,66 +26,65 @@ use leasehold_core::link::LinkError;
 use std::time::Duration;
 use thiserror::Error;
 
-/// Why an operation on a lock failed.
+/// The error of an operation on a lock.
 ///
-/// A busy lock is no error: [`try_acquire`](crate::Lock::try_acquire) answers `None`. It is one only where the caller gave a wait, and the
-/// wait ran out.
+/// A busy lock is not an error of [`try_acquire`](crate::Lock::try_acquire), which returns `None`. It is an error of an acquire whose wait
+/// has elapsed.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
-    /// Others held the lock for the caller's whole wait, or a latch did not open in time. Nothing was acquired.
+    /// Other owners held the lock for the caller's whole wait, or a latch did not open in time. Nothing was acquired.
     #[error(
         "the {kind} {lock:?} {}{}; {}",
         still_busy(kind, *waited),
-        .holder.as_ref().map(|holder| format!(", and {holder} holds it")).unwrap_or_default(),
+        .holder.as_ref().map(|holder| format!(", held by {holder}")).unwrap_or_default(),
         after_a_wait(kind, *waits_for_itself)
     )]
     WaitElapsed {
         /// The lock.
         lock: String,
-        /// The kind of the lock in words, such as `lock`, `semaphore` or `count-down latch`.
+        /// The kind of the lock, such as `lock`, `semaphore` or `count-down latch`.
         kind: &'static str,
         /// How long the caller waited.
         waited: Duration,
-        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait; [`Client::who_is`](crate::Client::who_is) may tell which
-        /// process that is. It is `None` if the lock was free by then, if the server did not tell the holder within the command timeout, and
-        /// for locks that several owners may hold or that have several members: semaphores, latches, multi locks, quorum locks.
+        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may
+        /// identify its process. It is `None` if the lock was free by then, if no reply arrived within the command timeout, and for locks
+        /// with several owners or members: semaphores, latches, multi locks and quorum locks.
         holder: Option<HolderId>,
-        /// Whether an [owner scope](crate::Owner::scope) around the waiting task holds the lock, under another owner than that of the wait: the
-        /// task waited for itself, and no longer wait would have helped.
+        /// Whether an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and a
+        /// longer wait would not have helped.
         waits_for_itself: bool,
     },
-    /// The lock was held and was lost. Others may have changed the protected data since.
-    #[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
+    /// The lock was held and was lost. Other holders may have changed the protected data since.
+    #[error("{}", lost_text(lock, *reason))]
     Lost {
         /// The lock.
         lock: String,
-        /// Why.
+        /// The reason of the loss.
         reason: LossReason,
     },
-    /// It is not known whether the operation took effect: a reply is missing, or the server refused a part of an acquire and also refuses to
-    /// take back the parts before. The background cleans up after an acquire or a release that has begun: the lock is free after one lease
-    /// at the latest.
-    #[error("it is not known what became of the lock {lock:?}: {message}")]
+    /// The outcome of the operation is unknown: a reply is missing, or the server refused a part of an acquire and its rollback. The
+    /// background cleans up after an acquire or a release: the lock is free after at most one lease.
+    #[error("the outcome of an operation on the lock {lock:?} is unknown: {message}")]
     OutcomeUnknown {
         /// The lock.
         lock: String,
-        /// The reason, in words.
+        /// The failure.
         message: String,
     },
-    /// The server could not be reached for the time of `unreachable_after`, or for the wait. An acquire certainly
-    /// did not take effect; the background repeats a release.
-    #[error("the server could not be reached for the lock {lock:?}: {message}")]
+    /// The server was unreachable for `unreachable_after`, or for the whole wait. An acquire certainly did not take effect; the background
+    /// retries a release.
+    #[error("the server of the lock {lock:?} is unreachable: {message}")]
     Unreachable {
         /// The lock.
         lock: String,
-        /// The last failure, in words.
+        /// The last failure.
         message: String,
     },
-    /// The name is in use by something else.
+    /// The key of the lock contains other data, or a lock of another kind.
     #[error(
-        "the lock {lock:?} cannot be used: its name is in use here as a {kind}; use another name, and leave that one alone: it \
-         may be a lock that is held"
+        "the lock {lock:?} cannot be used: its name is already in use as a {kind}; use another name, and do not touch the key, \
+         which may be a held lock"
     )]
     KeyConflict {
         /// The lock.
@@ -93,60 +92,60 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a command of its script, and will refuse it again until an operator changes
-    /// something. Nothing was acquired; the background retries a release. If the server also refuses to roll back
-    /// preparations of the script, such as a place in a queue, the message says so, and the background retries the
-    /// rollback.
+    /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was
+    /// acquired; the background retries a release. If the server also refuses to roll back preparations of the script, such as a place in
+    /// a queue, the message contains that refusal, and the background retries the rollback.
     #[error("the server refused a command for the lock {lock:?}: {refusal}")]
     Refused {
         /// The lock.
         lock: String,
-        /// The server's own error.
+        /// The server's error.
         #[source]
         refusal: ServerError,
     },
-    /// A search for locks got no answer, or was refused, before it had seen everything. The locks that it found before are right.
-    #[error("the search for names that fit {pattern:?} did not come to its end: {message}")]
+    /// A search for locks failed before its end. Its earlier results are valid.
+    #[error("the search for names that match {pattern:?} failed before its end: {message}")]
     SearchFailed {
         /// The pattern of the search.
         pattern: String,
-        /// The last failure, in words.
+        /// The last failure.
         message: String,
         /// The server's refusal. If it is `None`, the search may succeed later.
         #[source]
         refusal: Option<ServerError>,
     },
-    /// The owner holds the read half of a read-write lock and asks for its write half: it would wait for itself for ever.
+    /// The owner holds the read half of a read-write lock and requests its write half, and would wait for itself.
     #[error(
-        "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release that first"
+        "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
+         first"
     )]
     UpgradeNotSupported {
         /// The lock.
         lock: String,
     },
-    /// The caller asked for more permits than the semaphore has in all, so the wait would never end.
-    #[error("the semaphore {lock:?} has {capacity} permits in all, and more were asked for at once")]
+    /// The caller requested more permits than the semaphore has, so the wait would never end.
+    #[error("the semaphore {lock:?} has {capacity} permits in total, fewer than requested; request fewer, or resize it")]
     ExceedsCapacity {
         /// The semaphore.
         lock: String,
-        /// How many permits there are, free or not.
+        /// The number of permits, free or not.
         capacity: i64,
     },
-    /// The store has seen a greater fencing token: another holder came after this one, and data that this one has read may be old. Nothing
-    /// was read or written.
-    #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so somebody else has the lock since")]
+    /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
+    /// read or written.
+    #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since")]
     StaleToken {
         /// The name of the guarded value.
         name: String,
-        /// The token that was shown.
+        /// The stale token.
         token: FencingToken,
-        /// The greatest token that was shown to it.
+        /// The greatest token that the store has seen.
         registered: FencingToken,
     },
-    /// Another holder has already shown an equal fencing token to the store: the lock's server lost a write, for
-    /// example in a failover, and granted the token twice. Nothing was read or written.
+    /// Another holder has already shown an equal fencing token to the store: the lock's server lost a write, for example in a failover, and
+    /// granted the token twice. Nothing was read or written.
     #[error(
-        "the fencing token {token} was granted to another holder as well, which has shown it to {name:?} before: the lock's \
+        "the fencing token {token} was granted twice: another holder has already shown it to {name:?}, because the lock's \
          server has lost data"
     )]
     DuplicateToken {
@@ -155,20 +154,19 @@ pub enum Error {
         /// The token.
         token: FencingToken,
     },
-    /// The server granted the lock, and too few replicas acknowledged that in time. The client has taken the grant back: the lock is free
-    /// now, or soon if the server has not confirmed that within the command timeout.
+    /// The server granted the lock, but too few replicas acknowledged the grant in time. The client has rolled the grant back: the lock is
+    /// free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
-    /// The same error ends a re-entry with replicas of a hold that was granted without the server: no server was asked, and the hold is
-    /// unchanged.
+    /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
     #[error(
-        "the lock {lock:?} was not acquired: {acknowledged} replicas acknowledged it in time, and {wanted} were wanted"
+        "the lock {lock:?} was not acquired: {acknowledged} of {wanted} required replicas acknowledged it in time"
     )]
     NotReplicated {
         /// The lock.
         lock: String,
-        /// How many replicas acknowledged it.
+        /// The number of acknowledgements.
         acknowledged: u32,
-        /// How many were wanted.
+        /// The required number.
         wanted: u32,
     },
     /// The client was shut down.
@@ -177,14 +175,14 @@ pub enum Error {
         /// The lock.
         lock: String,
     },
-    /// A name or a duration cannot be used. Nothing was sent.
+    /// A name, a duration or another value is invalid. Nothing was sent.
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
 }
 
 impl Error {
-    /// The name of the lock or of the fenced value; `None` where a value was refused before anything was sent, and of a search, which is about
-    /// many locks.
+    /// Returns the name of the lock or of the fenced value. Returns `None` for an invalid value, and for a search, which concerns many
+    /// locks.
     pub fn lock_name(&self) -> Option<&str> {
         match self {
             Self::WaitElapsed { lock, .. }
@@ -202,14 +200,14 @@ impl Error {
         }
     }
 
-    /// The HTTP status for a request that failed with this error before it did anything.
+    /// Returns the HTTP status for a request that failed with this error before it did anything.
     ///
     /// | status | errors |
     /// |---|---|
     /// | 400 | a name or another value from the request is invalid |
     /// | 423 (Locked) | others held the lock for too long; an API whose clients do not know 423 returns 409 instead |
     /// | 503 | a retry may succeed ([`is_retryable`](Self::is_retryable)), or the client is shut down |
-    /// | 500 | all other errors: a lost lock, a stale token, a refusal |
+    /// | 500 | all other errors, such as a lost lock, a stale token or a refusal |
     ///
     /// `leasehold-tower` uses this table.
     pub const fn http_status(&self) -> u16 {
@@ -222,13 +220,13 @@ impl Error {
         }
     }
 
-    /// Whether the lock was busy for too long, without any fault: `423` rather than `503` in a web service.
+    /// Whether the lock was busy for too long, without any failure: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
 
-    /// Whether a retry may succeed later: the lock was busy, or the server or its replicas did not answer in time. A
-    /// lost hold or a stale token is not retryable: the work must start again.
+    /// Whether a retry may succeed later: the lock was busy, or the server or its replicas did not reply in time. After a lost hold or a
+    /// stale token a retry of the operation fails: the work must start again.
     ///
     /// # Examples
     ///
@@ -250,8 +248,8 @@ impl Error {
         )
     }
 
-    /// Whether the operation may have taken effect, although this is an error. The background gives a lock back that an acquire has taken; a
-    /// write to a [`FencedValue`](crate::fence::FencedValue) may stand.
+    /// Whether the operation may have taken effect despite the error. The background releases a lock that was acquired. A write to a
+    /// [`FencedValue`](crate::fence::FencedValue) may have succeeded.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })
     }
@@ -278,7 +276,7 @@ impl Error {
         }
     }
 
-    /// Converts the error for a lock of this kind.
+    /// Sets the kind of the lock.
     pub(crate) fn of_kind(mut self, word: &'static str) -> Self {
         if let Self::WaitElapsed { kind, .. } = &mut self {
             *kind = word;
@@ -296,17 +294,17 @@ impl Error {
         }
     }
 
-    /// The error of a search of which one command failed.
+    /// Returns the error of a search with a failed command.
     pub(crate) fn of_a_search(pattern: &str, error: &LinkError) -> Self {
         let (message, refusal) = match error {
             LinkError::NotSent(message) | LinkError::Unknown(message) => (message.clone(), None),
             LinkError::Refused(refusal) => (refusal.to_string(), Some(refusal.clone())),
         };
-        // A refusal that passes by itself is no reason to give up.
+        // A transient refusal must not stop retries.
         Self::SearchFailed { pattern: pattern.to_owned(), message, refusal: refusal.filter(|one| !one.is_transient()) }
     }
 
-    /// The same error as one of a search that had come to this lock.
+    /// Converts an error at one lock into an error of the search.
     pub(crate) fn in_a_search(self, pattern: &str) -> Self {
         match self {
             Self::Unreachable { message, .. } => Self::of_a_search(pattern, &LinkError::NotSent(message)),
@@ -326,10 +324,15 @@ impl Error {
     }
 }
 
-/// Shorter times are omitted.
+/// The text of [`Error::Lost`] and [`Lost`](crate::Lost).
+pub(crate) fn lost_text(lock: &str, reason: LossReason) -> String {
+    format!("the lock {lock:?} was lost: {reason}; other holders may have changed the protected data")
+}
+
+/// The error text omits shorter times.
 const LEAST_TOLD: Duration = Duration::from_millis(1);
 
-/// A time in whole milliseconds, if it is at least one.
+/// Truncates a time to milliseconds, if it is at least one millisecond.
 fn readable(time: Duration) -> Duration {
     let whole = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
     if whole.is_zero() { time } else { whole }
@@ -340,20 +343,20 @@ fn still_busy(kind: &str, waited: Duration) -> String {
     match kind {
         "count-down latch" => format!("did not open within {waited:?}: its count is not 0"),
         "semaphore" | "bare semaphore" => format!("had too few free permits for {waited:?}"),
-        _ => format!("was not acquired: it was still busy after {waited:?}"),
+        _ => format!("was not acquired: still busy after {waited:?}"),
     }
 }
 
 const fn after_a_wait(kind: &str, waits_for_itself: bool) -> &'static str {
     match (waits_for_itself, kind.as_bytes()) {
         (true, _) => {
-            "an owner scope around the waiting task holds it, so that the task waits for itself: acquire it as that owner, or release it first"
+            "the task waits for itself, because an enclosing owner scope holds the lock: acquire it as that owner, or release it first"
         }
-        (false, b"count-down latch") => "wait longer, or look for who is to count it down",
+        (false, b"count-down latch") => "wait longer, or check the processes that count it down",
         (false, b"semaphore" | b"bare semaphore") => {
-            "try again, or wait longer; a semaphore that was never set has no permits until try_set_permits sets it"
+            "retry, or wait longer; a new semaphore has no permits until try_set_permits sets them"
         }
-        (false, _) => "try again, or wait longer",
+        (false, _) => "retry, or wait longer",
     }
 }
 
@@ -371,7 +374,7 @@ mod tests {
             let waited = Duration::from_micros(25_417);
             Error::from_acquire("parts", waited, AcquireError::WaitElapsed).of_kind(kind).to_string()
         };
-        let lock = r#"the fair lock "parts" was not acquired: it was still busy after 25ms; try again, or wait longer"#;
+        let lock = r#"the fair lock "parts" was not acquired: still busy after 25ms; retry, or wait longer"#;
         assert_eq!(text("fair lock"), lock);
         assert!(text("count-down latch").starts_with(r#"the count-down latch "parts" did not open within 25ms"#));
         assert!(text("semaphore").contains("too few free permits") && text("semaphore").contains("try_set_permits"));
@@ -420,7 +423,7 @@ mod tests {
         assert_eq!(of_a_lock, Error::of_a_search("stock:*", &down()));
         assert_eq!((of_a_lock.lock_name(), of_a_lock.is_retryable()), (None, true));
         let text = of_a_lock.to_string();
-        assert_eq!(text, "the search for names that fit \"stock:*\" did not come to its end: it is down");
+        assert_eq!(text, "the search for names that match \"stock:*\" failed before its end: it is down");
         let refused = |text: &str| Error::of_a_search("stock:*", &LinkError::Refused(ServerError::new(text)));
         assert!(refused("LOADING the data").is_retryable() && !refused("NOPERM no right").is_retryable());
     }
@@ -450,6 +453,6 @@ mod tests {
     #[test]
     fn what_stands_under_a_name_is_never_to_be_deleted() {
         let text = Error::KeyConflict { lock: lock(), kind: "hash".to_owned() }.to_string();
-        assert!(text.contains("in use here as a hash") && !text.contains("delete"), "{text}");
+        assert!(text.contains("already in use as a hash") && !text.contains("delete"), "{text}");
     }
 }

@@ -1,4 +1,4 @@
-//! The guard of a lock that is held.
+//! The guard of a held lock.
 
 use crate::acquire::Acquire;
 use crate::attempt;
@@ -24,15 +24,14 @@ use std::sync::Arc;
 use std::task::Poll;
 use std::time::Duration;
 
-/// One acquire of a lock that is held. A guard borrows nothing, and can be moved between tasks and threads.
+/// A hold of a lock by one acquire. A guard borrows nothing, and can move between tasks and threads.
 ///
-/// The guard knows whether the lock is still held. It has a local deadline, which lies before the end of the lease on the server, on a
-/// clock that also counts while the machine is suspended. If the deadline passes without a renewal, the guard is lost, whatever
-/// a later reply says.
+/// The guard has a local deadline before the end of the lease on the server. Its clock also counts suspensions of the machine. If the
+/// deadline passes without a renewal, the guard is lost, and no later reply revives it.
 ///
-/// # Storing it
+/// # Storing a guard
 ///
-/// `Guard` is the guard of a [`Lock`]. The guard of another kind names its [kind](crate::kind):
+/// `Guard` is the guard of a [`Lock`]. Guards of other kinds have the [kind](crate::kind) as a parameter:
 ///
 /// | lock | guard |
 /// |---|---|
@@ -50,16 +49,14 @@ use std::time::Duration;
 /// }
 /// ```
 ///
-/// # Dropping it
+/// # Dropping a guard
 ///
-/// The background releases a dropped guard at once, and its owner does not learn whether the lock had been lost. Prefer
-/// [`Guard::release`].
+/// The background releases a dropped guard at once, but the program does not learn of a loss. Prefer [`Guard::release`].
 ///
-/// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the
-/// release. **If a client outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await
-/// [`Client::shutdown`](crate::Client::shutdown) at the end**. Otherwise the lock may stay busy for one lease.
-/// If no lock [lingers](crate::Lock::linger) and no acquire was cancelled, awaiting [`Guard::release`] for each guard
-/// suffices.
+/// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the release. **If a client
+/// outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await [`Client::shutdown`](crate::Client::shutdown) at
+/// the end**. Otherwise the lock may stay busy for one lease. Awaiting [`Guard::release`] for each guard suffices if no lock
+/// [lingers](crate::Lock::linger) and no acquire was cancelled.
 #[must_use = "a guard that is dropped releases its lock at once"]
 #[clippy::has_significant_drop]
 pub struct Guard<K: LockKind = Reentrant> {
@@ -67,9 +64,9 @@ pub struct Guard<K: LockKind = Reentrant> {
     hold: HoldNumber,
     cell: Arc<HoldCell>,
     renewed: bool,
-    /// The work of the guard's drop has been done already.
+    /// Whether the drop has nothing left to do.
     spent: bool,
-    /// A thread acquired it, so dropping it waits for the release.
+    /// Whether a thread acquired the guard, so that its drop waits for the release.
     waits: bool,
 }
 
@@ -79,47 +76,48 @@ impl<K: LockKind> Guard<K> {
         Self { lock: Lock::of(spec), hold, cell, renewed, spent: false, waits: is_waited_for() }
     }
 
-    /// The lock that is held.
+    /// Returns the lock of the guard.
     pub const fn lock(&self) -> &Lock<K> {
         &self.lock
     }
 
-    /// Whether the lock is certainly still held: its local deadline has not passed, and it is not known to be lost.
+    /// Whether the lock is certainly held: no loss is known, and the local deadline has not passed.
     pub fn is_held(&self) -> bool {
         self.cell.ended(self.lock.spec().handle().clock.now()).is_none()
     }
 
-    /// How long the lock is certainly held without another renewal; zero once it is lost.
+    /// Returns how long the lock is certainly held without another renewal, or zero once it is lost.
     pub fn remaining(&self) -> Duration {
         self.cell.remaining(self.lock.spec().handle().clock.now())
     }
 
-    /// How often the lock is held by this guard's owner: 1, and 1 more for each re-entry.
+    /// Returns the hold count of this guard's owner: 1, plus 1 for each re-entry.
     pub fn hold_count(&self) -> u32 {
         self.cell.count()
     }
 
-    /// How many replicas acknowledged the last acquire or renewal that counted; `None` where no replica was asked. See
+    /// Returns how many replicas acknowledged the last durable acquire or renewal, or `None` for an acquire without replicas. See
     /// [`Acquire::durable`].
     pub fn acknowledged(&self) -> Option<u32> {
         self.cell.acknowledged()
     }
 
-    /// Time since the first grant of the lock. For a lost lock, the time until its local deadline.
+    /// Returns the time since the first grant of the lock. For a lost lock, the time ends at its local deadline.
     pub fn held_for(&self) -> Duration {
         self.lock.spec().handle().clock.now().min(self.cell.deadline()).since(self.cell.acquired_at())
     }
 
-    /// The holder's name on the server: `uuid:number`, with a `~` at its end where the lock may [linger](Lock::linger), as [`Holder::id`](crate::inspect::Holder::id) shows it to others.
+    /// Returns the holder's id on the server, `uuid:number`, as in [`Holder::id`](crate::inspect::Holder::id). It ends with `~` if the lock may
+    /// [linger](Lock::linger).
     pub fn holder_id(&self) -> HolderId {
         String::from_utf8_lossy(&self.cell.field()).into_owned().into()
     }
 
-    /// Completes when the lock is lost, and gives the reason. The future never completes otherwise.
+    /// Completes when the lock is lost, and returns the reason. Without a loss it never completes.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves nothing behind. It can be called any number of times.
+    /// Dropping the future leaves nothing behind.
     pub async fn lost(&self) -> Lost {
         let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
@@ -132,27 +130,27 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// Runs `work` while the lock is held. The guard reads the clock before every poll; once the lock is lost, it drops
-    /// `work` and does not poll it again. So a holder that was paused for longer than its lease does not continue.
+    /// Runs `work` while the lock is held. The guard reads the clock before every poll. Once the lock is lost, it drops `work` and does not
+    /// poll it again. A holder that was paused for longer than its lease therefore does not continue.
     ///
     /// # Errors
     ///
-    /// [`Lost`], with the reason, where the lock was lost before the work ended. If the last poll outlived the lease, the result of the
-    /// work is dropped; [`Lock::with`] keeps it.
+    /// [`Lost`] if the lock was lost before the work finished. If the last poll outlived the lease, the result of the work is dropped;
+    /// [`Lock::with`] keeps it.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops `work`; the lock stays held.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let value = self.guarded(work).await?;
-        // The last poll may have outlived the lease.
+        // The lease may have ended during the last poll.
         match self.cell.ended(self.lock.spec().handle().clock.now()) {
             Some(HoldEnd::Lost(reason)) => Err(self.lost_by(reason)),
             _ => Ok(value),
         }
     }
 
-    /// As [`Guard::run`], for a caller that learns of a loss during the last poll in another way.
+    /// Runs `work` like [`Guard::run`], for a caller that detects a loss during the last poll itself.
     pub(crate) async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let span = telemetry::span_of_hold(self.lock.spec(), &self.cell);
         let mut work = pin!(Some(work));
@@ -171,30 +169,29 @@ impl<K: LockKind> Guard<K> {
         .await
     }
 
-    /// Returns a token for work that runs elsewhere. The token is cancelled when the lock is released, dropped,
-    /// detached or lost; [`HoldToken::end`] returns the reason.
+    /// Returns a token for work that runs elsewhere. The token is cancelled when the lock is released, dropped, detached or lost.
+    /// [`HoldToken::end`] returns the reason.
     pub fn cancellation_token(&self) -> HoldToken {
         HoldToken::new(&self.cell, &self.lock.spec().handle().clock)
     }
 
-    /// Releases the lock, or lowers its hold count. `Ok` means that the lock was held until then.
+    /// Releases the lock, or decrements its hold count. `Ok` means that the lock was held until the release.
     ///
-    /// A release without a command knows less: it hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)),
-    /// or lets it [linger](Lock::linger). Then `Ok` means that the guard had no known loss, and that its lease had not
-    /// ended.
+    /// A release without a command hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)) or lets it [linger](Lock::linger).
+    /// Then `Ok` means that the guard had no known loss, and that its deadline had not passed.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] where the lock had been lost before: others may have changed the protected data.
-    /// [`Error::OutcomeUnknown`] where no reply came; [`Error::Unreachable`] where nothing could be sent;
-    /// [`Error::Refused`] where the server would not lower the count. After these three the background repeats the release.
+    /// [`Error::Lost`] if the lock was lost before the release: other holders may have changed the protected data.
+    /// [`Error::OutcomeUnknown`] if no reply arrived; [`Error::Unreachable`] if nothing could be sent; [`Error::Refused`] if the server
+    /// refused the command. After these three errors the background retries the release.
     ///
     /// # Cancel safety
     ///
-    /// Once the future has been polled, the release is carried out even if the future is dropped; only the answer is lost.
-    /// A future that is never polled releases as a dropped guard does.
+    /// Once the future has been polled, the release is completed even if the future is dropped; only the result is lost. A future that is
+    /// never polled releases the lock like a dropped guard.
     pub async fn release(self) -> Result<(), Error> {
-        // Boxed, because a task that waits for the lock would have room for all of the release from its beginning.
+        // Boxed, because the future of a task would otherwise reserve space for the release while it waits for the lock.
         Box::pin(self.released()).await
     }
 
@@ -204,7 +201,7 @@ impl<K: LockKind> Guard<K> {
         let class = self.lock.spec().metrics();
         let mut end = GuardEnd { class, how: &class.dropped, held_for: self.held_for() };
         let mut releasing = attempt::release(self.lock.spec().handle(), self.hold, self.renewed);
-        // The span is entered by hand: one future within another would have a second copy of it.
+        // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
         end.how = match &result {
             Ok(()) => &class.released,
@@ -215,11 +212,10 @@ impl<K: LockKind> Guard<K> {
         result.map_err(|error| Error::from_release(self.lock.name(), error))
     }
 
-    /// Drops the guard without a release: the client no longer renews the lock for this guard, and the lease expires.
+    /// Drops the guard without a release: the client stops renewing the lock for this guard.
     ///
-    /// The lock stays busy until then, for at most one lease. Other guards of the same hold stay valid. While the server
-    /// is unreachable, [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this client
-    /// before the lease ends.
+    /// The lock stays busy until its lease ends. Other guards of the same hold stay valid. While the server is unreachable,
+    /// [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this client before the lease ends.
     pub fn detach(mut self) {
         self.spent = true;
         let class = self.lock.spec().metrics();
@@ -227,12 +223,12 @@ impl<K: LockKind> Guard<K> {
         self.lock.spec().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
     }
 
-    /// Keeps the lock busy for so long from now on, however soon this guard goes. The callers know that the kind can do that.
+    /// Keeps the lock busy for at least this long from now on. The caller ensures that the kind supports this.
     pub(crate) fn keep_busy(&self, least: Duration) {
         self.lock.spec().handle().with(|session, now| session.keep_busy(self.hold, now + least));
     }
 
-    /// The hold, for what this crate builds on guards.
+    /// Returns the number of the hold.
     pub(crate) const fn hold(&self) -> HoldNumber {
         self.hold
     }
@@ -241,8 +237,7 @@ impl<K: LockKind> Guard<K> {
         &self.cell
     }
 
-    /// Leaves the release to the background. A thread waits for it briefly, because the process may end with the
-    /// thread.
+    /// Delegates the release to the background. A thread waits for it briefly, because the process may end with the thread.
     fn give_back(&self) {
         let spec = self.lock.spec();
         let handle = spec.handle();
@@ -260,25 +255,24 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
-    /// Whether the lock was granted without the server, which is out of reach: other processes are not excluded. Once the server is back
-    /// and grants the lock, too, the answer is no; if the server refuses, the guard is lost with the reason
+    /// Whether the lock was granted without the server, which is unreachable. Other processes are then not excluded. Once the server grants
+    /// the lock too, this returns `false`. If the server refuses, the guard is lost with the reason
     /// [`NotRestored`](crate::LossReason::NotRestored). See [`Fallback`](crate::Fallback).
     pub fn is_degraded(&self) -> bool {
         self.cell.is_degraded()
     }
 
-    /// Takes the lock once more, as the same owner.
+    /// Acquires the lock again as the same owner.
     ///
-    /// This waits for the server, and never for the lock, which is held already. For a lock that was acquired without an owner it is the
-    /// only way to re-enter.
+    /// This waits for the server, but never for the lock. It is the only way to re-enter a lock that was acquired without an owner.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] where the lock was lost, and those of the server.
+    /// [`Error::Lost`] if the lock was lost, and the errors of the server.
     ///
     /// # Cancel safety
     ///
-    /// See [`Acquire`]: the hold count goes back to what it was.
+    /// See [`Acquire`]. The hold count returns to its earlier value.
     pub async fn reenter(&self) -> Result<Self, Error> {
         let acquire = Acquire::new(self.lock.spec().clone()).entering(self.hold);
         let guard = acquire.run(None).await?;
@@ -287,20 +281,19 @@ impl<K: Owned> Guard<K> {
 }
 
 impl<K: Counted> Guard<K> {
-    /// How many permits are held.
+    /// Returns the number of held permits.
     pub fn permits(&self) -> u32 {
         self.cell.permits()
     }
 }
 
 impl<K: Fencing> Guard<K> {
-    /// The fencing token of this hold. It is below 2^53, does not change on re-entry, and is greater than the token of
-    /// every earlier hold while the server keeps its data. A failover to a server with a slow clock and without the
-    /// last grants can repeat a token: the store distinguishes the two by their holders
-    /// ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
+    /// Returns the fencing token of this hold. It is below 2^53 and does not change on re-entry. It is greater than the token of every
+    /// earlier hold while the server keeps its data. A failover to a server with a slow clock and without the last grants can repeat a
+    /// token. The store distinguishes the two by their holders ([`Error::DuplicateToken`](crate::Error::DuplicateToken)).
     ///
-    /// Show the token to the store at the first read as well as at every write, and have the store refuse a token that is lower than the
-    /// greatest it has seen; see [`fence`](crate::fence).
+    /// Show the token to the store at the first read and at every write. The store must refuse a token below the greatest that it has
+    /// seen; see [`fence`](crate::fence).
     pub fn fencing_token(&self) -> FencingToken {
         FencingToken::told(self.cell.token().unwrap_or_default())
     }
@@ -316,7 +309,7 @@ impl<K: LockKind> Drop for Guard<K> {
     }
 }
 
-/// Counts the end of a guard, however its release ends.
+/// Records the end of a guard, whatever the outcome of its release.
 struct GuardEnd<'a> {
     class: &'a Class,
     how: &'a Outcome,

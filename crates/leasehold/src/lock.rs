@@ -123,7 +123,7 @@ impl<K: LockKind> Lock<K> {
 }
 
 impl<K: LockKind> Lock<K> {
-    /// Returns the lock as a member of a group, without fallback, hand-over or lingering.
+    /// Returns the lock as a member of a group: without a fallback, and without lingering.
     pub(crate) fn as_member(&self) -> Self {
         if self.spec.options().linger.is_none() && self.spec.fallback() == Fallback::Fail {
             return self.clone();
@@ -165,8 +165,8 @@ impl Lock {
     /// linger. A JVM sends no request: it waits for up to `longest` after the release, or up to ten times as long if this client keeps
     /// reacquiring the lock. A try of another client also publishes the request, but finds the lock busy although no guard exists.
     ///
-    /// [`Guard::release`] returns `Ok` at once. Each guard has its own [`held_for`](Guard::held_for) and its own loss. The
-    /// [`holder_id`](Guard::holder_id) of the previous guard stays valid and ends with `~`. Lingering requires:
+    /// [`Guard::release`] returns `Ok` at once. Each guard has its own [`held_for`](Guard::held_for) and its own loss. It inherits the
+    /// [`holder_id`](Guard::holder_id) of the previous guard, which ends with `~`. Lingering requires:
     ///
     /// - a reachable server and a subscription to requests;
     /// - two acquires that renew the same lease;

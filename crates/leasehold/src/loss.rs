@@ -1,4 +1,4 @@
-//! The end of a hold: its loss as a value, and every end as a token.
+//! The end of a hold: its loss as an error, and every end as a token.
 
 use crate::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -9,9 +9,9 @@ use std::task::{Wake, Waker};
 use thiserror::Error;
 use tokio_util::sync::CancellationToken;
 
-/// A lock was lost while it was held.
+/// The loss of a held lock.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("the lock {lock:?} was lost: {reason}; what it protected may have been changed by others")]
+#[error("{}", crate::error::lost_text(lock, *reason))]
 pub struct Lost {
     lock: String,
     reason: LossReason,
@@ -22,12 +22,12 @@ impl Lost {
         Self { lock: lock.to_owned(), reason }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn lock(&self) -> &str {
         &self.lock
     }
 
-    /// Why it was lost.
+    /// Returns the reason of the loss.
     pub const fn reason(&self) -> LossReason {
         self.reason
     }
@@ -39,7 +39,7 @@ impl From<Lost> for crate::Error {
     }
 }
 
-/// A token that is cancelled when a lock is released, dropped, detached or lost. [`HoldToken::end`] tells which.
+/// A token that is cancelled when a lock is released, dropped, detached or lost. [`HoldToken::end`] returns the reason.
 ///
 /// # Examples
 ///
@@ -60,7 +60,7 @@ pub struct HoldToken {
     clock: Clock,
 }
 
-/// The holds that a token is about, and how many of them must be held.
+/// The holds of a token, and how many of them must be held.
 #[derive(Clone, Debug)]
 struct Cells {
     cells: Arc<[Arc<HoldCell>]>,
@@ -68,7 +68,7 @@ struct Cells {
 }
 
 impl Cells {
-    /// How the holds ended together; `None` while enough of them are held.
+    /// Returns the common end of the holds, or `None` while enough of them are held.
     fn ended(&self, now: Instant) -> Option<HoldEnd> {
         self.cells.iter().filter_map(|cell| cell.ended(now)).nth(self.cells.len() - self.needed)
     }
@@ -78,18 +78,18 @@ impl HoldToken {
     pub(crate) fn new(cell: &Arc<HoldCell>, clock: &Clock) -> Self {
         let cells = Cells { cells: [cell.clone()].into(), needed: 1 };
         let new = || cancelled_at_end(&cells);
-        // One for all guards and tokens of the hold.
+        // All guards and tokens of the hold share one token.
         let token = cell.attachment(new).cloned().unwrap_or_else(new);
         Self { token, cells, clock: clock.clone() }
     }
 
-    /// A token that is cancelled when fewer than `needed` of the holds are left.
+    /// Creates a token that is cancelled when fewer than `needed` holds remain.
     pub(crate) fn of_many(cells: Vec<Arc<HoldCell>>, needed: usize, clock: &Clock) -> Self {
         let cells = Cells { cells: cells.into(), needed };
         Self { token: cancelled_at_end(&cells), cells, clock: clock.clone() }
     }
 
-    /// Completes when the lock has ended, and tells how.
+    /// Completes when the hold has ended, and returns the reason.
     ///
     /// # Cancel safety
     ///
@@ -99,7 +99,7 @@ impl HoldToken {
         self.end().unwrap_or(HoldEnd::Released)
     }
 
-    /// Whether the lock has ended. This reads the clock, as [`Guard::is_held`](crate::Guard::is_held) does.
+    /// Whether the hold has ended. This reads the clock, like [`Guard::is_held`](crate::Guard::is_held).
     pub fn is_cancelled(&self) -> bool {
         self.end().is_some()
     }
@@ -110,14 +110,14 @@ impl HoldToken {
         self.cells.cells.iter().any(|cell| cell.is_degraded())
     }
 
-    /// How the lock has ended; `None` while it is held.
+    /// Returns the reason of the end, or `None` while the lock is held.
     pub fn end(&self) -> Option<HoldEnd> {
         self.cells.ended(self.clock.now())
     }
 
-    /// A plain token, for code that knows nothing of locks. The background cancels it, and the token reads no clock: after a pause of the
-    /// whole process it may be a moment late. To cancel it by hand changes neither the lock nor other tokens. A dropped token leaves nothing
-    /// behind: a task that holds a lock for days may make one for each of its steps.
+    /// Returns a plain cancellation token, for code without locks. The background cancels it. It reads no clock, so after a pause of the
+    /// whole process it may be late. Cancelling it by hand affects neither the lock nor other tokens. A dropped token leaves nothing behind:
+    /// a long-running task can create a token for each of its steps.
     pub fn token(&self) -> CancellationToken {
         self.token.child_token()
     }
@@ -129,7 +129,7 @@ impl From<HoldToken> for CancellationToken {
     }
 }
 
-/// A token that is cancelled when the holds end. It stays with them until then.
+/// Creates a token that is cancelled when the holds end. The holds keep it until then.
 fn cancelled_at_end(cells: &Cells) -> CancellationToken {
     let token = CancellationToken::new();
     let waker = Waker::from(Arc::new(CancelAtEnd(token.clone(), cells.clone())));
@@ -148,7 +148,7 @@ struct CancelAtEnd(CancellationToken, Cells);
 
 impl Wake for CancelAtEnd {
     fn wake(self: Arc<Self>) {
-        // The holds that are known to have ended, whatever the clock says: a question to the token asks the clock too.
+        // Time zero selects the holds with a recorded end. Expired deadlines are checked by readers of the token.
         if self.1.ended(Instant::default()).is_some() {
             self.0.cancel();
         }

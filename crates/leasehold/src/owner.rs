@@ -1,4 +1,4 @@
-//! Owners: who may re-enter.
+//! Owners, who can re-enter their locks.
 
 use crate::client_inner::Handle;
 use leasehold_core::owner::OwnerId;
@@ -9,13 +9,13 @@ tokio::task_local! {
     static CURRENT: Scope;
 }
 
-/// The identity by which a lock can be taken again that is held already.
+/// An identity that can re-enter the locks it holds.
 ///
-/// An owner is made by [`Client::new_owner`](crate::Client::new_owner). It is neither a thread nor a task: tasks move between threads, and
-/// the branches of a `join!` share one task. All acquires by one owner share the hold; all others are excluded. It is inherited by
-/// everything that is called inside [`Owner::scope`], or named by [`Acquire::owner`](crate::Acquire::owner).
+/// [`Client::new_owner`](crate::Client::new_owner) creates an owner. An owner is neither a thread nor a task: tasks move between threads,
+/// and the branches of a `join!` share one task. All acquires of one owner share the hold, and exclude all other owners. Calls inside
+/// [`Owner::scope`] inherit the owner; [`Acquire::owner`](crate::Acquire::owner) sets it explicitly.
 ///
-/// It has no text form and cannot leave its client: what Redis sees is the number of a hold, never used twice.
+/// An owner has no text form and cannot leave its client. Redis stores the number of a hold, which is never reused.
 ///
 /// # Examples
 ///
@@ -47,43 +47,43 @@ impl Owner {
         Self { handle, id }
     }
 
-    /// Runs `work` as this owner: every acquire inside it, of locks of this client, re-enters what the owner holds.
+    /// Runs `work` as this owner: every acquire of a lock of this client re-enters the owner's hold.
     ///
-    /// A scope does not cross `spawn`: a task that is started inside it is not in it. Branches that run at once inside one scope, as in
-    /// `join!`, are the same owner and share the critical section; give each a scope of its own where they shall exclude each other. The
-    /// innermost of nested scopes counts, for each client that of its own owners.
+    /// A scope does not extend to spawned tasks. Concurrent branches inside one scope, as in `join!`, are the same owner and share the
+    /// critical section; use a separate scope for each branch that must exclude the others. The innermost of nested scopes applies, for
+    /// each client separately.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`, and nothing else.
+    /// Dropping the future drops `work`.
     pub async fn scope<T>(&self, work: impl Future<Output = T>) -> T {
         CURRENT.scope(Scope::inside(self), work).await
     }
 
-    /// As [`Owner::scope`], for work of a thread without a runtime: see [`blocking`](crate::blocking). The scope does not cross to other
-    /// threads.
+    /// Runs `work` as this owner, like [`Owner::scope`], on a thread without a runtime: see [`blocking`](crate::blocking). The scope does not
+    /// extend to other threads.
     pub fn scope_blocking<T>(&self, work: impl FnOnce() -> T) -> T {
         CURRENT.sync_scope(Scope::inside(self), work)
     }
 
-    /// The owner in whose scope this is called, where it belongs to the client of `handle`.
+    /// Returns the owner of the innermost enclosing scope, if it belongs to the client of `handle`.
     pub(crate) fn current(handle: &Arc<Handle>) -> Option<OwnerId> {
         CURRENT.try_with(|scope| scope.innermost_of(handle)).ok().flatten()
     }
 
-    /// The owners in whose scopes this is called, the innermost first, as far as they belong to the client of `handle`.
+    /// Returns the owners of the enclosing scopes that belong to the client of `handle`, innermost first.
     pub(crate) fn scopes(handle: &Arc<Handle>) -> Vec<OwnerId> {
         let of = |scope: &Scope| scope.outward().filter_map(|scope| scope.owner.id_for(handle)).collect::<Vec<_>>();
         CURRENT.try_with(of).unwrap_or_default()
     }
 
-    /// The owner's number, where it belongs to the client of `handle`.
+    /// Returns the owner's number, if the owner belongs to the client of `handle`.
     pub(crate) fn id_for(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
         Arc::ptr_eq(self.handle.shared(), handle.shared()).then_some(self.id)
     }
 }
 
-/// A scope, and those around it: an owner of one client does not hide that of another.
+/// A scope and its enclosing scopes. The owner of one client does not hide the owner of another.
 #[derive(Clone)]
 struct Scope {
     owner: Owner,
@@ -91,7 +91,7 @@ struct Scope {
 }
 
 impl Scope {
-    /// A scope of `owner` inside the present one.
+    /// Creates a scope of `owner` inside the current scope.
     fn inside(owner: &Owner) -> Self {
         let outer = CURRENT.try_with(|outer| Arc::new(outer.clone())).ok();
         Self { owner: owner.clone(), outer }
@@ -101,7 +101,7 @@ impl Scope {
         self.outward().find_map(|scope| scope.owner.id_for(handle))
     }
 
-    /// The scope, and those around it.
+    /// Iterates over the scope and its enclosing scopes, innermost first.
     fn outward(&self) -> impl Iterator<Item = &Self> {
         std::iter::successors(Some(self), |scope| scope.outer.as_deref())
     }

@@ -1,4 +1,4 @@
-//! Metrics and traces of an acquire that is under way.
+//! Metrics and traces of a running acquire.
 
 use crate::lock_spec::LockSpec;
 use crate::telemetry;
@@ -6,35 +6,35 @@ use leasehold_core::error::AcquireError;
 use leasehold_core::session::Granted;
 use std::time::Duration;
 
-/// The outcome of an acquire that was under way.
+/// The outcome of an acquire.
 pub(super) type Attempted = Result<Option<Granted>, AcquireError>;
 
-/// Counts an acquire that is under way, and when it ends, or is dropped, records how.
+/// Counts a running acquire, and records its outcome at its end or drop.
 pub(super) struct Watch<'a> {
     class: &'a telemetry::Class,
-    /// `None` where nothing has begun.
+    /// `None` before the acquire has started.
     outcome: Option<&'a telemetry::Outcome>,
     span: telemetry::Span,
 }
 
 impl<'a> Watch<'a> {
-    /// An acquire that has not begun.
+    /// Creates the watch of an acquire that has not started.
     pub(super) fn new(spec: &'a LockSpec) -> Self {
         Self { class: spec.metrics(), outcome: None, span: telemetry::span_of_acquire(spec) }
     }
 
-    /// The span in which it is polled.
+    /// Returns the span of the acquire.
     pub(super) const fn span(&self) -> &telemetry::Span {
         &self.span
     }
 
-    /// It begins.
+    /// Records the start.
     pub(super) fn begin(&mut self) {
         self.class.waiting.change(1.0);
         self.outcome = Some(&self.class.cancelled);
     }
 
-    /// It has ended so.
+    /// Records the end.
     pub(super) fn end(mut self, waited: Duration, result: Attempted) -> Attempted {
         self.outcome = Some(match &result {
             Ok(Some(_)) => &self.class.acquired,

@@ -1,14 +1,14 @@
-//! The error behind an error.
+//! The source error of an error.
 
 use std::error::Error;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::{fmt, io};
 
-/// The error of another layer that an error of this crate comes from: of the operating system, of the server, or of the client library.
+/// The error of the operating system, the server or the client library that caused an error of this crate.
 ///
-/// It can be cloned and compared, which most errors of other layers cannot be. Two causes are equal if their texts are, and, of errors of
-/// the operating system, their kinds.
+/// Unlike most of these errors it can be cloned and compared. Two causes are equal if their texts are equal and, for errors of the operating
+/// system, their kinds.
 #[derive(Clone)]
 pub struct Cause(Arc<dyn Error + Send + Sync + 'static>);
 

@@ -1,14 +1,14 @@
-//! The error of connecting.
+//! The error of a connection attempt.
 
 use crate::error::Cause;
 use crate::link::server;
 use leasehold_core::link::ServerError;
 use thiserror::Error;
 
-/// Why a client could not be connected.
+/// The error of connecting a client.
 ///
-/// Each text is whole in itself; [`source`](std::error::Error::source) gives the error of the operating system, of the server or of the
-/// client library where there is one.
+/// `Display` prints the complete text. [`source`](std::error::Error::source) returns the error of the operating system, the server or the
+/// client library, if there is one.
 ///
 /// # Examples
 ///
@@ -24,58 +24,58 @@ use thiserror::Error;
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum ConnectError {
-    /// A setting, or the URL, cannot be used. Nothing was sent.
+    /// A setting or the URL is invalid. Nothing was sent.
     #[error("the client cannot be built: {message}")]
     Invalid {
-        /// The setting, and what to do.
+        /// The setting and the remedy.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
-    /// No server answers at the address.
+    /// No server answers at the address, or the operating system refused a thread.
     #[error("not connected: {message}")]
     Unreachable {
-        /// The address, the last failure, and for how long connecting was tried.
+        /// The address, the last failure, and the duration of the attempts.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
     /// The server refused user or password, or the user lacks a permission.
     #[error("not connected: {message}")]
     Denied {
-        /// The server, and its own words.
+        /// The server and its message.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
-    /// No secure connection could be made.
+    /// The TLS handshake failed.
     #[error("not connected: {message}")]
     Tls {
-        /// The server, and the part that did not fit.
+        /// The server and the failed check.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
-    /// The server is there and does not serve yet.
+    /// The server is up but cannot serve yet.
     #[error("not connected: {message}")]
     Loading {
-        /// The server, and its own words.
+        /// The server and its message.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
-    /// The server is not what the settings say, or not what this library needs.
+    /// The server does not match the settings or the requirements of this crate.
     #[error("not connected: the server cannot be used: {message}")]
     Unsuitable {
-        /// The server, and what is wrong with it.
+        /// The server and the mismatch.
         message: String,
-        /// The error behind it.
+        /// The source error.
         source: Option<Cause>,
     },
 }
 
 impl ConnectError {
-    /// A setting that cannot be used, and no error behind it.
+    /// Creates the error of an invalid setting without a source.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), source: None }
     }

@@ -1,94 +1,94 @@
-//! Values that cannot be used.
+//! Invalid values.
 
 use leasehold_core::name::NameError;
 use std::time::Duration;
 use thiserror::Error;
 
-/// A value that cannot be used, found before anything was sent.
+/// A value that was refused before anything was sent.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum InvalidInput {
     /// The name of a lock.
     #[error(transparent)]
     Name(#[from] NameError),
-    /// A lease that is too short to be renewed and to be told apart from the safety margin, or too long for the server.
-    #[error("the {what} of {given:?} cannot be used: it must lie between {least:?} and {most:?}")]
+    /// A duration outside its limits. A lease must be long enough for renewals and the safety margin, and short enough for the server.
+    #[error("the {what} of {given:?} is invalid: it must be between {least:?} and {most:?}")]
     Duration {
-        /// Which duration.
+        /// The duration's name.
         what: &'static str,
         /// The given value.
         given: Duration,
-        /// The least that is allowed.
+        /// The minimum.
         least: Duration,
-        /// The most that is allowed.
+        /// The maximum.
         most: Duration,
     },
-    /// A lock over many has no members.
-    #[error("a lock over several needs at least one member, and this one has none")]
+    /// A group lock without members.
+    #[error("a lock over several members needs at least one member, but has none")]
     NoMembers,
-    /// A striped lock has no stripes.
+    /// A striped lock without stripes.
     #[error(
-        "the striped lock {name:?} was given no stripes, and needs at least one: say the number that all who use it have"
+        "the striped lock {name:?} has no stripes: set at least one, and the same number in all processes"
     )]
     NoStripes {
         /// The lock.
         name: String,
     },
-    /// A lock over many names one of them twice.
-    #[error("a lock over several names {name:?} twice: name each member once")]
+    /// A group lock with a repeated member.
+    #[error("a lock over several members has the member {name:?} twice: add each member once")]
     SameMember {
         /// The member.
         name: String,
     },
-    /// A quorum needs servers that fail independently.
+    /// A quorum lock with two clients of one server. Its servers must fail independently.
     #[error(
-        "two clients of the quorum lock {name:?} are connected to the same server: give it clients of independent servers"
+        "two clients of the quorum lock {name:?} are connected to the same server: use clients of independent servers"
     )]
     SameServer {
         /// The lock.
         name: String,
     },
-    /// A quorum lock has fewer clients than a majority of its servers, and could never be held; or more clients than servers.
+    /// A quorum lock with more clients than servers, or with fewer clients than a majority, which could never be acquired.
     #[error(
-        "the quorum lock {name:?} is over {servers} servers, and was given {clients} clients: give it one for each server, which need \
-         not be up (Client::connect_lazy), or at least {} of them", servers / 2 + 1
+        "the quorum lock {name:?} has {servers} servers and {clients} clients: pass one client for each server, if need be an \
+         unconnected one (Client::connect_lazy), or clients for at least {} servers", servers / 2 + 1
     )]
     NoMajority {
         /// The lock.
         name: String,
-        /// Over how many servers it is.
+        /// The number of servers.
         servers: usize,
-        /// How many clients were given.
+        /// The number of clients.
         clients: usize,
     },
-    /// No permit was asked for.
-    #[error("at least one permit must be asked for")]
+    /// An acquire of zero permits.
+    #[error("an acquire of a semaphore needs at least one permit")]
     NoPermits,
-    /// More permits of a semaphore were asked for at once than one command may work on.
+    /// An acquire of more permits of a semaphore than one command may process.
     #[error(
-        "{given} permits were asked for at once, and at most {most} can be: each permit of a semaphore has an id and a lease \
-         of its own, and the server would serve nobody else while it works on them; take several guards, let one permit \
-         stand for more, or use a semaphore without leases, which only counts"
+        "{given} permits were requested at once, but the maximum is {most}: each permit of a semaphore has its own id and lease, \
+         and a longer command would block the server; acquire several guards, let one permit stand for several units, or use \
+         a bare semaphore, which only counts"
     )]
     TooManyPermits {
-        /// How many were asked for.
+        /// The number of requested permits.
         given: u32,
-        /// The most that is allowed.
+        /// The maximum.
         most: u32,
     },
-    /// A number that no counter on the server can take.
-    #[error("the {what} of {given} cannot be used: it must lie between {least} and {most}")]
+    /// A number outside the range of a counter on the server.
+    #[error("the {what} of {given} is invalid: it must be between {least} and {most}")]
     Number {
-        /// Which number.
+        /// The number's name.
         what: &'static str,
         /// The given value.
         given: i64,
-        /// The least that is allowed.
+        /// The minimum.
         least: i64,
-        /// The most that is allowed.
+        /// The maximum.
         most: i64,
     },
-    /// The process is a fork of the process that built the client, without its threads and connections.
+    /// The process is a fork of the process that built the client, and lacks its threads and connections.
     #[error(
         "this process was forked from the process {built_by}, which built the client: build a client after the fork"
     )]
@@ -96,15 +96,15 @@ pub enum InvalidInput {
         /// The id of the process that built the client.
         built_by: u32,
     },
-    /// An owner of another client was named.
-    #[error("the owner belongs to another client: an owner can only re-enter locks of the client that made it")]
+    /// An owner of another client.
+    #[error("the owner belongs to another client: an owner can only re-enter locks of the client that created it")]
     ForeignOwner,
-    /// A job was given a [`Period`](crate::once::Period) that processes would name differently.
-    #[error("the period of the job {job:?} cannot be used: {message}")]
+    /// A [`Period`](crate::once::Period) that processes would name differently.
+    #[error("the period of the job {job:?} is invalid: {message}")]
     Period {
         /// The name of the job.
         job: String,
-        /// The problem, and how to fix it.
+        /// The problem and the remedy.
         message: String,
     },
     /// Two settings that contradict each other.

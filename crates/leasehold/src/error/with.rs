@@ -4,26 +4,26 @@ use crate::error::Error;
 use leasehold_core::error::LossReason;
 use std::fmt;
 
-/// Why work under [`Lock::with`](crate::Lock::with) or [`Acquire::with`](crate::Acquire::with) has no plain result.
+/// The error of work under [`Lock::with`](crate::Lock::with) or [`Acquire::with`](crate::Acquire::with).
 ///
-/// It converts into [`enum@Error`], so that `?` and one mapping of errors serve both.
+/// `?` converts it into [`enum@Error`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum WithError<T> {
-    /// The lock was not acquired, and the work did not begin.
+    /// The lock was not acquired, and the work did not start.
     NotAcquired(Error),
-    /// The lock was lost. `value` is what the work returned, if it had come to its end; otherwise the work was stopped.
+    /// The lock was lost. `value` is the result of the work if it had finished; otherwise the work was stopped.
     Lost {
         /// The lock.
         lock: String,
-        /// Why.
+        /// The reason of the loss.
         reason: LossReason,
         /// The result of the work.
         value: Option<T>,
     },
-    /// The work came to its end under the lock, and then the release failed.
+    /// The work finished under the lock, but the release failed.
     NotReleased {
-        /// The reason, in words.
+        /// The error of the release.
         error: Error,
         /// The result of the work.
         value: T,
@@ -31,7 +31,7 @@ pub enum WithError<T> {
 }
 
 impl<T> WithError<T> {
-    /// The result of work that came to its end, unless the release after it tells otherwise.
+    /// Returns the result of finished work, or the error of the release after it.
     pub(crate) fn unless_released(value: T, release: Result<(), Error>) -> Result<T, Self> {
         match release {
             Ok(()) => Ok(value),
@@ -40,7 +40,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// The error, as every other operation of a lock says it.
+    /// Returns the error without the result of the work.
     pub fn error(&self) -> Error {
         match self {
             Self::NotAcquired(error) | Self::NotReleased { error, .. } => error.clone(),
@@ -48,7 +48,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// The error, as every other operation of a lock says it; the result of the work is dropped.
+    /// Converts into the error, and drops the result of the work.
     pub fn into_error(self) -> Error {
         match self {
             Self::NotAcquired(error) | Self::NotReleased { error, .. } => error,
@@ -56,7 +56,7 @@ impl<T> WithError<T> {
         }
     }
 
-    /// The result of the work, if it came to its end.
+    /// Converts into the result of the work, if the work had finished.
     pub fn into_value(self) -> Option<T> {
         match self {
             Self::NotAcquired(_) => None,
@@ -77,12 +77,12 @@ impl<T> fmt::Display for WithError<T> {
         match self {
             Self::NotAcquired(error) => error.fmt(f),
             Self::Lost { lock, reason, value: None } => {
-                write!(f, "the lock {lock:?} was lost and the work was stopped: {reason}")
+                write!(f, "the lock {lock:?} was lost, and the work was stopped: {reason}")
             }
             Self::Lost { lock, reason, value: Some(_) } => {
-                write!(f, "the lock {lock:?} was lost before the work came to its end: {reason}")
+                write!(f, "the lock {lock:?} was lost before the work finished: {reason}")
             }
-            Self::NotReleased { error, .. } => write!(f, "the work came to its end, and then: {error}"),
+            Self::NotReleased { error, .. } => write!(f, "the work finished, but the release failed: {error}"),
         }
     }
 }
