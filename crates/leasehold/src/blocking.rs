@@ -1,9 +1,9 @@
 //! Locks for threads without a runtime.
 //!
-//! [`wait`] waits on the calling thread for any future of this crate. It needs no runtime: the client's own thread reads the replies,
-//! and wakes the thread. A thread that waits for a lock sleeps, and the release notice wakes it.
+//! [`wait`] waits on the calling thread for any future of this crate. It needs no runtime: the client's own thread reads the replies, and
+//! wakes the waiting thread.
 //!
-//! - **Connecting:** `wait(Client::connect(url))`. A client that a thread connects in this way uses no runtime of the application.
+//! - **Connecting:** `wait(Client::connect(url))`. This client uses no runtime of the application.
 //! - **Work under a lock:** a lost lock cannot stop a thread. Call [`Guard::is_held`](crate::Guard::is_held) before critical steps. The
 //!   work of [`Lock::with`](crate::Lock::with), [`Leader::run`](crate::leader::Leader::run) and [`Once::run`](crate::once::Once::run) is an
 //!   async closure, which may block here: `wait(lock.with(async |held| work(held)))`.
@@ -20,7 +20,7 @@
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let client = Client::embedded();
-//! // Client::connect in a program with a server: let client = wait(Client::connect(url))?;
+//! // With a server: let client = wait(Client::connect(url))?;
 //! let stock = client.lock("stock:1001");
 //! let guard = wait(stock.acquire().wait(Duration::from_secs(5)))?;
 //! assert!(wait(stock.try_acquire())?.is_none());
@@ -52,7 +52,7 @@ use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
 thread_local! {
-    /// How many calls of [`wait`] poll on this thread, one within the other.
+    /// The number of nested calls of [`wait`] that poll on this thread.
     static WAITS: Cell<u32> = const { Cell::new(0) };
 }
 
@@ -60,13 +60,12 @@ thread_local! {
 ///
 /// # Panics
 ///
-/// In an async context, where it would block the executor, with the location of the call. tokio prints its own panic before that. A
-/// thread of `tokio::task::spawn_blocking` may call it.
+/// Panics in an async context, with the location of the call, because it would block the executor. tokio prints its own panic message
+/// first. Threads of `tokio::task::spawn_blocking` may call it.
 #[track_caller]
 pub fn wait<F: IntoFuture>(future: F) -> F::Output {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-        // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio has no other check
-        // for this.
+    // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio offers no other check.
         let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
         assert!(
             may_block,
@@ -84,14 +83,14 @@ pub fn wait<F: IntoFuture>(future: F) -> F::Output {
             return value;
         }
         drop(polls);
-        // A wait within the poll may have used up the thread's token, so the flag counts.
+            // A nested wait may have consumed the thread's token, so the flag decides.
         while !wakeup.woken.swap(false, Ordering::Acquire) {
             thread::park();
         }
     }
 }
 
-/// Whether the caller is polled by [`wait`], so that it has a thread of its own.
+/// Whether [`wait`] polls the caller, which then has its own thread.
 pub(crate) fn is_waited_for() -> bool {
     WAITS.with(|waits| waits.get() > 0)
 }

@@ -1,21 +1,21 @@
-//! Stores that a stale holder cannot write to, because they check its fencing token.
+//! Fencing: stores that refuse the writes of stale holders.
 //!
-//! A lease cannot stop a holder that was paused beyond it: when it goes on, another has the lock, and it does not know. The token of a
-//! [`FencedLock`](crate::FencedLock) tells the two apart, if the *store* compares: it keeps the greatest token that it has seen, and
-//! refuses a lower one. Here are such a store on the lock's own server, [`FencedValue`], and the statements that make one of an SQL
-//! database, [`sql`].
+//! A lease cannot stop a holder that was paused beyond it. When the holder resumes, another holder has the lock, and the first does not know
+//! it. The token of a [`FencedLock`](crate::FencedLock) distinguishes the two if the *store* compares tokens: it keeps the greatest token
+//! that it has seen, and refuses a lower token. [`FencedValue`] is such a store on the lock's own server. [`sql`] contains the
+//! statements for an SQL database.
 //!
 //! # At the first read, and at every write
 //!
-//! A token that is checked at writes alone still loses updates. The old holder reads 100 and pauses; the new one reads 100, too; the
-//! old one goes on and writes 90 with its token, which is still the greatest that was shown; then the new one writes 80. Had the new
-//! one shown its token when it read, the write of the old one would have been refused. So **show the token before the first read**,
-//! which registers it.
+//! Checking the token at writes alone still loses updates. The old holder reads 100 and pauses. The new holder also reads 100. The old holder
+//! resumes and writes 90 with its token, which is still the greatest that the store has seen. Then the new holder writes 80. If the new
+//! holder had shown its token at its read, the store would have refused the old holder's write. So **show the token before the first
+//! read**, which registers it.
 //!
-//! # Twice the same token
+//! # Repeated tokens
 //!
-//! A server that loses its last writes in a failover may grant a token a second time. The register keeps the holder that showed the
-//! token first, and refuses the same token of another with [`Error::DuplicateToken`](crate::Error::DuplicateToken).
+//! A server that loses its last writes in a failover may grant a token twice. The register stores the first holder that showed the token,
+//! and refuses the same token of another holder with [`Error::DuplicateToken`](crate::Error::DuplicateToken).
 
 pub mod sql;
 mod token;

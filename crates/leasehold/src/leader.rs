@@ -1,4 +1,4 @@
-//! Leader election: of the processes that campaign for a name one leads, and does the work of the leader.
+//! Leader election: one of the processes that campaign for a name leads and runs the leader's work.
 
 mod handle;
 mod term;
@@ -21,23 +21,21 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// For how long the work may go on after a resignation, unless [`Leader::grace`] says otherwise.
+/// The default of [`Leader::grace`].
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The longest pause after a campaign that failed. A new leader is to be there within a second after the lease of a dead one.
+/// The longest pause after a failed campaign. It ensures a new leader within a second after the end of a dead leader's lease.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A candidate for the leadership of a name. [`Client::leader`] makes one.
+/// A candidate for the leadership of a name. [`Client::leader`] creates one.
 ///
-/// **When to use it:** where one instance of many does a work that does not end, such as a scheduler or the consumer of a feed, and another
-/// one takes over when it dies. **When not:** for a job that begins at a time, which is [`Client::once`]; and where each piece of work has a
-/// lock of its own.
+/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed, and another instance
+/// takes over when it dies. **When not:** for a job with a start time, which is [`Client::once`]; or if each piece of work has its own lock.
 ///
-/// The leader holds the [`FencedLock`] of the name. It leads while its lease lasts by its own clock, which ends before the server can
-/// grant the lock to another candidate: within the limits of
-/// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) no two lead at once. A leader that was paused beyond its lease
-/// is stopped when it goes on, and what it has sent before is refused by a store that checks [`Term::fencing_token`]. After the death
-/// of a leader the next one leads when the lease is over; after a resignation at once.
+/// The leader holds the [`FencedLock`] of the name. It leads until its lease ends by its local clock, before the server can grant the
+/// lock to another candidate. Within the limits of [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) at most
+/// one candidate leads. A leader that was paused beyond its lease stops when it resumes. A store that checks [`Term::fencing_token`] refuses
+/// its late writes. After the death of a leader the next candidate leads once the lease has ended; after a resignation at once.
 ///
 /// # Examples
 ///
@@ -46,12 +44,12 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
 /// # let client = leasehold::Client::embedded();
 /// let leader = client.leader("scheduler");
-/// let handle = leader.handle(); // for a health check, and for the end of the process
+/// let handle = leader.handle(); // for a health check and for the shutdown
 /// # let end = handle.clone();
 ///
 /// let campaigning = leader.run(async |term| {
 ///     println!("leads with the token {}", term.fencing_token());
-///     // The work of the leader. It is dropped when the leadership is lost, and begins anew when it is won again.
+///     // The leader's work. It is dropped when the leadership is lost, and starts again when it is regained.
 /// #   assert!(end.is_leader());
 ///     tokio::time::sleep(Duration::from_millis(1)).await;
 ///     "done"
@@ -80,7 +78,7 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 /// assert_eq!(campaign.await?, Ok(Some("feed true".to_owned())));
 /// # Ok::<(), tokio::task::JoinError>(()) }).unwrap();
 /// ```
-#[must_use = "nobody campaigns before `run` is awaited"]
+#[must_use = "a candidate does nothing until `run` is awaited"]
 pub struct Leader {
     lock: FencedLock,
     owner: Owner,
@@ -90,24 +88,24 @@ pub struct Leader {
 }
 
 impl Client {
-    /// A candidate for the leadership of `name`. The fenced lock of this name is what the leader holds. See [`Leader`].
+    /// Creates a candidate for the leadership of `name`. The leader holds the fenced lock of this name. See [`Leader`].
     pub fn leader(&self, name: impl AsRef<str>) -> Leader {
         let shared = Arc::new(Shared::new(self.handle().clock.clone(), self.handle().background.closing()));
-        // A candidate stands for itself, in whatever owner's scope it campaigns: two of one owner would both lead.
+        // Every candidate is its own owner: two candidates of one owner would both lead.
         Leader { lock: self.fenced_lock(name), owner: self.new_owner(), lease: None, grace: GRACE, shared }
     }
 }
 
 impl Leader {
-    /// Sets the lease, which is renewed while this candidate leads: after the death of a leader the next one leads when it is over. Default:
-    /// the client's [`lease`](crate::ClientBuilder::lease).
+    /// Sets the lease, which is renewed while this candidate leads. After the death of a leader the next candidate leads once it has ended.
+    /// Default: the client's [`lease`](crate::ClientBuilder::lease).
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Sets how long the work may continue after [`LeaderHandle::resign`] or [`Client::shutdown`], while the lock is
-    /// still held. Default: 5 s.
+    /// Sets how long the work may continue after [`LeaderHandle::resign`] or [`Client::shutdown`], while the lock is still held. Default:
+    /// 5 s.
     pub const fn grace(mut self, grace: Duration) -> Self {
         self.grace = grace;
         self
@@ -118,19 +116,19 @@ impl Leader {
         LeaderHandle::new(self.shared.clone(), self.lock.clone())
     }
 
-    /// Campaigns until this candidate leads, and runs `work` while it does. After a loss of the leadership, `work` is
-    /// dropped at once, and the candidate campaigns again. If the server is unreachable or refuses the commands, the
-    /// candidate keeps retrying ([`LeaderState::Failing`]), at most half a second after each failure.
+    /// Campaigns until this candidate leads, and runs `work` while it leads. After a loss of the leadership, `work` is dropped at once, and
+    /// the candidate campaigns again. If the server is unreachable or refuses the commands, the candidate keeps retrying
+    /// ([`LeaderState::Failing`]), at most half a second after each failure.
     ///
-    /// The end of `work` ends the leadership: the lock is released, and `run` returns the result of `work`. The result
-    /// is `None` if the candidate resigned before it led, or if `work` outlived a resignation by the
-    /// [`grace`](Leader::grace). A [shutdown](Client::shutdown) of the client counts as a resignation.
+    /// The end of `work` ends the leadership: the lock is released, and `run` returns the result of `work`. The result is `None` if the
+    /// candidate resigned before it led, or if `work` outlived a resignation by the [`grace`](Leader::grace). A
+    /// [shutdown](Client::shutdown) of the client counts as a resignation.
     ///
     /// # Errors
     ///
-    /// [`WithError::NotAcquired`] where no later campaign can succeed: a name that is in use by something else, a lease that cannot be, a client
-    /// that is shut down. [`WithError::Lost`] and [`WithError::NotReleased`] have the result of work that came to its
-    /// end, although the leadership was lost before, or may last for a lease.
+    /// [`WithError::NotAcquired`] if no later campaign can succeed: the name is in use by other data, the lease is invalid, or the client is
+    /// shut down. [`WithError::Lost`] and [`WithError::NotReleased`] contain the result of finished work whose leadership was lost before, or
+    /// may last for another lease.
     ///
     /// # Cancel safety
     ///
@@ -149,11 +147,11 @@ impl Leader {
             };
             match end {
                 TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
-                // A candidate that resigns does not campaign again.
+                // A resigned candidate does not campaign again.
                 TermEnd::Lost if self.shared.is_resigned() => {}
                 TermEnd::Lost => campaign.follow(),
                 TermEnd::GraceOver => {
-                    // A release that fails is repeated, and a candidate that has resigned is not asked what others know.
+                    // The background retries a failed release, and a resignation needs no proof of exclusion.
                     drop(term.release().await);
                     return Ok(None);
                 }
@@ -161,7 +159,7 @@ impl Leader {
         }
     }
 
-    /// Waits until this candidate leads; `None` if it resigns before.
+    /// Waits until this candidate leads. Returns `None` if it resigns before.
     pub(crate) async fn campaign(&self, campaign: &Campaign<'_>) -> Result<Option<Term>, Error> {
         let mut pause = LONGEST_PAUSE / 8;
         loop {
@@ -175,7 +173,7 @@ impl Leader {
             };
             match won {
                 Ok(guard) => return Ok(Some(campaign.begin_term(guard))),
-                // An operator may change what the server refuses, and the candidate lives on.
+                // An operator may lift a refusal, so the candidate continues.
                 Err(error) if error.is_retryable() || matches!(error, Error::Refused { .. }) => {
                     campaign.note_failure(&error, self.lock.name());
                 }
@@ -191,8 +189,8 @@ impl Leader {
         }
     }
 
-    /// The result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so that
-    /// the caller does not retry.
+    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so that the caller
+    /// does not retry.
     fn not_elected(&self) -> Result<Option<Term>, Error> {
         if self.lock.spec().handle().background.is_closing() {
             return Err(Error::ShutDown { lock: self.lock.name().to_owned() });
@@ -200,7 +198,7 @@ impl Leader {
         Ok(None)
     }
 
-    /// Waits for the lock. A wait that fails no more, for as long as a server that is out of reach would let it fail, is one behind another leader.
+    /// Waits for the lock. A wait without an error for `unreachable_after` means that another candidate leads.
     async fn wait(&self, acquire: Acquire<Fenced>, campaign: &Campaign<'_>) -> Result<Guard<Fenced>, Error> {
         let handle = self.lock.spec().handle();
         let settings = &handle.settings;
@@ -224,13 +222,13 @@ impl Leader {
     }
 }
 
-/// How a term has ended.
+/// The end of a term.
 enum TermEnd<T> {
-    /// The work has come to its end.
+    /// The work finished.
     Done(T),
     /// The leadership was lost, and the work was dropped.
     Lost,
-    /// The candidate has resigned, and the work has not come to its end within the grace.
+    /// The candidate resigned, and the work did not finish within the grace.
     GraceOver,
 }
 

@@ -1,4 +1,4 @@
-//! Jobs that run once for each time at which several processes begin them.
+//! Scheduled jobs that run in one of many processes.
 
 mod period;
 
@@ -15,12 +15,11 @@ use leasehold_core::session::Fallback;
 use std::fmt;
 use std::time::Duration;
 
-/// A job that one of many processes runs once for each [`Period`]. [`Client::once`] makes one.
+/// A job that runs in one of many processes once for each [`Period`]. [`Client::once`] creates one.
 ///
-/// **When to use it:** where the same schedule fires in every instance of a service, such as a nightly report in five
-/// pods. The clocks may differ by seconds, and the job may be done before the last clock fires. [`Period`] lists the
-/// constructor for each schedule. **When not:** for work that must run exactly once despite failures: if a process dies
-/// during the job, the next process of the period runs the job again.
+/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
+/// differ by seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:**
+/// for work that must run exactly once despite failures: if a process dies during the job, the next process of the period runs it again.
 ///
 /// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
 /// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see
@@ -45,21 +44,21 @@ use std::time::Duration;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 #[derive(Clone)]
-#[must_use = "nothing runs before `run` is awaited"]
+#[must_use = "a job does nothing until `run` is awaited"]
 pub struct Once {
     lock: Lock,
     keep: Duration,
 }
 
-/// What became of a job in one period.
+/// The outcome of a job in one period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Occurrence<T> {
-    /// This process has run it, with this result. No other does so in this period.
+    /// This process ran the job, with this result. No other process runs it in this period.
     Ran(T),
-    /// It was done before.
+    /// The job was done before.
     AlreadyDone,
-    /// This holder is running it now. If it fails, nobody has done the job until someone comes for it again.
+    /// This holder is running the job now. If it fails, the job remains undone until another process starts it.
     Elsewhere(Holder),
 }
 
@@ -67,7 +66,7 @@ pub enum Occurrence<T> {
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// A job that one of all processes runs once in a period. See [`Once`].
+    /// Returns a job that runs in one of all processes once in a period. See [`Once`].
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
         let job = name.as_ref();
         let mut lock = self.lock(period.lock_name(job));
@@ -75,28 +74,27 @@ impl Client {
         if let Err(why) = named.map_err(InvalidInput::from).and_then(|()| period.check(job)) {
             lock = Lock::of(lock.spec().refused(why));
         }
-        // A client that falls back would run the job in each process while the server is out of reach.
+        // With a fallback, every process would run the job during an outage.
         Once { lock: lock.class(name).fallback(Fallback::Fail), keep: period.kept_for() }
     }
 }
 
 impl Once {
-    /// The lock of the period, such as for an inspection or to have the job run again, by its force release.
+    /// Returns the lock of the period, for an inspection, or for a force release that allows the job to run again.
     pub const fn lock(&self) -> &Lock {
         &self.lock
     }
 
-    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for
-    /// others. The job counts as done whatever it returns; see [`Once::try_run`] for a job that can fail.
+    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for another process. The
+    /// job counts as done whatever it returns; see [`Once::try_run`] for a job that can fail.
     ///
-    /// `job` gets the guard of the lock. Once the lock is lost, `job` is not polled again.
+    /// `job` receives the guard of the lock. Once the lock is lost, `job` is not polled again.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with).
-    /// [`InvalidInput::Period`] if processes could compute different periods. After
-    /// [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and the
-    /// background retries to mark it as done; if that fails for a whole lease, another process may run the job.
+    /// The errors of [`Lock::try_acquire`] and [`Acquire::with`](crate::Acquire::with), and [`InvalidInput::Period`] if processes could compute
+    /// different periods. After [`WithError::Lost`] another process may run the job. After [`WithError::NotReleased`] the job is done, and
+    /// the background retries to mark it as done. If that fails for a whole lease, another process may run the job.
     ///
     /// # Cancel safety
     ///
@@ -105,16 +103,16 @@ impl Once {
         self.run_and_keep(job, |_| true).await
     }
 
-    /// As [`Once::run`], for a job that can fail. Where it returns an error, the lock is released and the job is not done: the next process
-    /// that comes for it runs it, also this one.
+    /// Runs a job that can fail, like [`Once::run`]. If the job returns an error, the lock is released and the job is not done: any process,
+    /// including this one, may run it again.
     ///
     /// # Errors
     ///
-    /// As [`Once::run`]. An error of the job is none of these: it is in [`Occurrence::Ran`].
+    /// The errors of [`Once::run`]. An error of the job is in [`Occurrence::Ran`].
     ///
     /// # Cancel safety
     ///
-    /// As [`Once::run`].
+    /// See [`Once::run`].
     pub async fn try_run<T, E>(
         &self,
         job: impl AsyncFnOnce(&Guard) -> Result<T, E>,
@@ -122,7 +120,7 @@ impl Once {
         self.run_and_keep(job, Result::is_ok).await
     }
 
-    /// The guard under which the job is to run; or why it is not.
+    /// Returns the guard for the job, or the reason not to run it.
     pub(crate) async fn begin(&self) -> Result<Occurrence<Guard>, Error> {
         loop {
             if let Some(guard) = self.lock.try_acquire().await? {
@@ -131,13 +129,13 @@ impl Once {
             match self.lock.inspect().await? {
                 Some(holder) if holder.is_kept() => return Ok(Occurrence::AlreadyDone),
                 Some(holder) => return Ok(Occurrence::Elsewhere(holder)),
-                // A failed job freed the lock in between, or another task of this client waits for it.
+                // A failed job freed the lock after the try, or another task of this client waits for it.
                 None => attempt::pause(self.lock.spec().handle(), AGAIN).await,
             }
         }
     }
 
-    /// The job is done: the lock stays on the server as the mark of that.
+    /// Marks the job as done by keeping the lock on the server.
     pub(crate) fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);
     }

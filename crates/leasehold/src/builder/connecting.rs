@@ -1,4 +1,4 @@
-//! Connecting: from settings and a server to a client.
+//! Connecting: turns settings and a server into a client.
 
 use super::{ClientBuilder, PublishCommand};
 use crate::background::{self, Background};
@@ -25,7 +25,7 @@ use crate::raw::RawConnection;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::{ClockSort, EmbeddedLink, EmbeddedServer};
 
-/// The clock of an engine's client: the builder's clock, or the engine's clock by default. Both must be of one sort.
+/// Returns the clock of an engine's client: the builder's clock, or the engine's clock by default. Both must be of the same sort.
 #[cfg(feature = "embedded")]
 fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, ConnectError> {
     match (named, engine) {
@@ -35,7 +35,7 @@ fn clock_beside(named: Option<Clock>, engine: ClockSort) -> Result<Clock, Connec
         (Some(clock @ Clock::Manual(_)), ClockSort::Manual(_) | ClockSort::Other)
         | (Some(clock @ Clock::Tokio(_)), ClockSort::Tokio(_) | ClockSort::Other) => Ok(clock),
         (named, engine) => {
-            let why = format!("the clock of the client ({named:?}) does not run with that of its engine ({engine:?})");
+            let why = format!("the client's clock ({named:?}) does not match its engine's clock ({engine:?})");
             Err(InvalidInput::Contradiction(why).into())
         }
     }
@@ -47,25 +47,25 @@ impl ClientBuilder {
     /// | URL | server |
     /// |---|---|
     /// | `redis://[user:password@]host[:port][/db]` | one server |
-    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names; `sentinelUsername` and `sentinelPassword` are for the Sentinels themselves |
-    /// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster, by any of its nodes |
-    /// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
+    /// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel reports; `sentinelUsername` and `sentinelPassword` are for the Sentinels |
+    /// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster, through any of its nodes |
+    /// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, through a Unix socket |
     ///
-    /// With TLS they are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`, which need the feature `tls`. `valkey` may stand for `redis`,
-    /// and `valkeys` for `rediss`, everywhere. The default port is 6379, and 26379 of a Sentinel. `node` may occur several times. An IPv6 address is
-    /// written in brackets, as in `node=[::1]:6379`. User and password have `/ : ? # @` percent-encoded.
+    /// The schemes for TLS are `rediss://`, `rediss-sentinel://` and `rediss-cluster://`; they need the feature `tls`. All schemes also accept
+    /// `valkey` for `redis`, and `valkeys` for `rediss`. The default port is 6379, or 26379 for a Sentinel. `node` may be repeated. An IPv6
+    /// address needs brackets, as in `node=[::1]:6379`. Percent-encode `/ : ? # @` in the user and the password.
     ///
-    /// The query may also carry `protocol=resp2`, for a proxy that does not know `HELLO`, and these settings, each named as its method of this builder
-    /// or of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
-    /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. Times are a whole number and `ms`, `s`, `m` or `h`:
-    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL wins over the same setting of the builder.
-    /// Unknown parameters, repeated parameters and a `#` are refused. White space around the URL is ignored.
+    /// The query may also contain `protocol=resp2`, for a proxy without `HELLO`, and settings with the names of the methods of this builder and
+    /// of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
+    /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. A time is a whole number with `ms`, `s`, `m` or `h`:
+    /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. Unknown parameters,
+    /// repeated parameters and a `#` are refused. White space around the URL is ignored.
     ///
-    /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters
-    /// refuse all but 0, and the error contains the refusal. Locks with one name in two databases are independent.
+    /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters accept only 0, and
+    /// the error contains the refusal. Locks of the same name in two databases are independent.
     ///
-    /// The tokio runtime that polls this future reads the replies, so its futures get them without a change of threads. If that runtime
-    /// is blocked, the client's own thread reads replies after 10 ms, and release notices after 100 ms.
+    /// The tokio runtime that polls this future reads the replies, so its futures need no thread switch. If that runtime is blocked, the
+    /// client's own thread reads replies after 10 ms, and release notices after 100 ms.
     ///
     /// # Errors
     ///
@@ -79,23 +79,22 @@ impl ClientBuilder {
         builder.connect_to(target).await
     }
 
-    /// Makes a client at once, and does not wait for the server or servers of the [URL](Self::connect): the client connects in the
-    /// background, and tries until it succeeds. This is for a process that must start while its server is down, and for the
-    /// [quorum](crate::QuorumLock), which needs a client for each of its servers, also for those that are down.
+    /// Creates a client without waiting for the servers of the [URL](Self::connect). The client connects in the background, and retries until
+    /// it succeeds. Use it for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a
+    /// client for each of its servers, up or down.
     ///
-    /// Until the first connection stands, the server counts as out of reach: acquires wait, end with
-    /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and do what the
-    /// [fallback](Self::fallback) says. The error names the obstacle, also a wrong password, a replica, or a refused
-    /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. With the first connection the client learns of
-    /// its server: see [`Client::server`].
+    /// Until the first connection, the server counts as unreachable: acquires wait, fail with
+    /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and use the
+    /// [fallback](Self::fallback). The error contains the cause, including a wrong password, a replica or a refused
+    /// [policy](Self::require_noeviction), which [`connect`](Self::connect) reports at once. [`Client::server`] is complete after the first
+    /// connection.
     ///
-    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this; it does not
-    /// block.
+    /// The tokio runtime that calls this reads the replies, as with [`connect`](Self::connect). Any thread may call this; it does not block.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`]: a setting, the URL or a certificate cannot be used, or the tokio runtime has no timers or no I/O.
-    /// [`ConnectError::Unreachable`]: the operating system has no thread to give.
+    /// [`ConnectError::Invalid`] if a setting, the URL or a certificate is invalid, or the tokio runtime has no timers or no I/O.
+    /// [`ConnectError::Unreachable`] if the operating system refuses another thread.
     ///
     /// # Examples
     ///
@@ -104,11 +103,11 @@ impl ClientBuilder {
     /// # use std::time::Duration;
     /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
     /// let settings = Client::builder().unreachable_after(Duration::from_millis(20));
-    /// let client = settings.connect_lazy("redis://127.0.0.1:1")?; // where nothing listens
+    /// let client = settings.connect_lazy("redis://127.0.0.1:1")?; // nothing listens there
     ///
     /// let error = client.lock("report").acquire().await.expect_err("no server");
     /// assert!(matches!(error, Error::Unreachable { .. }), "{error}");
-    /// // For as long as the server is away, the tasks of this process exclude each other.
+    /// // During the outage the tasks of this process exclude each other.
     /// let guard = client.lock("report").fallback(Fallback::Local).acquire().await?;
     /// assert!(guard.is_degraded());
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
@@ -139,13 +138,13 @@ impl ClientBuilder {
         Ok(Client::from_handle(Handle::new(inner)))
     }
 
-    /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if the first is not set or is empty. The URL may
-    /// carry settings, as that of [`connect`](Self::connect).
+    /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if the first is unset or empty. The URL may contain
+    /// settings, as in [`connect`](Self::connect).
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] where neither is set; otherwise as [`connect`](Self::connect). The text names the variable, and does not
-    /// repeat a URL that cannot be used.
+    /// [`ConnectError::Invalid`] if neither is set; otherwise the errors of [`connect`](Self::connect). The text contains the name of the
+    /// variable, but never an invalid URL.
     ///
     /// # Cancel safety
     ///
@@ -169,12 +168,12 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the only server, or to each reachable
-    /// primary of a cluster, in the order of their addresses. The connections do not reconnect.
+    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the only server, or to each reachable primary of a
+    /// cluster, in the order of their addresses. The connections do not reconnect.
     ///
     /// # Errors
     ///
-    /// As [`connect`](Self::connect), after one attempt at each address of the URL.
+    /// The errors of [`connect`](Self::connect), after one attempt at each address of the URL.
     ///
     /// # Cancel safety
     ///
@@ -186,12 +185,12 @@ impl ClientBuilder {
         server_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
     }
 
-    /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. Returns the name of the service, and the
-    /// address and the connection of each Sentinel; `None` if the URL names no Sentinels.
+    /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. Returns the name of the service, and the address and the
+    /// connection of each Sentinel, or `None` if the URL is not for Sentinel.
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`]: the URL or a certificate cannot be used.
+    /// [`ConnectError::Invalid`] if the URL or a certificate is invalid.
     ///
     /// # Cancel safety
     ///
@@ -210,29 +209,29 @@ impl ClientBuilder {
         }))
     }
 
-    /// Uses an engine inside the process. Clients of one engine exclude each other like clients of one server. The
-    /// client uses the engine's clock, unless the builder sets a clock.
+    /// Creates a client of an in-process engine. Clients of one engine exclude each other like clients of one server. The client uses the
+    /// engine's clock, unless the builder sets a clock.
     ///
     /// # Errors
     ///
-    /// A setting is invalid, or the operating system cannot start a thread. [`ConnectError::Invalid`] if the builder's
-    /// clock is of another sort than the engine's: their leases would end at different times.
+    /// [`ConnectError::Invalid`] if a setting is invalid, or if the builder's clock is of another sort than the engine's: their leases would end
+    /// at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
     ///
     /// # Panics
     ///
-    /// The clock is tokio's, and the caller is not on a tokio runtime.
+    /// Panics outside a tokio runtime if the clock is tokio's.
     #[cfg(feature = "embedded")]
     pub fn embedded(self, server: &EmbeddedServer) -> Result<Client, ConnectError> {
         self.embedded_link(server.link())
     }
 
-    /// As [`ClientBuilder::embedded`], with connections that the caller has made and may disturb. If they stay
-    /// [down](EmbeddedLink::set_down), the client looks to all others like a killed process: it sends nothing to the engine any more, and
+    /// Creates a client like [`ClientBuilder::embedded`], with connections that the caller created and may disturb. If they stay
+    /// [down](EmbeddedLink::set_down), the client looks like a killed process to all other clients: it sends nothing more to the engine, and
     /// cleans nothing up.
     ///
     /// # Errors
     ///
-    /// As [`ClientBuilder::embedded`].
+    /// The errors of [`ClientBuilder::embedded`].
     ///
     /// # Examples
     ///
@@ -247,9 +246,9 @@ impl ClientBuilder {
     ///
     /// let held = dies.lock("report").acquire().await?;
     /// link.set_down(true);
-    /// drop(held); // says nothing to the engine
+    /// drop(held); // sends nothing to the engine
     /// assert!(other.lock("report").try_acquire().await?.is_none());
-    /// other.lock("report").acquire().await?.release().await?; // when the lease of the dead has run out
+    /// other.lock("report").acquire().await?.release().await?; // once the dead client's lease has ended
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     #[cfg(feature = "embedded")]
@@ -262,7 +261,7 @@ impl ClientBuilder {
             Clock::Machine(_) => {
                 let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::of_machine(), Background::in_thread(), chance)?;
-                // The thread waits for the client, so it is there to receive it.
+        // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
@@ -280,7 +279,7 @@ impl ClientBuilder {
         }
     }
 
-    /// A client whose background is left to the caller, who runs it on a thread of loom.
+    /// Creates a client whose background runs on a thread of loom.
     #[cfg(all(test, leasehold_loom, feature = "embedded"))]
     pub(crate) fn without_background(
         self,
@@ -291,12 +290,12 @@ impl ClientBuilder {
         self.assemble(link, Clock::Manual(clock), Background::in_thread(), Chance::of_seed(7)).expect("a client")
     }
 
-    /// Checks everything that needs no server, and whether the caller is on a runtime on which connections can live.
+    /// Validates everything that needs no server, and checks that the current runtime supports connections.
     fn prepare(&self, target: ServerTarget) -> Result<Connector, ConnectError> {
         self.check()?;
         #[cfg(feature = "embedded")]
         if self.clock.is_some() || self.seed.is_some() {
-            let message = "manual_clock, tokio_clock and seed are for an embedded engine, and a server would ignore them: leave them out";
+            let message = "manual_clock, tokio_clock and seed need an embedded engine: remove them, or use ClientBuilder::embedded";
             return Err(ConnectError::invalid(message));
         }
         let home = tokio::runtime::Handle::try_current().ok().filter(|_| !is_waited_for());
@@ -307,7 +306,7 @@ impl ClientBuilder {
         Connector::new(target, self.link_settings(), home.map(server_link::Home::Runtime)).map_err(ConnectError::from)
     }
 
-    /// The target with the certificates, the credentials and the address map of the builder.
+    /// Adds the certificates, the credentials and the address map of the builder to the target.
     fn complete(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
         let target = target.with(self.provider.clone(), self.addresses.clone());
         if self.certificates.ca.is_none() && self.certificates.client.is_none() {
@@ -343,7 +342,7 @@ impl ClientBuilder {
         }
     }
 
-    /// Puts a client together. Its server must be known to be usable.
+    /// Assembles a client. The caller has checked that its server is usable.
     fn assemble(
         self,
         link: AnyLink,
@@ -361,7 +360,7 @@ impl ClientBuilder {
     }
 }
 
-/// The choices that a client leaves to chance.
+/// The random choices of a client.
 struct Chance {
     identity: Uuid,
     seed: u64,
@@ -390,7 +389,7 @@ fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), Connec
         None | Some("noeviction") => Ok(()),
         Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable {
             message: format!(
-                "its maxmemory-policy is {policy}, which can evict a lock while it is held, and noeviction is required"
+                "its maxmemory-policy {policy} can evict a held lock, and require_noeviction is set"
             ),
             source: None,
         }),
@@ -402,6 +401,6 @@ fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), Connec
 }
 
 fn no_thread(error: std::io::Error) -> ConnectError {
-    let message = format!("the background has no thread to run on: {error}");
+    let message = format!("cannot start the background's thread: {error}");
     ConnectError::Unreachable { message, source: Some(Cause::new(error)) }
 }

@@ -1,9 +1,9 @@
-//! The settings of a client that most programs never change.
+//! The rarely changed settings of a client.
 
 use super::{ClientBuilder, PublishCommand};
 use std::time::Duration;
 
-/// Settings of a client that most programs never change, for [`ClientBuilder::tuning`]. A setting that is not set here stays as it was.
+/// Rarely changed settings of a client, for [`ClientBuilder::tuning`]. A setting that is not set here keeps its value.
 ///
 /// # Examples
 ///
@@ -16,7 +16,7 @@ use std::time::Duration;
 /// # drop(client); Ok(()) }
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "settings do nothing until a builder is given them"]
+#[must_use = "settings do nothing until they are passed to a builder"]
 pub struct Tuning {
     recheck: Option<Duration>,
     batch_calls: Option<bool>,
@@ -26,31 +26,30 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    /// Changes nothing.
+    /// Creates a value that changes nothing.
     pub const fn new() -> Self {
         Self { recheck: None, batch_calls: None, publish: None, jvm_watchdog: None, server_side_expiry: None }
     }
 
-    /// Sets the longest time for which a waiter sleeps without another attempt. A lost notice delays a waiter by up to this. From 10 ms to
-    /// a day. Default: 30 s.
+    /// Sets the longest pause of a waiter between attempts. A lost notice delays a waiter by up to this time. From 10 ms to a day. Default:
+    /// 30 s.
     pub const fn recheck(mut self, interval: Duration) -> Self {
         self.recheck = Some(interval);
         self
     }
 
-    /// Sets whether acquires and releases that leave together are sent as one script. Default: `true`.
+    /// Sets whether concurrent acquires and releases are sent as one script. Default: `true`.
     ///
-    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for more calls to
-    /// arrive. One batch blocks the server for at most about a third of a millisecond, so a call beside hundreds of others may
-    /// have a longer 99th percentile; use `false` if that matters more than the throughput. On a cluster only calls of one hash
-    /// slot share a batch. Embedded engines have no batches.
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch
+    /// blocks the server for at most about a third of a millisecond, so a call beside hundreds of other calls may have a longer 99th
+    /// percentile; use `false` if that matters more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded
+    /// engines have no batches.
     pub const fn batch_calls(mut self, batch: bool) -> Self {
         self.batch_calls = Some(batch);
         self
     }
 
-    /// Sets the command that announces a release. Default: [`PublishCommand::Auto`]. Embedded engines have only one such
-    /// command.
+    /// Sets the command that announces a release. Default: [`PublishCommand::Auto`]. Embedded engines have only one such command.
     pub const fn publish(mut self, command: PublishCommand) -> Self {
         self.publish = Some(command);
         self
@@ -59,15 +58,15 @@ impl Tuning {
     /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. From 300 ms to a day. Default:
     /// 30 s, as in Redisson.
     ///
-    /// When a reader of Redisson renews, it *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of
-    /// another reader. Readers of this library raise it again every third of this value, for fixed leases too.
+    /// A renewal by a Redisson reader *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of another
+    /// reader. Readers of this library restore it every third of this value, also for fixed leases.
     pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
         self.jvm_watchdog = Some(watchdog);
         self
     }
 
-    /// Sets whether a first acquire carries a time, by the server's clock, after which the server refuses it. This is for servers that forbid
-    /// `CLIENT KILL`, and costs a third of the script's time. Default: `false`.
+    /// Sets whether a first acquire contains an expiry by the server's clock, after which the server refuses it. Use it for servers that
+    /// forbid `CLIENT KILL`. It costs a third of the script's time. Default: `false`.
     pub const fn server_side_expiry(mut self, carry: bool) -> Self {
         self.server_side_expiry = Some(carry);
         self
@@ -75,7 +74,7 @@ impl Tuning {
 }
 
 impl ClientBuilder {
-    /// Changes settings that most programs never change. What `tuning` does not set stays as it was.
+    /// Changes rarely needed settings. Settings that `tuning` does not set keep their values.
     pub const fn tuning(mut self, tuning: Tuning) -> Self {
         let Tuning { recheck, batch_calls, publish, jvm_watchdog, server_side_expiry } = tuning;
         if let Some(interval) = recheck {

@@ -3,10 +3,10 @@
 use crate::error::InvalidInput;
 use std::fmt;
 
-/// The number of a grant of a fenced lock: greater than that of every grant before it.
+/// The fencing token of a grant, which is greater than the tokens of all earlier grants.
 ///
-/// It is compared, kept, and bound as a parameter. It is below 2^53, so every integer of a database takes it, a `BIGINT` as well as the
-/// `NUMBER` of JSON: drivers such as `sqlx` and `tokio-postgres`, which know no unsigned numbers, bind [`FencingToken::as_i64`].
+/// A token can be compared, stored, and bound as a parameter. It is below 2^53 and fits every integer of a database, such as a `BIGINT`, and
+/// the numbers of JSON. Drivers without unsigned numbers, such as `sqlx` and `tokio-postgres`, bind [`FencingToken::as_i64`].
 ///
 /// # Examples
 ///
@@ -23,20 +23,20 @@ use std::fmt;
 pub struct FencingToken(u64);
 
 impl FencingToken {
-    /// No token is greater: 2^53 - 1.
+    /// The greatest token, 2^53 - 1.
     pub const MAX: Self = Self((1 << 53) - 1);
 
-    /// A token as the lock's server told it.
+    /// Creates a token from the reply of the lock's server.
     pub(crate) const fn told(token: u64) -> Self {
         Self(token)
     }
 
-    /// As a signed number, for SQL.
+    /// Returns the token as a signed number, for SQL.
     pub const fn as_i64(self) -> i64 {
         self.0.cast_signed()
     }
 
-    /// As an unsigned number.
+    /// Returns the token as an unsigned number.
     pub const fn as_u64(self) -> u64 {
         self.0
     }
@@ -57,7 +57,7 @@ impl From<FencingToken> for u64 {
 impl TryFrom<u64> for FencingToken {
     type Error = InvalidInput;
 
-    /// A token that was kept elsewhere. A number from 2^53 is none.
+    /// Converts a stored number. Fails for 2^53 and above.
     fn try_from(token: u64) -> Result<Self, InvalidInput> {
         Self::try_from(i64::try_from(token).unwrap_or(i64::MAX))
     }
@@ -66,7 +66,7 @@ impl TryFrom<u64> for FencingToken {
 impl TryFrom<i64> for FencingToken {
     type Error = InvalidInput;
 
-    /// A token that was kept elsewhere. A number below 0, or from 2^53, is none.
+    /// Converts a stored number. Fails below 0, and for 2^53 and above.
     fn try_from(given: i64) -> Result<Self, InvalidInput> {
         let most = Self::MAX.as_i64();
         match u64::try_from(given) {

@@ -1,4 +1,4 @@
-//! A guarded value on the lock's own server.
+//! A fenced value on the lock's own server.
 
 use super::FencingToken;
 use crate::error::Error;
@@ -9,15 +9,15 @@ use bytes::Bytes;
 use leasehold_core::command::store::{self as command, Claim, Fenced, Written};
 use std::fmt;
 
-/// A value on the server of the lock, which only the newest holder can read and write.
+/// A value on the lock's server that only the newest holder can read and write.
 ///
-/// **When to use it:** for the small state that a fenced lock protects: a cursor, a balance, a generation. **When not:** where the data
-/// lives in another database: [`sql`](super::sql) puts the same check there.
+/// **When to use it:** for the small state that a fenced lock protects: a cursor, a balance, a generation. **When not:** if the data is in
+/// another database: [`sql`](super::sql) implements the same check there.
 ///
-/// Every call shows the guard's fencing token, and the first one registers it: from then on, guards with a lower token are refused with
-/// [`Error::StaleToken`]. Guards of one name of a lock have tokens that can be compared; those of two names have not, so **one value
-/// belongs to one lock**. The value is the string under the key, with the client's prefix; the register is
-/// `leasehold:1:fence:{key}`, and is kept for ever. Programs that write the key past the register are not stopped.
+/// Every call shows the guard's fencing token, and the first call registers it. From then on, guards with a lower token fail with
+/// [`Error::StaleToken`]. Only tokens of one lock are comparable, so **one value belongs to one lock**. The value is the string under the
+/// key, with the client's prefix. The register is `leasehold:1:fence:{key}`, which never expires. It does not stop programs that write
+/// the key directly.
 ///
 /// # Examples
 ///
@@ -30,7 +30,7 @@ use std::fmt;
 /// let guard = account.acquire().await?;
 /// let old = balance.read(&guard).await?;
 /// assert_eq!(old, None);
-/// balance.write(&guard, "90").await?; // Err(StaleToken) where another holder has read meanwhile
+/// balance.write(&guard, "90").await?; // Err(StaleToken) if another holder has read in between
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
@@ -42,37 +42,37 @@ impl FencedValue {
         Self(spec)
     }
 
-    /// The key as the caller gave it, without the client's prefix.
+    /// Returns the key without the client's prefix.
     pub fn key(&self) -> &str {
         self.0.name()
     }
 
-    /// Registers the guard's token, and reads the value; `None` if there is no value.
+    /// Registers the guard's token and reads the value. Returns `None` if the value does not exist.
     ///
     /// # Errors
     ///
-    /// [`Error::StaleToken`] and [`Error::DuplicateToken`]; [`Error::KeyConflict`] where the key holds no string; [`Error::Invalid`]; and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated.
+    /// [`Error::StaleToken`] and [`Error::DuplicateToken`]; [`Error::KeyConflict`] if the key is not a string; [`Error::Invalid`]; and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the token was registered, which does no harm.
+    /// After a drop of the future the token may or may not be registered, which is harmless.
     pub async fn read<K: Fencing>(&self, guard: &Guard<K>) -> Result<Option<Bytes>, Error> {
         let owner = guard.cell().field();
         let call = command::read(self.0.checked_name()?, &claim(guard, &owner));
         self.admitted(guard, self.0.call_until_known(call, command::read_done).await?)
     }
 
-    /// Registers the guard's token, and writes the value. Of two concurrent writes of one guard, the later call wins.
+    /// Registers the guard's token and writes the value. Of two concurrent writes of one guard, the later call wins.
     ///
     /// # Errors
     ///
-    /// As [`FencedValue::read`]. After [`Error::OutcomeUnknown`] it is not known whether the value was written; it may be written again.
+    /// The errors of [`FencedValue::read`]. After [`Error::OutcomeUnknown`] the value may or may not be written; the caller may write again.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the value was written. It is not written after a later write of the same guard.
+    /// After a drop of the future the value may or may not be written. It never overwrites a later write of the same guard.
     pub async fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         let number = self.0.handle().with(|session, _| session.new_number());
         let owner = guard.cell().field();
@@ -81,16 +81,16 @@ impl FencedValue {
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
 
-    /// Registers the guard's token without reading or writing: for what is guarded by the register, and stored elsewhere. A read or write
-    /// by other means afterwards is not checked again: a holder may become stale in between.
+    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. Reads and writes by other means are not
+    /// checked: the holder may become stale after this call.
     ///
     /// # Errors
     ///
-    /// As [`FencedValue::read`].
+    /// The errors of [`FencedValue::read`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the token was registered, which does no harm.
+    /// After a drop of the future the token may or may not be registered, which is harmless.
     pub async fn check<K: Fencing>(&self, guard: &Guard<K>) -> Result<(), Error> {
         let owner = guard.cell().field();
         let call = command::check(self.0.checked_name()?, &claim(guard, &owner));

@@ -1,4 +1,4 @@
-//! What others see of a candidate, and how they have it resign.
+//! The handle of a candidate, which reports its state and makes it resign.
 
 use super::Term;
 use crate::clock::Clock;
@@ -16,8 +16,7 @@ use std::sync::Arc;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
-/// A handle of a candidate: it reports whether the candidate leads, and can make it resign. Clones refer to one
-/// candidate.
+/// A handle of a candidate, which reports whether the candidate leads, and can make it resign. Clones refer to the same candidate.
 ///
 /// # Examples
 ///
@@ -42,26 +41,26 @@ pub struct LeaderHandle {
     lock: FencedLock,
 }
 
-/// What a candidate does.
+/// The state of a candidate.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LeaderState {
-    /// It has not begun to campaign.
+    /// The campaign has not started.
     Idle,
-    /// It campaigns: another candidate leads, or nobody does yet.
+    /// The candidate campaigns. Another candidate leads, or no candidate leads yet.
     Following,
-    /// The candidate leads. After a loss this state remains until the candidate's future is polled, and after a
-    /// resignation until the lock is released. [`LeaderHandle::is_leader`] reads the clock instead.
+    /// The candidate leads. After a loss this state remains until the candidate's future is polled, and after a resignation until the lock is
+    /// released. [`LeaderHandle::is_leader`] reads the clock instead.
     Leading {
-        /// The number of its term.
+        /// The fencing token of its term.
         token: FencingToken,
     },
-    /// It campaigns, and its last try failed for another reason than another leader, such as that the server cannot be reached.
+    /// The candidate campaigns, but its last attempt failed, for example because the server is unreachable.
     Failing {
-        /// The reason.
+        /// The failure.
         error: Error,
     },
-    /// It campaigns no more: it has resigned, its work has ended, or the future of [`Leader::run`](crate::leader::Leader::run) was dropped.
+    /// The candidate resigned, its work finished, or the future of [`Leader::run`](crate::leader::Leader::run) was dropped.
     Ended,
 }
 
@@ -70,28 +69,28 @@ impl LeaderHandle {
         Self { shared, lock }
     }
 
-    /// Whether the candidate leads at this moment. This reads the clock: it is false once the lease is over, whatever the future of the
-    /// candidate has seen of that.
+    /// Whether the candidate leads. This reads the clock: it returns `false` once the lease has ended, even before the candidate's future is
+    /// polled.
     pub fn is_leader(&self) -> bool {
         self.shared.is_leader()
     }
 
-    /// What the candidate does, as its future has seen it last.
+    /// Returns the last state that the candidate's future has set.
     pub fn state(&self) -> LeaderState {
         self.shared.state()
     }
 
-    /// The state of the candidate, and its changes.
+    /// Returns a receiver of the candidate's state and its changes.
     pub fn watch(&self) -> watch::Receiver<LeaderState> {
         self.shared.state.subscribe()
     }
 
-    /// Who leads, of all candidates, as the server has it; `None` while nobody does. [`Client::who_is`](crate::Client::who_is) may tell which
-    /// process that is.
+    /// Returns the current leader among all candidates from the server, or `None` if no candidate leads. [`Client::who_is`](crate::Client::who_is)
+    /// may identify its process.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -100,9 +99,9 @@ impl LeaderHandle {
         self.lock.inspect().await
     }
 
-    /// Has the candidate end: one that follows campaigns no more, and one that leads gets the [`grace`](crate::leader::Leader::grace) for its work
-    /// and releases the lock, so that another candidate leads at once. Completes when it has ended. A candidate that has not begun ends
-    /// when it does.
+    /// Makes the candidate resign, and completes when it has ended. A follower stops campaigning. A leader's work gets the
+    /// [`grace`](crate::leader::Leader::grace), then the lock is released, and another candidate leads at once. A candidate that has not
+    /// started ends as soon as it starts.
     ///
     /// # Cancel safety
     ///
@@ -111,7 +110,7 @@ impl LeaderHandle {
         let mut state = self.watch();
         self.shared.resign.cancel();
         let has_ended = |state: &LeaderState| matches!(state, LeaderState::Idle | LeaderState::Ended);
-        // The sender is part of this handle, so that it cannot be gone.
+        // The wait cannot fail, because this handle contains the sender.
         let _ = state.wait_for(has_ended).await;
     }
 }
@@ -122,18 +121,18 @@ impl fmt::Debug for LeaderHandle {
     }
 }
 
-/// What a candidate and its handles share.
+/// The state that a candidate shares with its handles.
 #[derive(Debug)]
 pub(crate) struct Shared {
     clock: Clock,
     state: watch::Sender<LeaderState>,
-    /// The hold of the term, which knows by the clock whether it still lasts.
+    /// The hold of the term, which compares its deadline with the clock.
     term: Mutex<Option<Arc<HoldCell>>>,
     resign: CancellationToken,
 }
 
 impl Shared {
-    /// A candidate that resigns when `resign` is cancelled.
+    /// Creates the shared state of a candidate that resigns when `resign` is cancelled.
     pub(super) fn new(clock: Clock, resign: CancellationToken) -> Self {
         let (state, _) = watch::channel(LeaderState::Idle);
         Self { clock, state, term: Mutex::new(None), resign }
@@ -156,7 +155,7 @@ impl Shared {
     }
 }
 
-/// A candidate that campaigns. Its end, by whatever way, is told to the handles.
+/// A running campaign. Dropping it reports the end to the handles.
 #[derive(Debug)]
 pub(crate) struct Campaign<'a>(&'a Arc<Shared>);
 
@@ -174,7 +173,7 @@ impl<'a> Campaign<'a> {
         Term::new(guard, self.0.clone())
     }
 
-    /// The candidate campaigns again.
+    /// Sets the state to following.
     pub(super) fn follow(&self) {
         self.0.state.send_replace(LeaderState::Following);
     }
@@ -182,13 +181,13 @@ impl<'a> Campaign<'a> {
     pub(super) fn note_failure(&self, error: &Error, name: &str) {
         let was = self.0.state.send_replace(LeaderState::Failing { error: error.clone() });
         if !matches!(was, LeaderState::Failing { .. }) {
-            event!(warn, lock = name, %error, "cannot campaign, and tries again");
+            event!(warn, lock = name, %error, "cannot campaign; retrying");
         }
     }
 }
 
 impl Campaign<'_> {
-    /// The campaign does not fail at present.
+    /// Clears a failure.
     pub(super) fn note_in_touch(&self) {
         self.0
             .state

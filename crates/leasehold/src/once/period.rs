@@ -1,19 +1,19 @@
-//! The times of a schedule.
+//! The periods of a schedule.
 
 use crate::error::InvalidInput;
 use leasehold_core::name::check_ends;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// For how long a period of a name is kept, unless [`Period::keep`] says otherwise.
+/// The default of [`Period::keep`].
 const KEPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// The least time for which a period of a schedule is kept: clocks differ by less, and a busy process is late by less.
+/// The minimum time to keep a period of a schedule. It must exceed clock differences and the delays of busy processes.
 const LEAST_KEPT: Duration = Duration::from_secs(60);
 
 /// A clock reading within this fraction of the interval around the middle between two scheduled times is ambiguous.
 const AMBIGUOUS: i128 = 8;
 
-/// One time of a schedule, by a name that is the same in every process. See [`Client::once`](crate::Client::once).
+/// One time of a schedule, with a name that is equal in every process. See [`Client::once`](crate::Client::once).
 ///
 /// | schedule | period |
 /// |---|---|
@@ -22,8 +22,8 @@ const AMBIGUOUS: i128 = 8;
 /// | multiples of an interval with an offset: hourly at `:30`, daily at 12:00 UTC | [`Period::every`] with [`Period::offset`] |
 /// | the process has a name for the period: a date, a build number | [`Period::key`] |
 ///
-/// A daily job in local time runs at another time of UTC after a daylight saving change. Use [`Period::at`], not
-/// [`Period::every`]. Use a date as a key only if no process starts the job within seconds of midnight.
+/// A daily job in local time runs at another UTC time after a daylight saving change: use [`Period::at`] rather than [`Period::every`]. Use a
+/// date as a key only if no process starts the job within seconds of midnight.
 #[derive(Clone, Debug)]
 #[must_use = "a period does nothing by itself"]
 pub struct Period {
@@ -36,14 +36,14 @@ pub struct Period {
 /// The source of a period's name.
 #[derive(Clone, Copy, Debug)]
 enum Schedule {
-    /// The caller named it.
+    /// The caller set the name.
     Named,
     /// The nearest multiple of `every` to a clock reading, in milliseconds since 1970.
     Every { every: i128, clock: i128 },
 }
 
 impl Period {
-    /// The period of this name, such as `2026-11-23` or the number of a build. It is kept for a day.
+    /// Returns the period with this name, such as `2026-11-23` or a build number. It is kept for a day.
     ///
     /// # Examples
     ///
@@ -58,14 +58,13 @@ impl Period {
         Self::named(name.into(), None)
     }
 
-    /// Returns the period that begins at `scheduled`: the planned time of the job, not the time at which the process
-    /// woke up. Every process must compute an identical time, for example from one cron expression and one time zone.
-    /// The period is kept for a day.
+    /// Returns the period of the time `scheduled`: the planned time of the job, not the time at which the process woke up. Every process must
+    /// compute the same time, for example from one cron expression and one time zone. The period is kept for a day.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::once::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond: such a
-    /// time is a clock reading, which differs between processes.
+    /// [`Once::run`](crate::once::Once::run) refuses a time before 1970, and a time with a fraction of a millisecond, which is a clock
+    /// reading and differs between processes.
     ///
     /// # Examples
     ///
@@ -73,7 +72,7 @@ impl Period {
     /// use leasehold::once::Period;
     /// use std::time::{Duration, UNIX_EPOCH};
     ///
-    /// // A cron library names the next time of "0 7 * * *" in the zone of New York: 12:00 UTC in winter.
+    /// // A cron library returns the next time of "0 7 * * *" in New York: 12:00 UTC in winter.
     /// let scheduled = UNIX_EPOCH + Duration::from_secs(1_795_694_400);
     /// let nightly = Period::at(scheduled);
     /// assert_eq!(nightly, Period::at(scheduled));
@@ -91,27 +90,25 @@ impl Period {
         Self::named(since_1970(scheduled).to_string(), refused.map(str::to_owned))
     }
 
-    /// Returns the period of the scheduled time that is nearest to this machine's current time. The schedule fires at
-    /// multiples of `every` since 1970 in UTC, plus the [`offset`](Period::offset). The period is kept for twice
-    /// `every`, but at least for a minute.
+    /// Returns the period of the scheduled time that is nearest to this machine's current time. The schedule fires at multiples of `every`
+    /// since 1970 in UTC, plus the [`offset`](Period::offset). The period is kept for twice `every`, but at least for a minute.
     ///
     /// A process whose clock is wrong by less than three eighths of `every` computes the correct time.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled
-    /// times: another process with a slightly different clock would compute the other time and run the job again. **A
-    /// job that fires daily at 12:00 UTC, hourly at half past, or weekly on Sunday at noon needs an
-    /// [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
+    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled times: another
+    /// process with a slightly different clock would compute the other time and run the job again. **A job that fires daily at 12:00 UTC,
+    /// hourly at half past, or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
     pub fn every(every: Duration) -> Self {
         Self::around(SystemTime::now(), every)
     }
 
-    /// As [`Period::every`], with this time instead of the current time.
+    /// Returns the period like [`Period::every`], with this time instead of the current time.
     ///
     /// # Errors
     ///
-    /// As [`Period::every`].
+    /// See [`Period::every`].
     ///
     /// # Examples
     ///
@@ -128,13 +125,13 @@ impl Period {
         let schedule = Schedule::Every { every: whole_millis(every).max(1), clock: since_1970(time) };
         let keep = every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE);
         let unset =
-            (time < UNIX_EPOCH).then(|| "the clock of this machine reads a time before 1970: set it".to_owned());
+            (time < UNIX_EPOCH).then(|| "the clock of this machine is before 1970: set the clock".to_owned());
         let period = Self { name: String::new(), keep, schedule, refused: unset };
         period.offset(Duration::ZERO)
     }
 
-    /// Sets the offset of a schedule: it fires at multiples of `every` since 1970 in UTC, plus `offset`. The offset is
-    /// truncated to milliseconds. Default: none.
+    /// Sets the offset of a schedule: it fires at multiples of `every` since 1970 in UTC, plus `offset`, truncated to milliseconds. Default:
+    /// none.
     ///
     /// # Errors
     ///
@@ -157,7 +154,7 @@ impl Period {
     /// ```
     pub fn offset(mut self, offset: Duration) -> Self {
         let Schedule::Every { every, clock } = self.schedule else {
-            self.refused = Some("it has a name, and an offset belongs to Period::every".to_owned());
+            self.refused = Some("only Period::every can have an offset".to_owned());
             return self;
         };
         let offset = whole_millis(offset) % every;
@@ -182,30 +179,30 @@ impl Period {
         self
     }
 
-    /// For how long after the job the server knows that it is done, and the name must not come again. It must be longer than the time by which
-    /// the last process may come after the first, with the difference of their clocks; a key of the server is there for as long.
-    /// Whole milliseconds count, of [`MAX_LEASE`](crate::MAX_LEASE) at most.
+    /// Sets how long the server remembers that the job is done. During this time the name must not be reused. The time must exceed the delay
+    /// between the first and the last process, including the difference of their clocks. A key on the server exists for this time. It is
+    /// truncated to milliseconds, and limited to [`MAX_LEASE`](crate::MAX_LEASE).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep.clamp(Duration::from_millis(1), crate::MAX_LEASE);
         self
     }
 
-    /// The name. A refused period has a name too, for the log.
+    /// Returns the name. A refused period also has a name, for the log.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// For how long it is kept.
+    /// Returns how long the period is kept.
     pub const fn kept_for(&self) -> Duration {
         self.keep
     }
 
-    /// Joins the names of a job and its period. Escaping the period makes the result unique for each pair.
+    /// Joins the names of a job and its period. Escaping the period makes each result unique.
     pub(super) fn lock_name(&self, job: &str) -> String {
         format!("{job}@{}", self.name.replace('%', "%25").replace('@', "%40"))
     }
 
-    /// Why no process can run `job` in this period.
+    /// Refuses a period that processes could compute differently.
     pub(super) fn check(&self, job: &str) -> Result<(), InvalidInput> {
         check_ends(&self.name)?;
         let nameless = self.name.is_empty().then_some("it has an empty name");
@@ -220,7 +217,7 @@ impl Period {
     }
 }
 
-/// Two periods are equal if they have one name, are kept for the same time, and are both usable or both not.
+/// Two periods are equal if they have the same name, the same time to keep, and are both valid or both refused.
 impl PartialEq for Period {
     fn eq(&self, other: &Self) -> bool {
         let of = |period: &Self| (period.keep, period.refused.is_some());
