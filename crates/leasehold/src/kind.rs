@@ -1,43 +1,41 @@
-//! The kinds of locks, as types: what tells a [`FairLock`](crate::FairLock) from a [`Lock`](crate::Lock) when the program is
-//! compiled.
+//! The kinds of locks, as marker types.
 //!
-//! These types have no values. They stand in `Lock<K>`, `Guard<K>` and `Acquire<K>`, whose methods are the same for every kind, but for
-//! those that only one kind has.
+//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of
+//! a kind add the others.
 
 use std::fmt::Debug;
 
-/// A kind of lock. It cannot be implemented outside of this crate.
+/// A kind of lock. This trait is sealed.
 pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 
-/// A kind whose grants carry a fencing token.
+/// A kind whose grants include a fencing token.
 pub trait Fencing: LockKind {}
 
-/// A kind whose holds belong to an owner, who takes the lock again while it holds it. Permits do not: every acquire of some stands for
-/// itself.
+/// A kind whose holds belong to an owner, who can re-enter. Permits have no owner: every acquire takes new permits.
 pub trait Owned: LockKind {}
 
-/// A kind of which several permits can be taken at once.
+/// A kind whose acquires can take several permits.
 pub trait Counted: LockKind {}
 
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
 
-/// A kind whose holds replicas can be asked to acknowledge.
+/// A kind whose holds can wait for replicas.
 pub trait Durable: Leased {}
 
 /// A kind that can stay busy after its release: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
 pub trait Keepable: Leased + Owned {}
 
-/// A kind that is a hash of hold counts on the server, and nothing else.
+/// A kind that consists only of a hash of hold counts on the server.
 pub trait Inspectable: Owned {}
 
-/// A kind that may do without the server while that is out of reach: see [`Fallback`](crate::Fallback).
+/// A kind that can be granted without an unreachable server: see [`Fallback`](crate::Fallback).
 pub trait SupportsFallback: LockKind {}
 
-/// A kind without release notices: who waits for it asks again and again.
+/// A kind without release notices, whose waiters poll.
 pub trait Polled: LockKind {}
 
-/// How many members of a [`GroupGuard`](crate::group::GroupGuard) must be held.
+/// The number of members of a [`GroupGuard`](crate::group::GroupGuard) that must be held.
 pub trait GroupRule: sealed::Group + Debug + Send + Sync + Unpin + 'static {}
 
 /// All members: [`MultiGuard`](crate::group::MultiGuard).
@@ -77,7 +75,7 @@ macro_rules! kinds {
         $(impl $trait for $name {})*
     )*
 
-        /// The kinds, and the traits of each.
+        /// The kinds and their traits.
         #[cfg(test)]
         const TRAITS: &[(&str, &[&str])] = &[$((stringify!($name), &[$(stringify!($trait)),*])),*];
     };
@@ -102,7 +100,7 @@ kinds! {
     Write: SupportsFallback, Owned, Leased, Durable;
     /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
     Any: Owned, Leased, Durable;
-    /// Permits that are a bare counter: [`BareSemaphore`](crate::BareSemaphore).
+    /// Permits of a bare counter: [`BareSemaphore`](crate::BareSemaphore).
     Counter: Counted;
     /// Permits with ids and leases: [`Semaphore`](crate::Semaphore).
     Permit: Counted, Leased;
@@ -113,7 +111,7 @@ mod tests {
     use super::TRAITS;
     use leasehold_core::command::Kind;
 
-    /// The marker of a kind; `None` where users meet none of it as a lock.
+    /// Returns the marker of a kind, or `None` if the kind is not public as a lock.
     const fn marker(kind: Kind) -> Option<&'static str> {
         Some(match kind {
             Kind::Lock => "Reentrant",

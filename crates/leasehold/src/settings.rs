@@ -1,4 +1,4 @@
-//! The settings of a client, checked before anything is sent.
+//! The settings of a client and their validation.
 
 use crate::error::InvalidInput;
 use crate::ids::HolderId;
@@ -11,22 +11,22 @@ use leasehold_core::link::ServerInfo;
 use leasehold_core::settings::HandOver;
 use std::time::Duration;
 
-/// The shortest lease. Below it the margin, the renewal and a round trip leave no room for work.
+/// The shortest lease. A shorter lease leaves no time for work beside the margin, the renewal and a round trip.
 pub const MIN_LEASE: Duration = Duration::from_millis(50);
 
-/// The longest lease: a year, far below what `PEXPIRE` takes.
+/// The longest lease: a year, far below the limit of `PEXPIRE`.
 pub const MAX_LEASE: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// A time for [`Lock::linger`](crate::Lock::linger) that suits most uses: 50 ms. A JVM that waits for the lock hardly notices it.
+/// A suitable default for [`Lock::linger`](crate::Lock::linger): 50 ms. A JVM that waits for the lock hardly notices it.
 pub const DEFAULT_LINGER: Duration = Duration::from_millis(50);
 
-/// The lease of what has none, such as the permits of a bare semaphore: ten years.
+/// The lease of holds without a lease, such as the permits of a bare semaphore: ten years.
 pub(crate) const NO_LEASE: Duration = Duration::from_secs(3_650 * 24 * 60 * 60);
 
-/// The most replicas that can be asked for: more than any primary has.
+/// The maximum number of replicas to wait for, which no primary has.
 const MAX_REPLICAS: u32 = 1_000;
 
-/// The settings of a client. See the methods of [`ClientBuilder`](crate::ClientBuilder) for what each field means.
+/// The settings of a client. [`ClientBuilder`](crate::ClientBuilder) documents each field.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
     pub(crate) prefix: String,
@@ -72,7 +72,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Refuses what cannot work.
+    /// Validates the settings.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         let day = Duration::from_secs(24 * 60 * 60);
         let short = Duration::from_millis(1);
@@ -124,7 +124,7 @@ impl Settings {
     }
 }
 
-/// The command by which releases are announced on a server. `PUBLISH`, where it is not known yet, does no harm on any.
+/// Returns the command that announces releases on a server. `PUBLISH` is harmless until the server is known.
 pub(crate) const fn publish(server: &ServerInfo) -> Bytes {
     Bytes::from_static(if server.sharded_notices { b"SPUBLISH" } else { b"PUBLISH" })
 }
@@ -133,12 +133,12 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {
     within("lease", lease, MIN_LEASE, MAX_LEASE)
 }
 
-/// A number of permits that can be taken, or given, at once. Others count them in 32 bits with a sign.
+/// Validates a number of permits. A JVM counts permits in signed 32 bits.
 pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
     if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
 }
 
-/// A number of permits that an acquire of this kind may ask for at once.
+/// Validates the number of permits of an acquire of this kind.
 pub(crate) fn check_asked(kind: Kind, permits: u32) -> Result<(), InvalidInput> {
     if kind == Kind::Permits && permits > MAX_AT_ONCE {
         return Err(InvalidInput::TooManyPermits { given: permits, most: MAX_AT_ONCE });
@@ -146,7 +146,7 @@ pub(crate) fn check_asked(kind: Kind, permits: u32) -> Result<(), InvalidInput> 
     check_permits(permits)
 }
 
-/// A number that a counter can have, on which a JVM counts too.
+/// Validates the value of a counter that a JVM may share.
 pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Result<(), InvalidInput> {
     let most = i32::MAX.unsigned_abs();
     if (least..=most).contains(&number) {
@@ -155,12 +155,12 @@ pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Resul
     Err(InvalidInput::Number { what, given: number.into(), least: least.into(), most: most.into() })
 }
 
-/// Refuses a time for which a lock cannot linger, because its lease would be renewed meanwhile.
+/// Validates a linger time. The lease must not need a renewal while the lock lingers.
 pub(crate) fn check_linger(linger: Duration, lease: Duration) -> Result<(), InvalidInput> {
     within("time for which the lock lingers", linger, Duration::from_millis(1), lease / 3)
 }
 
-/// Refuses a time for which a lock cannot stay busy.
+/// Validates the minimum time for which a lock stays busy.
 pub(crate) fn check_keep_busy(least: Duration) -> Result<(), InvalidInput> {
     within("least time for which the lock stays busy", least, Duration::from_millis(1), MAX_LEASE)
 }
@@ -169,7 +169,7 @@ pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
     within("longest hold", most, MIN_LEASE, MAX_LEASE)
 }
 
-/// Refuses a number of replicas that means nothing, and a time for them that leaves a renewal no second attempt.
+/// Validates replicas, and a time for them that leaves a renewal a second attempt.
 pub(crate) fn check_replicas(replicas: Replicas, lease: Duration) -> Result<(), InvalidInput> {
     if !(1..=MAX_REPLICAS).contains(&replicas.at_least) {
         let (given, most) = (i64::from(replicas.at_least), i64::from(MAX_REPLICAS));

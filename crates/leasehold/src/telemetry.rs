@@ -1,54 +1,52 @@
 //! Metrics and traces. Their names are part of the API.
 //!
-//! Metrics go through the facade of the crate `metrics`: an application that installs a recorder *before* it builds its
-//! clients sees them, and for any other they cost nothing. They are labelled with the class that the caller gives to a lock
-//! ([`Lock::class`](crate::Lock::class)), never with a lock's name, because names are without number; what is said of a
-//! connection is labelled with the server's address.
+//! Metrics use the facade crate `metrics`. An application that installs a recorder *before* it builds its clients receives them; without a
+//! recorder they cost nothing. Their label is the class of a lock ([`Lock::class`](crate::Lock::class)), never its name, because names are
+//! unbounded. Metrics of a connection have the server's address as their label.
 //!
-//! | metric | sort | labels | what it counts |
+//! | metric | type | labels | meaning |
 //! |---|---|---|---|
-//! | [`ACQUIRE_TOTAL`] | counter | `class`, `outcome` | acquires that came to an end |
-//! | [`ACQUIRE_SECONDS`] | histogram | `class` | from the first poll to the guard, waiting included |
-//! | [`HANDED_ON_TOTAL`] | counter | `class` | acquires whose lock another task of the client handed on, without a word to the server |
-//! | [`WAITING`] | gauge | `class` | callers whose acquire is under way |
-//! | [`HELD`] | gauge | `class` | guards that exist |
-//! | [`HOLD_SECONDS`] | histogram | `class` | from grant to the guard's end |
-//! | [`RELEASE_TOTAL`] | counter | `class`, `outcome` | releases that came to an end, and guards that were dropped |
-//! | [`LOST_TOTAL`] | counter | `class`, `reason` | holds that were lost |
+//! | [`ACQUIRE_TOTAL`] | counter | `class`, `outcome` | finished acquires |
+//! | [`ACQUIRE_SECONDS`] | histogram | `class` | time from the first poll to the guard, including the wait |
+//! | [`HANDED_ON_TOTAL`] | counter | `class` | acquires by hand-over from another task of the client, without a command |
+//! | [`WAITING`] | gauge | `class` | running acquires |
+//! | [`HELD`] | gauge | `class` | existing guards |
+//! | [`HOLD_SECONDS`] | histogram | `class` | time from the grant to the guard's end |
+//! | [`RELEASE_TOTAL`] | counter | `class`, `outcome` | finished releases and dropped guards |
+//! | [`LOST_TOTAL`] | counter | `class`, `reason` | lost holds |
 //! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
-//! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals that were answered |
-//! | [`RENEWAL_LEFT_SECONDS`] | histogram | | how long before its deadline a hold was renewed; of each batch the one with the least time left |
-//! | [`OLDEST_HOLD_SECONDS`] | histogram | | for how long a hold has been held that is renewed; of each batch the oldest |
+//! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals with a reply |
+//! | [`RENEWAL_LEFT_SECONDS`] | histogram | | time from a renewal to the earliest deadline in its batch |
+//! | [`OLDEST_HOLD_SECONDS`] | histogram | | age of the oldest hold in a renewed batch |
 //! | [`UNPOLLED_TURNS_TOTAL`] | counter | | waiters that were not polled in time |
-//! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and went on at the tail |
-//! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that a caller was found to wait for |
-//! | [`UNSET_TOTAL`] | counter | | semaphores that are not there and that a caller was found to wait for |
-//! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client has found in its own state: please report them |
-//! | [`FALLBACK_TOTAL`] | counter | `event` | locks that were granted without the server, and those that it granted later |
-//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | what the background did for callers that were gone |
+//! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and rejoined at the tail |
+//! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that block a caller |
+//! | [`UNSET_TOTAL`] | counter | | missing semaphores that block a caller |
+//! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client found in its own state: please report them |
+//! | [`FALLBACK_TOTAL`] | counter | `event` | locks granted without the server, and locks restored afterwards |
+//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | cleanups by the background |
 //! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
-//! | [`RECONNECTS_TOTAL`] | counter | | connections of backgrounds that were made anew |
-//! | [`EVICTION_TOTAL`] | counter | | clients that found an eviction policy that can evict a held lock |
-//! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | panics of the application's code that were caught |
+//! | [`RECONNECTS_TOTAL`] | counter | | reconnects of backgrounds |
+//! | [`EVICTION_TOTAL`] | counter | | clients whose server has a policy that can evict a held lock |
+//! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | caught panics of the application's code |
 //!
-//! Every series of a class exists from the first lock of that class, and all others from the first client, at 0: an alert on the growth of a
-//! counter sees the first event, too. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
+//! Every series of a class exists from the first lock of that class, and all other series from the first client, at 0. An alert on the growth
+//! of a counter therefore sees the first event. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
 //!
-//! Traces go through the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
+//! Traces use the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
 //! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`]. Their fields:
 //!
-//! | field | of | what it has |
+//! | field | spans | value |
 //! |---|---|---|
-//! | `lock` | all | the name as the program gave it, unless [`span_lock_names`](crate::ClientBuilder::span_lock_names) says no |
+//! | `lock` | all | the name from the program, unless [`span_lock_names`](crate::ClientBuilder::span_lock_names) is off |
 //! | `class` | all | the class of the lock |
-//! | `outcome` | all | the word of the metric: of an acquire `acquired`, of a release `released`; of work under a guard only `lost` |
-//! | `waited_ms` | acquire | how long the acquire took, in milliseconds |
-//! | `holder`, `token` | all | what the hold is called on the server, and its fencing token where it has one |
+//! | `outcome` | all | the label of the metric, such as `acquired` or `released`; for work under a guard only `lost` |
+//! | `waited_ms` | acquire | duration of the acquire in milliseconds |
+//! | `holder`, `token` | all | the holder's id on the server, and its fencing token if it has one |
 //!
-//! Their level is DEBUG, or INFO by [`span_level`](crate::ClientBuilder::span_level). An event that needs a person's eye has the level
-//! WARN, with the fields `lock` and `class` or `reason`; the event of a loss also has `holder`, `token` and `held_ms`.
-//! The value of `lock` is a string: a subscriber escapes its line feeds and control characters. Times are whole
-//! milliseconds, in fields that end with `_ms`.
+//! Their level is DEBUG, or INFO with [`span_level`](crate::ClientBuilder::span_level). Events that need attention have the level WARN, with the
+//! fields `lock` and `class` or `reason`. The event of a loss also has `holder`, `token` and `held_ms`. The value of `lock` is a string: a
+//! subscriber escapes its line feeds and control characters. Times are whole milliseconds, in fields that end with `_ms`.
 
 mod handles;
 pub(crate) mod names;
@@ -69,7 +67,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Sends an event to the subscriber, which is foreign code, and catches its panics.
+/// Sends an event to the subscriber and catches its panics, because the subscriber is foreign code.
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
         $crate::foreign::call($crate::foreign::Foreign::Telemetry, || tracing::$level!($($fields)*))
@@ -81,7 +79,7 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
-/// One end of an acquire or a release: the word of it, and how often there was one.
+/// The counter of one outcome of an acquire or a release, and its label.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) word: &'static str,
@@ -94,7 +92,7 @@ impl Outcome {
     }
 }
 
-/// The handles of a class, so that the way of a lock looks up no metric.
+/// The metric handles of a class, which avoid look-ups at each acquire.
 #[derive(Debug)]
 pub(crate) struct Class {
     pub(crate) name: Arc<str>,
@@ -124,7 +122,7 @@ impl Class {
         };
         let acquire = |word| outcome(ACQUIRE_TOTAL, word);
         let release = |word| outcome(RELEASE_TOTAL, word);
-        // An alert on the growth of a series sees the first loss only where the series was there before it, at 0.
+        // An alert on growth sees the first loss only if the series existed at 0.
         for reason in LossReason::ALL {
             drop(Count::of(|| counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str())));
         }
@@ -149,7 +147,7 @@ impl Class {
     }
 }
 
-/// An event at level WARN if it lasts until an operator acts, and at DEBUG if it belongs to an outage, which is told once.
+/// Sends a lasting problem at WARN, and a failure within an outage, which is reported once, at DEBUG.
 macro_rules! at_level {
     ($lasting:expr, $($fields:tt)*) => {
         if $lasting {
@@ -160,16 +158,16 @@ macro_rules! at_level {
     };
 }
 
-/// The classes that a client has met, and what its background reports.
+/// The classes of a client, and the reporter of its background.
 #[derive(Debug)]
 pub(crate) struct Classes {
     met: Mutex<HashMap<Arc<str>, Arc<Class>>>,
-    /// The servers that the background is connected to, as the gauge has it.
+    /// The connected servers, as counted in the gauge.
     connected: Mutex<HashSet<String>>,
 }
 
 impl Classes {
-    /// Describes every metric, and registers those without a class, and those of the default one.
+    /// Describes every metric, and registers the metrics without a class and the default class.
     pub(crate) fn new() -> Self {
         foreign::call(Foreign::Telemetry, || {
             describe();
@@ -184,8 +182,8 @@ impl Classes {
         if let Some(known) = self.met.lock().get(class) {
             return known.clone();
         }
-        // The recorder is foreign code, which may itself use the client: it is asked without the lock. A value that another thread made
-        // meanwhile counts, and this one's is dropped without it as well.
+        // The recorder is foreign code and may use the client, so it runs, and its handles drop, without the lock. If another thread
+        // has inserted the class by then, that entry counts.
         let name = Arc::from(class);
         let new = Arc::new(Class::new(&name));
         let mut classes = self.met.lock();
@@ -194,7 +192,7 @@ impl Classes {
         counts
     }
 
-    /// Sets the gauge of a server, which exists from the first word on it.
+    /// Sets the gauge of a server, which exists after the first event of the server.
     fn set_connected(&self, server: String, stands: bool) {
         let mut connected = self.connected.lock();
         let change = match stands {
@@ -205,7 +203,7 @@ impl Classes {
         Level::of(|| gauge!(CONNECTED, "server" => server)).change(change);
     }
 
-    /// The background has ended, and its connections with it.
+    /// Resets the gauges when the background and its connections have ended.
     pub(crate) fn end_connections(&self) {
         let connected = std::mem::take(&mut *self.connected.lock());
         for server in connected {
@@ -213,7 +211,7 @@ impl Classes {
         }
     }
 
-    /// Counts and logs what happened in the session.
+    /// Counts and logs an event of the session.
     pub(crate) fn report(&self, event: Event) {
         match event {
             Event::Lost { name, class, reason, holder, token, held } => {
@@ -251,19 +249,19 @@ impl Classes {
             }
             Event::RenewalFailed { holds, why, lasting } => {
                 Count::of(|| counter!(RENEW_TOTAL, "outcome" => "failed")).add(1);
-                at_level!(lasting, holds, why, "a renewal failed and is tried again while the leases last");
+                at_level!(lasting, holds, why, "renewal failed; retrying until the leases end");
             }
             Event::Connected { server, again, out_for } => {
                 if again {
                     Count::of(|| counter!(RECONNECTS_TOTAL)).add(1);
                 }
                 if let Some(out_for) = out_for {
-                    event!(info, server, out_for_ms = millis(out_for), "the server is in reach again");
+                    event!(info, server, out_for_ms = millis(out_for), "the server is reachable again");
                 }
                 self.set_connected(server, true);
             }
             Event::OutOfReach { server, why, holds, first_lost_in } => {
-                // The field is missing if no hold can be lost.
+                // Without a hold that can be lost, the field is missing.
                 let first_lost_in_ms = first_lost_in.map(millis);
                 event!(
                     warn,
@@ -271,7 +269,7 @@ impl Classes {
                     why,
                     holds,
                     first_lost_in_ms,
-                    "the server is out of reach: holds are lost when their leases end, unless it comes back before"
+                    "the server is unreachable: holds are lost at the end of their leases unless it comes back first"
                 );
                 self.set_connected(server, false);
             }
@@ -281,14 +279,14 @@ impl Classes {
                         info,
                         server,
                         out_for_ms = millis(out_for),
-                        "others have taken over from the server that was out of reach"
+                        "other servers have replaced the unreachable server"
                     );
                 }
                 self.set_connected(server, false);
             }
             Event::UnpolledTurn { name } => {
                 Count::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
-                event!(debug, lock = name.as_str(), "a waiter's future was not polled when its turn had come");
+                event!(debug, lock = name.as_str(), "a waiter's future was not polled in time for its turn");
             }
             Event::QueuesBehindOwnClient { name } => {
                 event!(
@@ -334,43 +332,43 @@ impl Classes {
             }
             Event::CleanedUp { name } => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
-                event!(debug, lock = name.as_str(), "the background released a lock that its caller had left");
+                event!(debug, lock = name.as_str(), "the background released an abandoned lock");
             }
             Event::CleanUpFailed { name, why, lasting } => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
-                at_level!(lasting, lock = name.as_str(), why, "a lock could not be cleaned up yet; retrying");
+                at_level!(lasting, lock = name.as_str(), why, "cleanup of a lock failed; retrying");
             }
             Event::Degraded { name } => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
-                event!(warn, lock = name.as_str(), "the lock was granted without the server, which is out of reach");
+                event!(warn, lock = name.as_str(), "the lock was granted without the server, which is unreachable");
             }
             Event::Restored { name } => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
-                event!(info, lock = name.as_str(), "the server granted a lock that had been granted without it");
+                event!(info, lock = name.as_str(), "the server confirmed a lock that was granted without it");
             }
             Event::QueuePositionLost { name } => {
                 Count::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
-                event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and goes on at the tail");
+                event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and rejoined at the tail");
             }
             Event::HeartbeatFailed { name, why, lasting } => {
-                at_level!(lasting, lock = name.as_str(), why, "a heartbeat for the waiters of the lock failed");
+                at_level!(lasting, lock = name.as_str(), why, "heartbeat for waiters failed");
             }
             Event::SubscribeFailed { name, why, lasting } => {
-                at_level!(lasting, lock = name.as_str(), why, "no subscription to release notices yet; retrying");
+                at_level!(lasting, lock = name.as_str(), why, "cannot subscribe to release notices yet; retrying");
             }
             _ => {}
         }
     }
 }
 
-/// The gauge counts clients whose background has not ended.
+// The gauge counts clients whose background runs.
 impl Drop for Classes {
     fn drop(&mut self) {
         self.end_connections();
     }
 }
 
-/// The server's eviction policy can evict a lock while it is held.
+/// Reports a server whose policy can evict a held lock.
 pub(crate) fn report_eviction_policy(policy: &str) {
     Count::of(|| counter!(EVICTION_TOTAL)).add(1);
     event!(

@@ -1,4 +1,4 @@
-//! The URL of a server: the settings of a client in its query, and the variables of the environment that name it.
+//! The URL of a server, with settings in its query, and the environment variables that contain it.
 
 use crate::builder::{ClientBuilder, PublishCommand, Tuning};
 use crate::error::ConnectError;
@@ -6,10 +6,10 @@ use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;
 use std::env::VarError;
 
-/// The variables that may name the server. The first one that is set counts.
+/// The environment variables for the URL. The first variable that is set wins.
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
 
-/// The settings that a URL may carry. Each is named as the method of the builder that it stands for.
+/// The settings in a URL. Each has the name of the builder's method.
 const SETTINGS: [&str; 12] = [
     "prefix",
     "announce",
@@ -25,11 +25,11 @@ const SETTINGS: [&str; 12] = [
     "batch_calls",
 ];
 
-/// The URL that the environment names, and the variable that has it. A variable that is empty counts as not set.
+/// Returns the variable and the URL from the environment. An empty variable counts as unset.
 ///
 /// # Errors
 ///
-/// None of the variables is set, or its text is no Unicode.
+/// No variable is set, or its value is not Unicode.
 pub(crate) fn of_environment(
     value: impl Fn(&str) -> Result<String, VarError>,
 ) -> Result<(&'static str, String), ConnectError> {
@@ -46,13 +46,13 @@ pub(crate) fn of_environment(
     )))
 }
 
-/// Applies the settings in the query of `url`, and reads the rest of it.
+/// Applies the settings in the query of `url`, and parses the rest.
 ///
 /// # Errors
 ///
-/// The URL is malformed, or its query has what is no setting. The text repeats no value, because that may be a password.
+/// The URL is malformed, or its query contains an unknown setting. The text repeats no value, which may be a password.
 pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuilder, ServerTarget), ConnectError> {
-    // A file or a variable may end with a line feed, which must not become part of the last setting.
+    // A file or a variable may end with a line feed, which is not part of the last setting.
     let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
     if url.contains(|inner: char| inner.is_ascii_control()) {
         return Err(invalid("the URL has a line feed or another control character in it: remove it".to_owned()));
@@ -72,7 +72,7 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
             )));
         }
         if SETTINGS.contains(&name) {
-            // Encoded characters are decoded, as in any URL.
+        // Values are percent-decoded, as in any URL.
             let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
             builder = set(builder, name, &value.unwrap_or_default())
                 .map_err(|form| invalid(format!("{name} in the URL is {form}")))?;
@@ -90,15 +90,17 @@ fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
     ServerTarget::parse(url).map_err(ConnectError::from)
 }
 
+/// Applies one setting.
+///
 /// # Errors
 ///
-/// Says what the value may be.
+/// Describes the accepted values.
 fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder, &'static str> {
     let time = || {
         humantime::parse_duration(value).map_err(|_| "a time: a whole number and its unit, such as 500ms, 30s or 1h30m")
     };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
-    // A variable that is not set would leave it empty, and another program would use other locks.
+    // An unset shell variable leaves an empty value, and this program would then use other locks.
     let text = || if value.is_empty() { Err("a text that is not empty; for none, remove it") } else { Ok(value) };
     Ok(match name {
         "prefix" => builder.prefix(text()?),
@@ -128,7 +130,7 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
         names.join(", ")
     };
     invalid(match part.split_once('=') {
-        // A password with a question mark in it ends up here.
+        // An unencoded question mark in a password leads here.
         _ if query.contains('@') => {
             format!("the query of the URL has what is no setting; {ENCODE}")
         }

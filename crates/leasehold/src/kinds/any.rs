@@ -7,11 +7,11 @@ use crate::lock::Lock;
 
 /// A lock whose kind is chosen at run time.
 ///
-/// **When to use it:** where a setting or an argument chooses the kind, or where locks of several kinds go into one collection. **When not:**
-/// where the kind is known: the compiler then offers what only that kind has, such as a fencing token that is there for certain.
+/// **When to use it:** if a setting or an argument chooses the kind, or if one collection contains locks of several kinds. **When not:** if
+/// the kind is known: the compiler then offers the methods of that kind, such as a fencing token that always exists.
 ///
-/// [`Lock::erase`] and `From` create one. It refers to the original lock on the server, with its class, fallback and
-/// other settings. Its guard has a fencing token if the kind has tokens. Semaphores and latches cannot be erased.
+/// [`Lock::erase`] and `From` create one. It refers to the original lock on the server, with its class, fallback and other settings. Its
+/// guard has a fencing token if the kind has tokens. Semaphores and latches cannot be erased.
 ///
 /// # Examples
 ///
@@ -42,7 +42,7 @@ use crate::lock::Lock;
 pub type AnyLock = Lock<Any>;
 
 impl<K: Owned + Leased> Lock<K> {
-    /// The same lock, as one whose kind the program learns at run time.
+    /// Returns this lock as a lock whose kind is known at run time.
     #[must_use]
     pub fn erase(&self) -> AnyLock {
         Lock::of(self.spec().clone())
@@ -62,7 +62,7 @@ macro_rules! from {
 from!(Reentrant, Fair, FencedFair, Fenced, Spin, Simple, Read, Write);
 
 impl Guard<Any> {
-    /// The fencing token of this hold, where its kind gives one: see [`Fencing`](crate::kind::Fencing).
+    /// Returns the fencing token of this hold, if its kind has tokens: see [`Fencing`](crate::kind::Fencing).
     pub fn fencing_token(&self) -> Option<FencingToken> {
         self.cell().token().map(FencingToken::told)
     }

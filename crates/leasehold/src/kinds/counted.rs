@@ -1,4 +1,4 @@
-//! The common part of both sorts of semaphores.
+//! The common part of both kinds of semaphores.
 
 use crate::error::{Error, InvalidInput};
 use crate::guard::Guard;
@@ -9,12 +9,12 @@ use leasehold_core::command::semaphore as command;
 use leasehold_core::session::Patience;
 
 impl<K: Counted> Lock<K> {
-    /// Takes so many permits if they are there, all of them or none. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
+    /// Acquires this many permits if they are available: all of them, or none. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
     ///
     /// # Errors
     ///
-    /// As [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] from a [`Semaphore`](crate::Semaphore) that has not so many in all, and
-    /// [`Error::Invalid`] where the number cannot be used.
+    /// The errors of [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] if a [`Semaphore`](crate::Semaphore) has fewer permits in total; and
+    /// [`Error::Invalid`] for an invalid number.
     ///
     /// # Cancel safety
     ///
@@ -23,19 +23,18 @@ impl<K: Counted> Lock<K> {
         self.acquire().permits(permits).run(Some(Patience::Try)).await
     }
 
-    /// Adds permits that belong to no hold, or takes some away for good, also more than are available; returns how many are available
-    /// then, which may be negative.
+    /// Adds permits without a hold, or removes permits if the number is negative, even more than are available. Returns the number of available
+    /// permits, which may be negative.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds something else; [`Error::Invalid`] for 0, and where the sum would leave the range of
-    /// 32 bits; and [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
-    /// often it is sent.
+    /// [`Error::KeyConflict`] if the name is in use by other data; [`Error::Invalid`] for 0, and if the sum exceeds 32 bits; and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the permits were added.
+    /// After a drop of the future the permits may or may not be added.
     pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
         if permits == 0 {
             return Err(InvalidInput::NoPermits.into());

@@ -6,15 +6,15 @@ use leasehold_core::command::Kind;
 
 /// A lock that is granted in the order of the requests, across all processes that use its server.
 ///
-/// **When to use it:** for an order that must be kept: buyers in front of an inventory, jobs in front of a scarce machine. Every waiting
-/// task has its own place in a queue on the server; a process that dies loses its places within the [liveness
-/// timeout](crate::FairSettings::liveness_timeout) of two seconds, however many they are. **When not:** where only exclusion matters. Each
-/// waiting task costs a command of its own, and a process that waits says every half second that it lives.
+/// **When to use it:** if order matters: buyers of a limited stock, jobs for a scarce machine. Every waiting task has its own place in a
+/// queue on the server. A dead process loses all its places within the [liveness timeout](crate::FairSettings::liveness_timeout) of two
+/// seconds. **When not:** if only exclusion matters. Each waiting task costs a command, and a waiting process sends a heartbeat every half
+/// second.
 ///
-/// A waiter that was silent for longer than the window, because its machine was suspended or its server out of reach, has lost its
-/// place and goes on at the tail; `leasehold_queue_positions_lost_total` counts it. So does one whose future is not polled when its turn has
-/// come, which `leasehold_unpolled_turns_total` counts: it keeps all others waiting for half a
-/// [offer timeout](crate::FairSettings::offer_timeout), which is a second, and no longer. On the server the lock is Redisson's `RFairLock`.
+/// A waiter that is silent for longer than this timeout, because its machine was suspended or its server unreachable, loses its place and
+/// rejoins at the tail; `leasehold_queue_positions_lost_total` counts it. So does a waiter whose future is not polled at its turn, which
+/// `leasehold_unpolled_turns_total` counts: it delays all other waiters for half an
+/// [offer timeout](crate::FairSettings::offer_timeout), one second by default. On the server the lock is Redisson's `RFairLock`.
 ///
 /// # Examples
 ///
@@ -28,7 +28,7 @@ use leasehold_core::command::Kind;
 /// ```
 pub type FairLock = Lock<Fair>;
 
-/// A [`FairLock`] whose grants carry fencing tokens: see [`FencedLock`](crate::FencedLock) for what these are for.
+/// A [`FairLock`] whose grants include fencing tokens: see [`FencedLock`](crate::FencedLock) for their purpose.
 ///
 /// # Examples
 ///
@@ -44,8 +44,8 @@ pub type FairLock = Lock<Fair>;
 pub type FencedFairLock = Lock<FencedFair>;
 
 impl FairLock {
-    /// The same lock, whose grants carry fencing tokens. All who use the name should ask for them: a grant without one leaves the token of
-    /// the grant before in force.
+    /// Returns the same lock with fencing tokens. All users of the name should request tokens: a grant without a token leaves the previous
+    /// token in force.
     #[must_use]
     pub fn fenced(&self) -> FencedFairLock {
         Lock::of(self.spec().with_kind(Kind::FencedFair))

@@ -3,18 +3,16 @@
 use crate::kind::Fenced;
 use crate::lock::Lock;
 
-/// A lock whose every grant carries a number that is greater than all before it: the fencing token.
+/// A lock whose grants include a fencing token, which is greater than all earlier tokens.
 ///
-/// **When to use it:** where a stale write must be impossible rather than unlikely: money, stock, anything whose store can compare a
-/// number. A holder that was paused beyond its lease shows a token that is lower than that of its successor, and the store refuses it;
-/// [`fence`](crate::fence) has such stores for Redis and for SQL. **When not:** where nothing checks the token: then this is a plain lock
-/// with one more key.
+/// **When to use it:** if a stale write must be impossible rather than unlikely: money, stock, any store that can compare a number. A holder
+/// that was paused beyond its lease shows a lower token than its successor, and the store refuses it. [`fence`](crate::fence) implements
+/// such stores for Redis and SQL. **When not:** if no store checks the token: then this is a plain lock with an additional key.
 ///
-/// The token is the greater of the last one plus 1 and the server's time in microseconds, so that it grows even if the server loses its
-/// last writes in a failover, as long as the clock of the new primary is not behind. Re-entries have the token of the hold. No client of
+/// The token is the greater of the last token plus 1 and the server's time in microseconds. It grows even if the server loses its last
+/// writes in a failover, as long as the clock of the new primary is not behind. Re-entries have the token of the hold. No client of
 /// leasehold deletes its key, `redisson_lock_token:{name}`; a JVM's `delete` of the lock does. On the server the lock is Redisson's
-/// `RFencedLock`. The need for tokens, and why they must be checked by the store, is set out in "How to do distributed locking"
-/// (Kleppmann, 2016).
+/// `RFencedLock`. "How to do distributed locking" (Kleppmann, 2016) explains why tokens are needed, and why the store must check them.
 ///
 /// # Examples
 ///

@@ -1,4 +1,4 @@
-//! Guards that stand and fall together.
+//! Guards of several locks.
 
 use crate::attempt;
 use crate::client_inner::Handle;
@@ -18,28 +18,27 @@ use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// The release of a member.
+/// Releases a member.
 pub(super) fn release(guard: Guard<Any>) -> Doing<Result<(), Error>> {
     Box::pin(guard.release())
 }
 
-/// Guards that stand and fall together: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a
-/// [`QuorumGuard`](crate::group::QuorumGuard) of a majority of servers. It is held while *enough* of them are: all, or a majority.
+/// A guard of several locks: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a [`QuorumGuard`](crate::group::QuorumGuard) of a
+/// majority of servers. It is held while *enough* of them are held: all, or a majority.
 ///
-/// The server of every member granted it: a group never falls back, so its guard is never
-/// [degraded](Guard::is_degraded).
+/// The server of every member has granted it: a group never falls back, so its guard is never [degraded](Guard::is_degraded).
 ///
-/// Dropping it releases every member in the background.
+/// Dropping the guard releases every member in the background.
 #[must_use = "a guard that is dropped releases its locks at once"]
 #[clippy::has_significant_drop]
 pub struct GroupGuard<R: GroupRule> {
     name: Arc<str>,
     guards: Vec<Guard<Any>>,
-    /// How many are enough.
+    /// The number of guards that must be held.
     needed: usize,
-    /// Whose clock counts.
+    /// The client whose clock applies.
     handle: Arc<Handle>,
-    /// Made once, because it stays with the members until they end.
+    /// Created once, because the members keep it until they end.
     token: OnceLock<HoldToken>,
     rule: PhantomData<R>,
 }
@@ -54,7 +53,7 @@ impl<R: GroupRule> GroupGuard<R> {
         self.ended().is_none()
     }
 
-    /// How long enough members are certainly held even if nothing renews them: for a quorum, the validity time.
+    /// Returns how long enough members are certainly held without another renewal. For a quorum lock, this is the validity time.
     pub fn remaining(&self) -> Duration {
         let now = self.handle.clock.now();
         let mut left: Vec<Duration> = self.guards.iter().map(|guard| guard.cell().remaining(now)).collect();
@@ -62,7 +61,7 @@ impl<R: GroupRule> GroupGuard<R> {
         self.needed.checked_sub(1).and_then(|last| left.get(last).copied()).unwrap_or_default()
     }
 
-    /// Completes when enough members are not held any more.
+    /// Completes when too few members are held, and returns the reason.
     ///
     /// # Cancel safety
     ///
@@ -76,22 +75,22 @@ impl<R: GroupRule> GroupGuard<R> {
         .await
     }
 
-    /// Runs `work` for as long as enough members are held. See [`Guard::run`].
+    /// Runs `work` while enough members are held. See [`Guard::run`].
     ///
     /// # Errors
     ///
-    /// [`Lost`], where that ended before the work came to its end.
+    /// [`Lost`] if too few members were held before the work finished.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future drops `work`; the members stay held.
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let value = self.guarded(work).await?;
-        // The last poll may have outlived the lease.
+        // The lease may have ended during the last poll.
         self.lost_now().map_or(Ok(value), Err)
     }
 
-    /// As [`GroupGuard::run`], for a caller that learns of a loss during the last poll in another way.
+    /// Runs `work` like [`GroupGuard::run`], for a caller that detects a loss during the last poll itself.
     async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let mut work = pin!(work);
         let mut watches = self.watches();
@@ -113,22 +112,22 @@ impl<R: GroupRule> GroupGuard<R> {
         }
     }
 
-    /// A token that is cancelled when so many members have ended, in whatever way, that the others are not enough.
+    /// Returns a token that is cancelled when so many members have ended that too few remain.
     pub fn cancellation_token(&self) -> HoldToken {
         let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
         self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
     }
 
-    /// Releases every member, each on its own, and says whether enough were held up to that moment.
+    /// Releases every member. `Ok` means that enough members were held until the release.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] where too many had been lost before; else the error of a member, where fewer than enough confirmed the release. The
-    /// background releases a lock whose release failed.
+    /// [`Error::Lost`] if too many members were lost before; otherwise the error of a member, if too few members confirmed the release. The
+    /// background retries failed releases.
     ///
     /// # Cancel safety
     ///
-    /// Once the future has been polled, every release is carried out whether it is dropped or not.
+    /// Once the future has been polled, every release is completed even if the future is dropped.
     pub async fn release(self) -> Result<(), Error> {
         let lost = self.lost_now();
         let needed = self.needed;
@@ -136,7 +135,7 @@ impl<R: GroupRule> GroupGuard<R> {
             let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
             if released >= needed { Enough::Yes } else { Enough::No }
         };
-        // No caller waits for a server that does not answer: its release goes on without its future.
+        // No caller waits for a silent server: its release continues without its future.
         let outcomes = most(&self.handle, self.guards.into_iter().map(release), enough).await;
         if let Some(lost) = lost {
             return Err(lost.into());
@@ -149,7 +148,7 @@ impl<R: GroupRule> GroupGuard<R> {
         outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
     }
 
-    /// How the group ended; `None` while enough of the guards are held.
+    /// Returns the end of the group, or `None` while enough guards are held.
     pub(super) fn ended(&self) -> Option<HoldEnd> {
         let now = self.handle.clock.now();
         let mut ends = self.guards.iter().filter_map(|guard| guard.cell().ended(now));
@@ -170,7 +169,7 @@ impl<R: GroupRule> GroupGuard<R> {
 }
 
 impl GroupGuard<Majority> {
-    /// On how many servers the lock is held at this moment.
+    /// Returns the number of servers that currently hold the lock.
     pub fn servers(&self) -> usize {
         let now = self.handle.clock.now();
         self.guards.iter().filter(|guard| guard.cell().ended(now).is_none()).count()
@@ -188,17 +187,17 @@ impl<R: GroupRule> fmt::Debug for GroupGuard<R> {
     }
 }
 
-/// Has `waker` woken at each end that is still to come. Those that are past are forgotten: a quorum goes on without a minority.
+/// Wakes `waker` at each future end. Past ends are removed: a quorum continues without a minority.
 fn wake_at_each(watches: &mut Vec<EndWatch>, waker: &Waker) {
     watches.retain_mut(|watch| watch.wake_at_end(waker));
 }
 
-/// The time limit of a group's acquire while its servers do not answer.
+/// The time limit of a group's acquire while its servers are unreachable.
 pub(super) struct Reach<'a> {
     handle: &'a Handle,
-    /// Whether the caller named the wait itself.
+    /// Whether the caller set a wait.
     has_own_wait: bool,
-    /// Since when every round has failed.
+    /// The start of the current series of failed rounds.
     failing_since: Option<Instant>,
 }
 
@@ -207,14 +206,13 @@ impl<'a> Reach<'a> {
         Self { handle, has_own_wait, failing_since: None }
     }
 
-    /// The servers answered in a round.
+    /// Records a round with answers.
     pub(super) const fn note_answer(&mut self) {
         self.failing_since = None;
     }
 
-    /// A round that began at `begun` failed without an answer. Returns whether the group gives up, because its servers
-    /// have been unreachable for too long. That is known from outages of its clients, or from the failed rounds. The
-    /// group tolerates `spare` missing servers.
+    /// Records a round since `begun` without an answer. Returns whether the group gives up, because its servers were unreachable for too
+    /// long. Known outages of its clients and failed rounds both count. The group tolerates `spare` missing servers.
     pub(super) fn gives_up(&mut self, begun: Instant, specs: impl Iterator<Item = LockSpec>, spare: usize) -> bool {
         let since = *self.failing_since.get_or_insert(begun);
         let mut out: Vec<Duration> = specs.filter_map(|spec| spec.out_of_reach_for()).collect();
@@ -224,15 +222,14 @@ impl<'a> Reach<'a> {
     }
 }
 
-/// Waits for all futures at once.
+/// Awaits all futures concurrently.
 pub(super) async fn all<T>(futures: impl Iterator<Item = Doing<T>>) -> Vec<T> {
     let mut gathering = Gathering::new(futures);
     poll_fn(|cx| gathering.poll(cx)).await;
     gathering.values().flatten().collect()
 }
 
-/// Waits for all futures at once, but not for long once there is `enough`: then the others have as long again as that took, and 10 ms
-/// at the least. Those that are not done by then are dropped.
+/// Awaits all futures concurrently. Once the results are [`Enough`], the rest have as long again, at least 10 ms, and are then dropped.
 pub(super) async fn most<T>(
     handle: &Arc<Handle>,
     futures: impl Iterator<Item = Doing<T>>,
@@ -261,21 +258,21 @@ pub(super) async fn most<T>(
     gathering.values().collect()
 }
 
-/// Whether the values so far are enough.
+/// Whether the results so far are enough.
 pub(super) enum Enough {
     No,
     Yes,
-    /// A missing answer cannot change anything.
+    /// No missing result can change the outcome.
     Over,
 }
 
-/// The least time that is left to those who are slower than the others.
+/// The minimum time for slower futures.
 const GRACE: Duration = Duration::from_millis(10);
 
-/// A future that is polled beside others.
+/// A boxed future of a gathering.
 pub(super) type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
 
-/// Futures that are polled side by side, each until it is done.
+/// Futures that are polled concurrently until each is done.
 struct Gathering<T> {
     futures: Vec<Doing<T>>,
     values: Vec<Option<T>>,

@@ -12,14 +12,14 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use std::time::Duration;
 
-/// A gate that opens when it has been counted down to zero, for all who wait at it, in every process.
+/// A gate that opens for all its waiters, in every process, when its count reaches zero.
 ///
-/// **When to use it:** to begin something when a known number of others are done: the parts of an import, the shards of a migration. **When
-/// not:** to exclude other tasks, for nothing is held; or if a part may be done twice, because each count counts.
+/// **When to use it:** to start something after a known number of events: the parts of an import, the shards of a migration. **When not:** to
+/// exclude other tasks, because a latch has no holder; or if a part may be done twice, because each count counts.
 ///
-/// A latch without a count is open, so [`try_set_count`](Self::try_set_count) comes first. Once it has opened it may be set again. A server
-/// that comes back without its data has forgotten the count: the latch is open then. A latch that has lost its last writes in a failover
-/// may have forgotten a count: its waiters then wait until it is counted again. On the server it is Redisson's `RCountDownLatch`.
+/// A latch without a count is open, so call [`try_set_count`](Self::try_set_count) first. After it has opened it can be set again. If the
+/// server loses its data, the latch is open. If a failover loses a recent count, the waiters wait until it is counted again. On the
+/// server it is Redisson's `RCountDownLatch`.
 ///
 /// # Examples
 ///
@@ -46,52 +46,51 @@ impl CountDownLatch {
         Self(spec)
     }
 
-    /// The name as the caller gave it, without the client's prefix.
+    /// Returns the name without the client's prefix.
     pub fn name(&self) -> &str {
         self.0.name()
     }
 
-    /// Sets the count of a latch that is open, and says whether it did: one that is closed keeps its count.
+    /// Sets the count of an open latch, and returns whether it did. A closed latch keeps its count.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
-    /// often it is sent.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the count was set.
+    /// After a drop of the future the count may or may not be set.
     pub async fn try_set_count(&self, count: u32) -> Result<bool, Error> {
         settings::check_number("count", count, 1)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, count, operation, publish);
         Ok(matches!(self.0.call_idempotent(set, command::set_done).await?, Outcome::Done(_)))
     }
 
-    /// Counts down by one, and returns the count that is left; 0 is open. A latch that is open stays so.
+    /// Counts down by one, and returns the remaining count. At 0 the latch is open. An open latch does not change.
     ///
     /// # Errors
     ///
-    /// As [`CountDownLatch::try_set_count`]. It is counted once, however often it is sent; a caller that calls again after
+    /// The errors of [`CountDownLatch::try_set_count`]. The client's retries count once; a caller that calls again after
     /// [`Error::OutcomeUnknown`] may count twice.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether it was counted.
+    /// After a drop of the future the count may or may not have changed.
     pub async fn count_down(&self) -> Result<u32, Error> {
         self.count_down_by(1).await
     }
 
-    /// Counts down by so many at once, but not below zero, and returns the count that is left.
+    /// Counts down by `count`, but not below zero, and returns the remaining count.
     ///
     /// # Errors
     ///
-    /// As [`CountDownLatch::count_down`].
+    /// The errors of [`CountDownLatch::count_down`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether it was counted.
+    /// After a drop of the future the count may or may not have changed.
     pub async fn count_down_by(&self, count: u32) -> Result<u32, Error> {
         settings::check_number("count", count, 1)?;
         let down = |name: &_, operation: &[u8], publish: &_| command::count_down(name, count, operation, publish);
@@ -102,11 +101,11 @@ impl CountDownLatch {
         }
     }
 
-    /// The count that is left; 0 where the latch is open. Nothing is changed.
+    /// Returns the remaining count, or 0 if the latch is open. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -119,15 +118,15 @@ impl CountDownLatch {
         }
     }
 
-    /// Removes the latch, which opens it for all who wait, and says whether there was one.
+    /// Removes the latch, which opens it for all waiters, and returns whether it existed.
     ///
     /// # Errors
     ///
-    /// As [`CountDownLatch::try_set_count`].
+    /// The errors of [`CountDownLatch::try_set_count`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the latch was removed.
+    /// After a drop of the future the latch may or may not be removed.
     pub async fn delete(&self) -> Result<bool, Error> {
         let name = self.0.checked_name()?;
         let (operation, publish) =
@@ -139,8 +138,7 @@ impl CountDownLatch {
         }
     }
 
-    /// Waits until the latch is open, which it may be already. All who wait in one client are one subscription, and one question to the
-    /// server.
+    /// Waits until the latch is open. All waiters of one client share a subscription and its commands.
     ///
     /// # Errors
     ///
@@ -161,19 +159,19 @@ impl fmt::Debug for CountDownLatch {
     }
 }
 
-/// A wait at a [`CountDownLatch`] that is being described. Awaiting it waits.
+/// A builder for a wait at a [`CountDownLatch`]. Awaiting it waits.
 #[derive(Clone)]
-#[must_use = "nobody waits until this is awaited"]
+#[must_use = "a wait does nothing until it is awaited"]
 pub struct LatchWait {
     spec: LockSpec,
     wait: Option<Duration>,
 }
 
 impl LatchWait {
-    /// Waits for at most this long; then the server is asked one last time, and [`Error::WaitElapsed`] is the answer.
-    /// `Duration::MAX` waits as long as it takes.
+    /// Limits the wait. At its end the client makes one last attempt, and returns [`Error::WaitElapsed`] if the latch is closed.
+    /// `Duration::MAX` waits without a limit.
     ///
-    /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or as long as it takes.
+    /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
@@ -189,7 +187,7 @@ impl LatchWait {
         wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.wait));
         wish.waits_out_outage = self.wait.is_some();
-        // A grant is nothing here: an open latch has no holder.
+            // The grant is irrelevant, because an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => {

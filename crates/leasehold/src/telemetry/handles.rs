@@ -1,4 +1,4 @@
-//! Handles of the metrics recorder. The recorder is foreign code; the handles catch its panics.
+//! Handles of the metrics recorder, which catch its panics, because the recorder is foreign code.
 
 use crate::foreign::{self, Foreign};
 use metrics::{Counter, Gauge, Histogram};
@@ -27,7 +27,7 @@ impl Level {
         Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Gauge::noop))
     }
 
-    /// Adds to the gauge; a negative change lowers it.
+    /// Adds to the gauge. A negative change lowers it.
     pub(crate) fn change(&self, change: f64) {
         foreign::call(Foreign::Telemetry, || self.0.increment(change));
     }

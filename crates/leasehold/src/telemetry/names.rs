@@ -1,4 +1,4 @@
-//! The names of metrics, spans and labels, their units, and their descriptions.
+//! The names of metrics, spans and labels, with units and descriptions.
 
 use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogram};
 
@@ -6,56 +6,56 @@ use metrics::{Unit, counter, describe_counter, describe_gauge, describe_histogra
 pub const ACQUIRE_TOTAL: &str = "leasehold_acquire_total";
 /// Seconds from the first poll of an acquire to its guard, by `class`.
 pub const ACQUIRE_SECONDS: &str = "leasehold_acquire_seconds";
-/// Counts acquires whose lock another task of the client handed on, by `class`. [`ACQUIRE_TOTAL`] counts them too, as `acquired`.
+/// Counts acquires by hand-over from another task of the client, by `class`. [`ACQUIRE_TOTAL`] also counts them, as `acquired`.
 pub const HANDED_ON_TOTAL: &str = "leasehold_handed_on_total";
-/// How many acquires are under way, by `class`.
+/// Number of running acquires, by `class`.
 pub const WAITING: &str = "leasehold_waiting";
-/// How many guards exist, by `class`.
+/// Number of existing guards, by `class`.
 pub const HELD: &str = "leasehold_held";
 /// Seconds from a guard's grant to its end, by `class`.
 pub const HOLD_SECONDS: &str = "leasehold_hold_seconds";
 /// Counts releases by `class` and `outcome`: `released`, `lost`, `failed`, `dropped` or `detached`.
 pub const RELEASE_TOTAL: &str = "leasehold_release_total";
-/// Counts lost holds by `class` and `reason`, a word of [`LossReason::as_str`](crate::LossReason::as_str).
+/// Counts lost holds by `class` and `reason` ([`LossReason::as_str`](crate::LossReason::as_str)).
 pub const LOST_TOTAL: &str = "leasehold_lost_total";
 /// Counts renewals by `outcome`: `renewed` or `failed`.
 pub const RENEW_TOTAL: &str = "leasehold_renew_total";
-/// Counts the holds in renewals that were answered.
+/// Counts the holds in renewals with a reply.
 pub const RENEWED_HOLDS_TOTAL: &str = "leasehold_renewed_holds_total";
-/// Seconds before its deadline at which a hold was renewed, once for each batch: of the hold with the least time left. Two thirds of the lease where
-/// all is well; towards 0 a loss is near.
+/// Seconds from a renewal to the earliest deadline in its batch. Usually two thirds of the lease; near 0 a loss is imminent.
 pub const RENEWAL_LEFT_SECONDS: &str = "leasehold_renewal_left_seconds";
-/// Seconds for which the oldest hold of a renewed batch has been held, once for each batch.
+/// Age in seconds of the oldest hold in a renewed batch.
 pub const OLDEST_HOLD_SECONDS: &str = "leasehold_oldest_hold_seconds";
-/// Counts waiters whose future was not polled in time when its turn had come.
+/// Counts waiters whose future was not polled in time for its turn.
 pub const UNPOLLED_TURNS_TOTAL: &str = "leasehold_unpolled_turns_total";
-/// Counts waiters of fair locks that lost their place in the queue and went on at the tail.
+/// Counts waiters of fair locks that lost their place in the queue and rejoined at the tail.
 pub const QUEUE_POSITIONS_LOST_TOTAL: &str = "leasehold_queue_positions_lost_total";
-/// Counts locks without a time to live that a caller was found to wait for: no lease ends them.
+/// Counts locks without a time to live that block a caller: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
-/// Counts bugs of leasehold itself that a client has found in its own state, and has left one request unserved for.
+/// Counts bugs of leasehold that a client found in its own state. Each dropped one request.
 pub const BUG_TOTAL: &str = "leasehold_bug_total";
-/// Counts semaphores that are not there and that a caller was found to wait for: their number was never set, or they were deleted.
+/// Counts missing semaphores that block a caller: they were never set, or were deleted.
 pub const UNSET_TOTAL: &str = "leasehold_unset_total";
-/// Counts by `event` locks that were granted without the server, `degraded`, and those that it granted later, `restored`.
+/// Counts by `event` locks granted without the server (`degraded`) and locks restored afterwards (`restored`).
 pub const FALLBACK_TOTAL: &str = "leasehold_fallback_total";
-/// Counts what the background cleaned up, by `outcome`: `done` or `failed`, which is tried again.
+/// Counts cleanups by the background by `outcome`: `done`, or `failed` and retried.
 pub const CLEAN_UP_TOTAL: &str = "leasehold_clean_up_total";
-/// How many clients of this process have a background that is connected to a server, by `server`: its address. At 0 it is out of reach of them,
-/// or they have ended.
+/// Number of clients of this process whose background is connected to a server, by `server`, its address. At 0 the server is unreachable, or
+/// the clients have ended.
 pub const CONNECTED: &str = "leasehold_connected";
-/// Counts connections of backgrounds that were lost and made anew.
+/// Counts reconnects of backgrounds.
 pub const RECONNECTS_TOTAL: &str = "leasehold_reconnects_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
 pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
-/// Counts by `code`, `waker` or `telemetry`, panics of the application's code that leasehold called and caught.
+/// Counts caught panics of the application's code by `code`: `waker` or `telemetry`.
 pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
 
-/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and
-/// [`OLDEST_HOLD_SECONDS`]: from an uncontended acquire to the work of an hour.
+/// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and [`OLDEST_HOLD_SECONDS`], from an
+/// uncontended acquire to an hour of work.
 ///
-/// Give them to the exporter, because some, as that for Prometheus, otherwise make a summary of a histogram, and summaries of several
-/// processes cannot be added up: `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
+/// Pass them to the exporter. Without buckets, exporters such as that for Prometheus turn a histogram into a summary, and summaries of
+/// several processes cannot be added up:
+/// `PrometheusBuilder::set_buckets_for_metric(Matcher::Full(ACQUIRE_SECONDS.to_owned()), &BUCKETS_SECONDS)`.
 pub const BUCKETS_SECONDS: [f64; 14] =
     [0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.1, 0.25, 1.0, 5.0, 15.0, 60.0, 600.0, 3600.0];
 
@@ -66,10 +66,10 @@ pub const SPAN_HOLD: &str = "leasehold.hold";
 /// The span of a release.
 pub const SPAN_RELEASE: &str = "leasehold.release";
 
-/// The class of locks to which none was given.
+/// The default class of a lock.
 pub const DEFAULT_CLASS: &str = "default";
 
-/// Makes every series that has no class, at 0.
+/// Registers every series without a class, at 0.
 pub(super) fn register() {
     for (name, label, words) in [
         (RENEW_TOTAL, "outcome", ["renewed", "failed"]),
@@ -95,7 +95,7 @@ pub(super) fn register() {
     }
 }
 
-/// Gives each metric its unit and its help.
+/// Sets the unit and the description of each metric.
 pub(super) fn describe() {
     for (name, help) in [
         (ACQUIRE_TOTAL, "Acquires that came to an end"),

@@ -11,14 +11,14 @@ use std::task::{Context, Poll};
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum SpanLevel {
-    /// For those who look for a fault.
+    /// For debugging.
     #[default]
     Debug,
-    /// For applications whose traces shall always show their locks.
+    /// For applications whose traces always show their locks.
     Info,
 }
 
-/// How a client traces.
+/// The trace settings of a client.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Spans {
     pub(crate) level: SpanLevel,
@@ -31,7 +31,7 @@ impl Default for Spans {
     }
 }
 
-/// A span of the subscriber, which is foreign code. Catches its panics.
+/// A span that catches panics of its subscriber, which is foreign code.
 pub(crate) struct Span(tracing::Span);
 
 impl Span {
@@ -58,7 +58,7 @@ impl Drop for Span {
     }
 }
 
-/// An entered span; dropping this exits it.
+/// An entered span. Dropping it exits the span.
 struct Entered<'a>(Option<tracing::span::Entered<'a>>);
 
 impl Drop for Entered<'_> {
@@ -78,7 +78,7 @@ impl<'a, F: Future> InSpan<'a, F> {
         Self { work, span }
     }
 
-    /// Polls the future; it must not be polled after completion.
+    /// Polls the future, which must not be polled after completion.
     pub(crate) fn poll(&mut self, cx: &mut Context<'_>) -> Poll<F::Output> {
         let work = self.work.as_mut().as_pin_mut();
         self.span.in_scope(|| work.map_or(Poll::Pending, |work| work.poll(cx)))
@@ -91,8 +91,7 @@ impl<F> Drop for InSpan<'_, F> {
     }
 }
 
-/// A span of what is asked of a lock, or done under it, at the level that the client has for spans. A field that is not known yet is
-/// recorded later.
+/// Creates a span of an operation on a lock, at the client's level. Unknown fields are recorded later.
 macro_rules! span {
     ($name:expr, $spec:expr) => {
         Span::new(|| match $spec.handle().settings.spans.level {
@@ -133,7 +132,7 @@ fn about(span: Span, hold: &HoldCell) -> Span {
     span
 }
 
-/// Records which hold a span is about.
+/// Records the hold of a span.
 pub(crate) fn record_hold(span: &Span, hold: &HoldCell) {
     if span.0.is_disabled() {
         return;
