@@ -60,7 +60,7 @@ fn an_outage_is_told_once_and_renewals_stay_in_batches() {
         let lines = told("INFO") + told("WARN") + told("ERROR");
         eprintln!("{lines} lines; batches: {failed} failed, {renewed} renewed");
         assert!(lines <= 20, "{lines} lines: {text}");
-        assert_eq!((told("is out of reach"), told("is in reach again")), (1, 1), "{text}");
+        assert_eq!((told("is unreachable"), told("is reachable again")), (1, 1), "{text}");
         assert!(text.contains(&format!("holds={HELD}")), "{text}");
         assert_eq!((reconnects, connected, lost), (1, 1, 0), "{text}");
         assert_eq!(ended, 0, "a client that is shut down is not connected: {text}");

@@ -38,7 +38,7 @@ struct Log;
 
 impl Write for Log {
     fn write(&mut self, line: &[u8]) -> io::Result<usize> {
-        if String::from_utf8_lossy(line).contains("a semaphore that is not there") {
+        if String::from_utf8_lossy(line).contains("a semaphore that does not exist") {
             let mut gate = GATE.lock().expect("the gate");
             *gate = Gate::Waits;
             MOVED.notify_all();

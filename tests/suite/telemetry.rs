@@ -225,9 +225,9 @@ pub(crate) async fn every_span_and_warning_is_traced(_: World) {
         has(&format!("recorded outcome={outcome:?}"));
     }
     has("recorded waited_ms=25");
-    has("message=a renewal failed");
+    has("message=renewal failed");
     has("event DEBUG lock=\"telemetry\" message=a task waits for a lock that this client holds under another owner");
-    has("message=a lock could not be cleaned up yet");
+    has("message=cleanup of a lock failed");
     has("message=the lock was force-released");
     has("message=the server's maxmemory-policy can evict");
 }
@@ -297,7 +297,7 @@ pub(crate) async fn refused_renewals_are_told_once_for_each_hold(_: World) {
                 assert!(guard.is_held(), "{refusal}, outage {outage}");
             }
         });
-        let failed: Vec<_> = seen.iter().filter(|line| line.contains("message=a renewal failed")).collect();
+        let failed: Vec<_> = seen.iter().filter(|line| line.contains("message=renewal failed")).collect();
         assert_eq!(failed.len(), 8, "{refusal}: two outages of four renewals each: {failed:#?}");
         let warnings = failed.iter().filter(|line| line.starts_with("event WARN")).count();
         assert_eq!(warnings, 2, "{refusal}: one for each outage");

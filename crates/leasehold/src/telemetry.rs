@@ -299,8 +299,8 @@ impl Classes {
                 event!(
                     warn,
                     lock = name.as_str(),
-                    "a task has waited for longer than a lease for a lock that this client has held all the while under another owner; if \
-                     the holder waits for this task, neither goes on: re-enter with an owner"
+                    "a task has waited for longer than a lease for a lock that this client has held throughout under another owner; if \
+                     the holder waits for this task, this is a deadlock: re-enter with an owner"
                 );
             }
             Event::Endless { name } => {
@@ -308,8 +308,8 @@ impl Classes {
                 event!(
                     warn,
                     lock = name.as_str(),
-                    "a task waits for a lock that has no time to live on the server, so that no lease ends it: look at its \
-                     holder by inspect, and end it by force_release if that is gone"
+                    "a task waits for a lock without a time to live, which no lease ends: inspect its holder, and use \
+                     force_release if the holder is gone"
                 );
             }
             Event::Bug { place } => {
@@ -317,8 +317,8 @@ impl Classes {
                 event!(
                     error,
                     %place,
-                    "a bug of leasehold: the client names an entry of its own that is not there, and goes on without it; the holds of \
-                     this client are watched as before; please report it with this place and the version"
+                    "a bug of leasehold: an internal entry is missing, and the client dropped one request; its holds are still \
+                     watched; please report this place and the version"
                 );
             }
             Event::Unset { name } => {
@@ -326,8 +326,8 @@ impl Classes {
                 event!(
                     warn,
                     lock = name.as_str(),
-                    "a task waits for permits of a semaphore that is not there: it was never set, or it was deleted; the task waits \
-                     until try_set_permits sets it"
+                    "a task waits for permits of a semaphore that does not exist, because it was never set, or was deleted: \
+                     set it with try_set_permits"
                 );
             }
             Event::CleanedUp { name } => {
@@ -374,7 +374,6 @@ pub(crate) fn report_eviction_policy(policy: &str) {
     event!(
         warn,
         policy,
-        "the server's maxmemory-policy can evict a lock while it is held: set it to noeviction, or give locks a server of \
-         their own"
+        "the server's maxmemory-policy can evict a held lock: set it to noeviction, or use a separate server for locks"
     );
 }

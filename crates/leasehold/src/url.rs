@@ -37,12 +37,12 @@ pub(crate) fn of_environment(
         match value(variable) {
             Ok(url) if !url.is_empty() => return Ok((variable, url)),
             Ok(_) | Err(VarError::NotPresent) => {}
-            Err(VarError::NotUnicode(_)) => return Err(invalid(format!("{variable} is no Unicode"))),
+            Err(VarError::NotUnicode(_)) => return Err(invalid(format!("{variable} is not valid Unicode"))),
         }
     }
     let names = VARIABLES.join(" nor ");
     Err(invalid(format!(
-        "the environment names no server: neither {names} is set; set one to a URL such as redis://host:6379"
+        "the environment has no URL of a server: neither {names} is set; set one to a URL such as redis://host:6379"
     )))
 }
 
@@ -55,10 +55,10 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
     // A file or a variable may end with a line feed, which is not part of the last setting.
     let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
     if url.contains(|inner: char| inner.is_ascii_control()) {
-        return Err(invalid("the URL has a line feed or another control character in it: remove it".to_owned()));
+        return Err(invalid("the URL contains a line feed or another control character: remove it".to_owned()));
     }
     if url.contains('#') {
-        return Err(invalid(format!("the URL has a #, and what follows it would be ignored; {ENCODE}")));
+        return Err(invalid(format!("the URL contains a #, and the text after it would be ignored; {ENCODE}")));
     }
     let Some((address, query)) = url.split_once('?') else { return Ok((builder, parse(url)?)) };
     let of_link = ServerTarget::parameters(url);
@@ -68,14 +68,14 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
         let is_known = SETTINGS.contains(&name) || of_link.contains(&name);
         if is_known && name != "node" && !said.insert(name) {
             return Err(invalid(format!(
-                "{name} is in the URL twice, and one of the two would be ignored: remove one"
+                "the URL contains {name} twice: remove one"
             )));
         }
         if SETTINGS.contains(&name) {
-        // Values are percent-decoded, as in any URL.
+            // Values are percent-decoded, as in any URL.
             let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
             builder = set(builder, name, &value.unwrap_or_default())
-                .map_err(|form| invalid(format!("{name} in the URL is {form}")))?;
+                .map_err(|form| invalid(format!("{name} in the URL must be {form}")))?;
         } else if of_link.contains(&name) {
             others.push(part);
         } else {
@@ -101,7 +101,7 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
     };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
     // An unset shell variable leaves an empty value, and this program would then use other locks.
-    let text = || if value.is_empty() { Err("a text that is not empty; for none, remove it") } else { Ok(value) };
+    let text = || if value.is_empty() { Err("a text that is not empty; to unset it, remove the parameter") } else { Ok(value) };
     Ok(match name {
         "prefix" => builder.prefix(text()?),
         "announce" => builder.announce(text()?),
@@ -120,7 +120,7 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
             _ => return Err("auto, classic or sharded"),
         })),
         "batch_calls" => builder.tuning(Tuning::new().batch_calls(switch()?)),
-        _ => return Err("no setting"),
+        _ => return Err("a known setting"),
     })
 }
 
@@ -132,10 +132,10 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
     invalid(match part.split_once('=') {
         // An unencoded question mark in a password leads here.
         _ if query.contains('@') => {
-            format!("the query of the URL has what is no setting; {ENCODE}")
+            format!("the query of the URL contains an unknown setting; {ENCODE}")
         }
-        Some((name, _)) => format!("{name:?} in the query of the URL is no setting here; there are {}", known()),
-        None => format!("the query of the URL has what is no name=value; there are {}", known()),
+        Some((name, _)) => format!("{name:?} in the query of the URL is not a known setting here; known settings: {}", known()),
+        None => format!("the query of the URL contains a part without a value; known settings: {}", known()),
     })
 }
 
@@ -202,10 +202,10 @@ mod tests {
             "{text}"
         );
         // The other sorts of servers.
-        assert!(refusal("redis://host?sentinelServiceName=main").contains("no setting here"));
-        assert!(refusal("redis-cluster://host?db=2").contains("no setting here"));
+        assert!(refusal("redis://host?sentinelServiceName=main").contains("not a known setting here"));
+        assert!(refusal("redis-cluster://host?db=2").contains("not a known setting here"));
         for url in ["redis://host?lease=20", "redis://host?lease=s", "redis://host?lease=-1s", "redis://host?lease"] {
-            assert!(refusal(url).contains("lease in the URL is a time"), "{url}");
+            assert!(refusal(url).contains("lease in the URL must be a time"), "{url}");
         }
         assert!(refusal("redis://host?lease=99999999999999999999h").contains("a time"));
         assert!(refusal("redis://host?publish=loud").contains("auto, classic or sharded"));

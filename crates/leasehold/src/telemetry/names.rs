@@ -98,22 +98,22 @@ pub(super) fn register() {
 /// Sets the unit and the description of each metric.
 pub(super) fn describe() {
     for (name, help) in [
-        (ACQUIRE_TOTAL, "Acquires that came to an end"),
-        (HANDED_ON_TOTAL, "Acquires whose lock another task of the client handed on"),
-        (RELEASE_TOTAL, "Releases that came to an end, and guards that were dropped or detached"),
-        (LOST_TOTAL, "Holds that were lost"),
+        (ACQUIRE_TOTAL, "Finished acquires"),
+        (HANDED_ON_TOTAL, "Acquires by hand-over from another task of the client"),
+        (RELEASE_TOTAL, "Finished releases, and dropped or detached guards"),
+        (LOST_TOTAL, "Lost holds"),
         (RENEW_TOTAL, "Renewals, one for each batch"),
-        (RENEWED_HOLDS_TOTAL, "Holds in renewals that were answered"),
-        (UNPOLLED_TURNS_TOTAL, "Waiters that were not polled in time when their turn had come"),
+        (RENEWED_HOLDS_TOTAL, "Holds in renewals with a reply"),
+        (UNPOLLED_TURNS_TOTAL, "Waiters that were not polled in time for their turn"),
         (QUEUE_POSITIONS_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
-        (ENDLESS_TOTAL, "Locks without a time to live that a caller was found to wait for"),
-        (UNSET_TOTAL, "Semaphores that are not there and that a caller was found to wait for"),
-        (BUG_TOTAL, "Bugs of leasehold that a client has found in its own state"),
-        (FALLBACK_TOTAL, "Locks that were granted without the server, and those that it granted later"),
-        (CLEAN_UP_TOTAL, "Locks that were released for callers that were gone"),
-        (FOREIGN_PANIC_TOTAL, "Panics of the application's code that were caught"),
-        (RECONNECTS_TOTAL, "Connections of backgrounds that were made anew"),
-        (EVICTION_TOTAL, "Clients that found an eviction policy that can evict a held lock"),
+        (ENDLESS_TOTAL, "Locks without a time to live that block a caller"),
+        (UNSET_TOTAL, "Missing semaphores that block a caller"),
+        (BUG_TOTAL, "Bugs of leasehold that a client found in its own state"),
+        (FALLBACK_TOTAL, "Locks granted without the server, and locks restored afterwards"),
+        (CLEAN_UP_TOTAL, "Cleanups by the background"),
+        (FOREIGN_PANIC_TOTAL, "Caught panics of the application's code"),
+        (RECONNECTS_TOTAL, "Reconnects of backgrounds"),
+        (EVICTION_TOTAL, "Clients whose server has a policy that can evict a held lock"),
     ] {
         describe_counter!(name, Unit::Count, help);
     }
@@ -122,10 +122,10 @@ pub(super) fn describe() {
     describe_histogram!(
         OLDEST_HOLD_SECONDS,
         Unit::Seconds,
-        "How long the oldest hold of a renewed batch has been held"
+        "Age of the oldest hold in a renewed batch"
     );
-    describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "How long before its deadline a hold was renewed");
-    describe_gauge!(WAITING, Unit::Count, "Callers whose acquire is under way");
+    describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "Time from a renewal to the earliest deadline in its batch");
+    describe_gauge!(WAITING, Unit::Count, "Running acquires");
     describe_gauge!(CONNECTED, Unit::Count, "Clients whose background is connected to the server");
-    describe_gauge!(HELD, Unit::Count, "Guards that exist");
+    describe_gauge!(HELD, Unit::Count, "Existing guards");
 }
