@@ -1,12 +1,12 @@
-//! The times that the queues of fair locks go by.
+//! The timeouts of the queues of fair locks.
 
 use leasehold_core::settings::FairSettings as Wire;
 use std::time::Duration;
 
-/// The times that the queues of fair locks go by, for [`ClientBuilder::fair`](crate::ClientBuilder::fair).
+/// The timeouts of the queues of fair locks, for [`ClientBuilder::fair`](crate::ClientBuilder::fair).
 ///
-/// **One value of each for a fleet.** A client with other values believes waiters dead too soon, or too late. They are checked when the
-/// client is built; their order does not matter.
+/// **All clients that share a fair lock need the same values.** A client with other values considers waiters dead too early or too late. The
+/// builder validates the values; their order does not matter.
 ///
 /// # Examples
 ///
@@ -22,48 +22,48 @@ use std::time::Duration;
 /// # drop(client); Ok::<(), leasehold::ConnectError>(()) }).unwrap();
 /// ```
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[must_use = "settings do nothing until a builder is given them"]
+#[must_use = "settings do nothing until they are passed to a builder"]
 pub struct FairSettings {
-    /// All but the heartbeat.
+    /// All values except the heartbeat.
     times: Wire,
     heartbeat_interval: Option<Duration>,
 }
 
 impl FairSettings {
-    /// The defaults.
+    /// Returns the defaults.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// How long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
+    /// Sets how long a process may be silent before its waiters lose their places. From 200 ms to an hour. Default: 2 s.
     pub const fn liveness_timeout(mut self, timeout: Duration) -> Self {
         self.times.liveness_timeout = timeout;
         self
     }
 
-    /// How often a process that waits says that it lives, by one command for each lock. At least 10 ms, at most a quarter of the
+    /// Sets the interval of the heartbeat that a waiting process sends for each lock. At least 10 ms, at most a quarter of the
     /// [liveness timeout](Self::liveness_timeout). Default: a quarter of it.
     pub const fn heartbeat_interval(mut self, interval: Duration) -> Self {
         self.heartbeat_interval = Some(interval);
         self
     }
 
-    /// How long a free lock is offered to the next waiter of the queue, whose process lives and does not take the lock. From 100 ms to an
-    /// hour. Default: 2 s.
+    /// Sets how long a free lock is offered to the next waiter, whose process is alive but does not take the lock. From 100 ms to an hour.
+    /// Default: 2 s.
     pub const fn offer_timeout(mut self, timeout: Duration) -> Self {
         self.times.offer_timeout = timeout;
         self
     }
 
-    /// The JVMs that wait in the same queues: the longest wait of any of them, which is its `fairLockWaitTimeout` or its longest `tryLock`;
-    /// and how far their clocks may be from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s and 1 s.
+    /// Sets the longest wait of the JVMs in the same queues (`fairLockWaitTimeout` or the longest `tryLock`), and the largest difference of
+    /// their clocks from the server's. A JVM that waits longer is dropped from the queue. Default: 300 s and 1 s.
     pub const fn redisson(mut self, max_wait: Duration, clock_skew: Duration) -> Self {
         self.times.max_wait = max_wait;
         self.times.clock_skew = clock_skew;
         self
     }
 
-    /// The same, as the scripts take it.
+    /// Returns the values in the form of the scripts.
     pub(crate) fn to_wire(self) -> Wire {
         Wire { heartbeat_interval: self.heartbeat_interval.unwrap_or(self.times.liveness_timeout / 4), ..self.times }
     }

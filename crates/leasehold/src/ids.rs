@@ -1,4 +1,4 @@
-//! How clients and holders are called, here and on the server.
+//! The ids of clients and holders, here and on the server.
 
 use leasehold_core::command::permits::PermitId;
 use std::borrow::Borrow;
@@ -13,12 +13,12 @@ macro_rules! name_of {
         pub struct $name(String);
 
         impl $name {
-            /// Its text.
+            /// Returns the text of the id.
             pub fn as_str(&self) -> &str {
                 &self.0
             }
 
-            /// Its text, owned.
+            /// Converts into the text of the id.
             pub fn into_string(self) -> String {
                 self.0
             }
@@ -81,10 +81,10 @@ macro_rules! name_of {
 }
 
 name_of! {
-    /// The name of a holder of a lock, or of a waiter for it, as the server has it: `uuid:number`, where the UUID is that of a
-    /// [client](ClientId); a JVM's `uuid:thread`; or what [`SimpleLock::with_id`](crate::SimpleLock::with_id) was given.
+    /// The id of a holder or a waiter on the server: `uuid:number`, where the UUID is that of a [client](ClientId); a JVM's `uuid:thread`; or the
+    /// id from [`SimpleLock::with_id`](crate::SimpleLock::with_id).
     ///
-    /// Any text becomes one by `From`, because other libraries choose their own.
+    /// Any text converts into an id by `From`, because other libraries choose their own ids.
     ///
     /// # Examples
     ///
@@ -99,13 +99,13 @@ name_of! {
 }
 
 impl HolderId {
-    /// Whether it is of a hold of this client.
+    /// Whether this is the id of a hold of `client`.
     pub fn is_of(&self, client: &ClientId) -> bool {
         self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
     }
 
-    /// Whether a permit of a [`Semaphore`](crate::Semaphore) is one that this hold took. The ids of such permits follow from the
-    /// name of the hold; those of a JVM are random.
+    /// Whether this hold took a permit of a [`Semaphore`](crate::Semaphore). The ids of its permits derive from the id of the hold; those of a
+    /// JVM are random.
     ///
     /// # Examples
     ///
@@ -127,8 +127,7 @@ impl HolderId {
 }
 
 name_of! {
-    /// The identity of a client: a random UUID, new for every client, as Redisson's is for every instance. The names of its holds begin
-    /// with it.
+    /// The identity of a client: a random UUID, new for every client, like the id of a Redisson instance. The ids of its holds start with it.
     ///
     /// # Examples
     ///

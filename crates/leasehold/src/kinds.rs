@@ -1,5 +1,4 @@
-//! The purpose of each kind of lock, and what only that kind can do. One file is one kind, but for what several have in common: `counted`
-//! and `group`.
+//! The kinds of locks, with the operations of each kind. Each file is one kind, except the shared parts `counted` and `group`.
 
 mod any;
 mod bare_semaphore;

@@ -1,4 +1,4 @@
-//! The specification of a lock: a name, a kind, and how it is asked for. Every public type of lock has one.
+//! The specification of a lock: its name, kind and options. Every public lock type contains one.
 
 use crate::attempt;
 use crate::client_inner::Handle;
@@ -16,7 +16,7 @@ use leasehold_core::session::Fallback;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Everything behind one counter: clones are made on every acquire.
+/// Reference-counted as a whole, because every acquire clones it.
 #[derive(Clone)]
 pub(crate) struct LockSpec(Arc<Inner>);
 
@@ -26,50 +26,50 @@ struct Inner {
     kind: Kind,
     name: Result<LockName, Box<RefusedName>>,
     class: Arc<Class>,
-    /// Boxed, because most locks have none.
+    /// Boxed, because most locks have no options.
     options: Option<Box<LockOptions>>,
 }
 
-/// A name that cannot be used, as it was given, and why.
+/// An invalid name and the reason.
 #[derive(Clone)]
 struct RefusedName {
     given: String,
     why: InvalidInput,
 }
 
-/// The result of an operation on a counter, with the number that the server told.
+/// The result of an operation on a counter, with the number from the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     Done(i64),
-    /// It does not apply.
+    /// The operation does not apply.
     Refused(i64),
     /// The counter would leave its range.
     Overflow(i64),
 }
 
-/// How a lock is asked for, where the caller's acquire does not say otherwise.
+/// The options of a lock, which an acquire may override.
 #[derive(Clone, Debug)]
 pub(crate) struct LockOptions {
-    /// A fixed lease, not renewed unless the acquire says so.
+    /// A fixed lease, not renewed unless the acquire requests it.
     pub(crate) lease: Option<Duration>,
-    /// The name of its holds on the server.
+    /// The id of its holds on the server.
     pub(crate) field: Option<Bytes>,
-    /// The owner of an acquire outside of every scope: a new one for each acquire, if none is set.
+    /// The owner of an acquire outside every scope. Default: a new owner for each acquire.
     pub(crate) owner: Option<OwnerId>,
-    /// The fallback without the server; the client's, if none is set.
+    /// The fallback without the server. Default: the client's fallback.
     pub(crate) fallback: Option<Fallback>,
-    /// How long the mark of a waiting writer counts.
+    /// The lifetime of a waiting writer's mark.
     pub(crate) prefer_writers: Option<Duration>,
-    /// For how long the lock lingers after a release.
+    /// How long the lock lingers after a release.
     pub(crate) linger: Option<Duration>,
 }
 
-/// The options of a lock that has none.
+/// The default options.
 static NO_OPTIONS: LockOptions =
     LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None, linger: None };
 
 impl LockSpec {
-    /// A lock with a name from the program.
+    /// Creates a lock with a name from the program.
     pub(crate) fn new(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let spec = Self::found(handle, kind, given);
         match check_ends(given) {
@@ -78,7 +78,7 @@ impl LockSpec {
         }
     }
 
-    /// A lock with a name from the server, which another program may have written.
+    /// Creates a lock with a name from the server, which another program may have written.
     pub(crate) fn found(handle: Arc<Handle>, kind: Kind, given: &str) -> Self {
         let name = LockName::new(&handle.settings.prefix, given).and_then(|name| {
             if handle.link.server().cluster {
@@ -103,24 +103,24 @@ impl LockSpec {
         Self(Arc::new(Inner { options: Some(Box::new(options)), ..Inner::clone(&self.0) }))
     }
 
-    /// The same name as another kind.
+    /// Returns a lock of the same name and another kind.
     pub(crate) fn with_kind(&self, kind: Kind) -> Self {
         Self(Arc::new(Inner { kind, ..Inner::clone(&self.0) }))
     }
 
-    /// The same, to be refused whenever it is used.
+    /// Returns a lock that fails at every use.
     pub(crate) fn refused(&self, why: InvalidInput) -> Self {
         let name = Err(Box::new(RefusedName { given: self.name().to_owned(), why }));
         Self(Arc::new(Inner { name, ..Inner::clone(&self.0) }))
     }
 
-    /// The behaviour of an acquire while the server is out of reach.
+    /// Returns the fallback of an acquire.
     pub(crate) fn fallback(&self) -> Fallback {
         let said = self.options().fallback.unwrap_or(self.0.handle.settings.fallback);
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
-    /// How long the known outage of the lock's server has lasted.
+    /// Returns how long the known outage of the lock's server has lasted.
     pub(crate) fn out_of_reach_for(&self) -> Option<Duration> {
         let name = self.0.name.as_ref().ok()?;
         self.0.handle.with(|session, now| session.out_of_reach_for(now, name))
@@ -153,13 +153,13 @@ impl LockSpec {
         &self.0.class
     }
 
-    /// The name, where it can be used.
+    /// Returns the name if it is valid.
     pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
         self.0.name.as_ref().map_err(|refused| refused.why.clone())
     }
 
-    /// Sends a call, and reads the reply. During a reconnect, or while the slot of the keys moves, it waits for up to one command
-    /// timeout. In a known outage it fails at once.
+    /// Sends a call and reads the reply. It waits for up to one command timeout during a reconnect or the migration of the keys' slot. In a
+    /// known outage it fails at once.
     pub(crate) async fn call_once<T>(
         &self,
         call: Call,
@@ -173,7 +173,7 @@ impl LockSpec {
             let reply = handle.link.call(call.clone()).await;
             let is_over = || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all());
             let again = match &reply {
-                // As a try, it does not wait for the end of an outage.
+                // Like a try, it does not wait for the end of an outage.
                 Err(LinkError::NotSent(_)) => self.out_of_reach_for().is_none(),
                 Err(LinkError::Refused(refusal)) => refusal.is_of_a_moving_slot(),
                 _ => false,
@@ -188,12 +188,11 @@ impl LockSpec {
         decode(&reply).map_err(|error| Error::from_link(self.name(), &LinkError::Unknown(error.to_string())))
     }
 
-    /// Sends a call until it is known what became of it, for as long as a server may be out of reach. A copy of the call must change
-    /// nothing: what would change something twice carries the id of an operation.
+    /// Sends a call until its outcome is known, for at most `unreachable_after`. The call must be idempotent, for example by an operation id.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the call was applied.
+    /// After a drop of the future the call may or may not be applied.
     pub(crate) async fn call_until_known<T>(
         &self,
         call: Call,
@@ -219,10 +218,10 @@ impl LockSpec {
                 unknown = Some(error.clone());
             }
             let closed = handle.with(|session, _| session.has_lost_all());
-            // As an acquire, it counts the time from the loss of the server.
+            // Like an acquire, it counts the time from the loss of the server.
             let too_long = self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.unreachable_after);
             if refused || closed || too_long || handle.clock.now() >= end {
-                // A copy that got no reply may have been applied, whatever is said of the later ones.
+            // A copy without a reply may have been applied, whatever the replies to later copies are.
                 let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
                     other => other,
@@ -234,7 +233,7 @@ impl LockSpec {
         }
     }
 
-    /// As [`LockSpec::call_until_known`], for an operation with an id of its own; what the server refused by its data is the caller's to judge.
+    /// Sends an operation with its own id, like [`LockSpec::call_until_known`]. The caller evaluates refusals that depend on the data.
     pub(crate) async fn call_idempotent(
         &self,
         call: impl FnOnce(&LockName, &[u8], &Bytes) -> Call,
@@ -251,7 +250,7 @@ impl LockSpec {
         }
     }
 
-    /// The command by which the client publishes.
+    /// Returns the client's publish command.
     pub(crate) fn publish(&self) -> Bytes {
         self.handle().with(|session, _| session.settings().publish.clone())
     }

@@ -20,23 +20,22 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// Many locks that are acquired together: all of them, or none.
+/// Several locks that are acquired together: all of them, or none.
 ///
-/// **When to use it:** where one step touches several things that have a lock each, such as both accounts of a transfer. Whatever the order
-/// of the members, no two callers wait for each other for long. **When not:** to survive the loss of a server: that
-/// is the [`QuorumLock`](crate::QuorumLock). For many small things, see the [`StripedLock`](crate::StripedLock).
+/// **When to use it:** if one step changes several resources with separate locks, such as both accounts of a transfer. The order of the
+/// members does not matter: no two callers block each other for long. **When not:** to survive the loss of a server: use the
+/// [`QuorumLock`](crate::QuorumLock). For many small resources, use the [`StripedLock`](crate::StripedLock).
 ///
 /// Members are [`Lock`], [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and
-/// [`WriteLock`](crate::WriteLock), also of several clients and servers. All callers acquire them in the order of their names, so that
-/// multi locks do not deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it
-/// releases these, and waits for the busy one with nothing held. So a deadlock with code that takes one of the members by itself ends
-/// after 100 ms.
+/// [`WriteLock`](crate::WriteLock), also of several clients and servers. All callers acquire them in the order of their names, so multi locks
+/// do not deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it releases them,
+/// and waits for the busy member without holding any. A deadlock with code that acquires a single member therefore ends after 100 ms.
 ///
-/// A caller keeps its place in the queue of a fair member only while it waits with nothing held. After the 100 ms it joins the queue
-/// again, at its tail. So the queue orders single locks and groups fairly only while the other members are free.
+/// A caller keeps its place in the queue of a fair member only while it holds no other member. After the 100 ms it rejoins the queue at its
+/// tail. The queue is therefore fair to groups only while the other members are free.
 ///
-/// The guard lasts as long as the earliest deadline of its members; when one is lost, all are. Members do not fall back: while the server of a
-/// member is unreachable, an acquire fails regardless of [`Lock::fallback`].
+/// The guard lasts until the earliest deadline of its members; the loss of one member is the loss of all. Members do not fall back: while the
+/// server of a member is unreachable, an acquire fails regardless of [`Lock::fallback`].
 ///
 /// # Examples
 ///
@@ -55,14 +54,14 @@ pub struct MultiLock {
     name: Arc<str>,
 }
 
-/// A member of a [`MultiLock`]: a lock of a kind that can be one, by `From`.
+/// A member of a [`MultiLock`]. Locks of suitable kinds convert into it.
 #[derive(Clone, Debug)]
 pub struct Member(AnyLock);
 
 macro_rules! members {
     ($($kind:ident),*) => {$(
         impl From<Lock<$kind>> for Member {
-            /// Members neither linger nor fall back: a group only holds grants of its servers.
+            /// Creates a member, which neither lingers nor falls back: a group only holds grants of its servers.
             fn from(lock: Lock<$kind>) -> Self {
                 Self(lock.as_member().erase())
             }
@@ -73,7 +72,7 @@ macro_rules! members {
 members!(Reentrant, Fair, FencedFair, Fenced, Read, Write);
 
 impl Member {
-    /// The name as the caller gave it, without the prefix of its client.
+    /// Returns the name without the prefix of its client.
     pub fn name(&self) -> &str {
         self.0.name()
     }
@@ -84,7 +83,7 @@ impl Member {
 }
 
 impl MultiLock {
-    /// One lock over `members`, which may belong to several clients. No members, or one of them twice, is refused when it is acquired.
+    /// Creates a lock over `members`, which may belong to several clients. An acquire fails without members, or with a repeated member.
     pub fn new<M: Into<Member>>(members: impl IntoIterator<Item = M>) -> Self {
         Self::of(members.into_iter().map(Into::into).collect())
     }
@@ -102,12 +101,12 @@ impl MultiLock {
         Self::of(self.members.iter().map(|member| Member(member.0.clone().class(class))).collect())
     }
 
-    /// The names of the members, joined by ` + `, as errors have it.
+    /// Returns the names of the members, joined by ` + `, as in errors.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The members.
+    /// Returns the members.
     pub fn members(&self) -> &[Member] {
         &self.members
     }
@@ -116,21 +115,21 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// When awaited: those of [`Lock::acquire`], of the member that failed; [`InvalidInput::NoMembers`] and
-    /// [`InvalidInput::SameMember`]. Nothing is held after an error.
+    /// When awaited: the errors of [`Lock::acquire`] of a member; [`InvalidInput::NoMembers`] and [`InvalidInput::SameMember`]. Nothing is
+    /// held after an error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back every member that it holds, and leaves nothing behind.
+    /// Dropping the future releases every acquired member, and leaves nothing behind.
     pub fn acquire(&self) -> MultiAcquire {
         MultiAcquire { multi: self.clone(), wait: None, lease: None, max_hold: None, owner: None }
     }
 
-    /// Acquires all members if they are free; `None` where one is not, or where one was lost while the others were acquired.
+    /// Acquires all members if they are free. Returns `None` if a member is busy, or was lost before all were acquired.
     ///
     /// # Errors
     ///
-    /// As [`MultiLock::acquire`].
+    /// The errors of [`MultiLock::acquire`].
     ///
     /// # Cancel safety
     ///
@@ -146,7 +145,7 @@ impl MultiLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`](crate::Lock::with).
+    /// The errors of [`Lock::with`](crate::Lock::with).
     ///
     /// # Cancel safety
     ///
@@ -166,21 +165,21 @@ impl MultiLock {
         self.acquire().with(work).await
     }
 
-    /// The guard, unless its first members ran out while the last ones were acquired. Then nothing of it stays.
+    /// Returns the guard, unless its first members expired before the last member was acquired. Then all are released.
     async fn held(&self, guard: MultiGuard) -> Option<MultiGuard> {
         let Some(reason) = guard.ended() else { return Some(guard) };
         guard.release().await.ok();
-        event!(debug, ?reason, "members of a multi lock were lost while the others were acquired");
+        event!(debug, ?reason, "a multi lock lost members before all were acquired");
         None
     }
 
-    /// Refuses what cannot be acquired, and tells whose clock counts.
+    /// Validates the members, and returns the client whose clock applies.
     fn check(&self) -> Result<Arc<Handle>, Error> {
         let Some(first) = self.members.first() else { return Err(InvalidInput::NoMembers.into()) };
         for (index, member) in self.members.iter().enumerate() {
             let spec = member.spec();
             let key = spec.checked_name()?.key();
-            // Two clients of one server would wait for each other under the name of one caller.
+        // Two clients of one server would block each other on behalf of one caller.
             let same = |other: &Member| {
                 other.spec().checked_name().is_ok_and(|name| name.key() == key)
                     && other.spec().handle().is_of_server(spec.handle())
@@ -192,7 +191,7 @@ impl MultiLock {
         Ok(first.spec().handle().clone())
     }
 
-    /// The members by their names: an order that all callers have in common, whatever theirs is.
+    /// Sorts the members by name, an order that all callers share.
     fn order(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.members.len()).collect();
         order.sort_by(|one, other| self.members[*one].spec().name().cmp(self.members[*other].spec().name()));
@@ -211,13 +210,13 @@ impl fmt::Debug for MultiLock {
     }
 }
 
-/// An acquire of a [`MultiLock`] that is being described. Awaiting it acquires.
+/// A builder for an acquire of a [`MultiLock`]. Awaiting it acquires the lock.
 ///
 /// # Cancel safety
 ///
 /// See [`MultiLock::acquire`].
 #[derive(Clone, Debug)]
-#[must_use = "nothing is acquired until this is awaited"]
+#[must_use = "an acquire does nothing until it is awaited"]
 pub struct MultiAcquire {
     multi: MultiLock,
     wait: Option<Duration>,
@@ -227,25 +226,25 @@ pub struct MultiAcquire {
 }
 
 impl MultiAcquire {
-    /// Waits for at most this long while members are busy. Default: that of the first member's client.
+    /// Limits the wait for busy members. Default: the default wait of the first member's client.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Takes every member for a fixed lease, which is not renewed.
+    /// Sets a fixed lease for every member, which is not renewed.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Loses all members when one has been held for this long.
+    /// Limits how long the members are held. All are lost when one has been held for this long.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// Acquires as `owner`, of the client that all members belong to.
+    /// Acquires the members as `owner`, whose client must own all members.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
@@ -255,7 +254,7 @@ impl MultiAcquire {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`](crate::Lock::with).
+    /// The errors of [`Lock::with`](crate::Lock::with).
     ///
     /// # Cancel safety
     ///
@@ -271,8 +270,7 @@ impl MultiAcquire {
         acquire.run(Some(patience)).await
     }
 
-    /// Takes all members in this order, each with the patience for its place. `Err` is the place of the member that is busy; nothing is held
-    /// then.
+    /// Acquires all members in this order, each with the patience for its place. `Err` is the place of a busy member; then nothing is held.
     async fn round(
         &self,
         order: &[usize],
@@ -281,7 +279,7 @@ impl MultiAcquire {
         let mut guards = Vec::with_capacity(order.len());
         for (place, index) in order.iter().enumerate() {
             let patience = patience(place);
-            // A wait behind the first member is short, so that its end may come before the answer of the server.
+            // The wait behind the first member is short and may end before the server's reply.
             let is_short = place > 0 && patience != Patience::Try;
             match self.take(&self.multi.members[*index], patience).await {
                 Ok(Some(guard)) => guards.push(guard),
@@ -306,7 +304,7 @@ impl MultiAcquire {
         let elapsed = || Error::from_acquire(&self.multi.name, waited(), AcquireError::WaitElapsed);
         let by_name = self.multi.order();
         let mut order = by_name.clone();
-        // Up to this place no member stands behind a greater one, so that a caller may wait for it while it holds those before it.
+        // Members up to this place may be out of order: waiting for them while holding others could deadlock.
         let mut out_of_order = 0;
         let mut rounds = 0_u32;
         let mut reach = Reach::new(&handle, self.wait.is_some());
@@ -316,11 +314,11 @@ impl MultiAcquire {
                 let left = until.since(handle.clock.now());
                 let left = match place {
                     0 => left,
-                    // Others may hold it and wait for what is held here.
+            // Its holder may wait for a member that this caller holds.
                     _ if place <= out_of_order => return Patience::Try,
                     _ => left.min(HOLDING),
                 };
-                // The members may belong to clients whose clocks have different zeros.
+            // The clocks of different clients have different zeros.
                 let clock = &self.multi.members[order[place]].spec().handle().clock;
                 Patience::Until(clock.now() + left)
             };
@@ -338,7 +336,7 @@ impl MultiAcquire {
                 }
                 Ok(Err(place)) => {
                     reach.note_answer();
-                    // It comes first, so that nothing is held while it is waited for.
+                    // The busy member comes first, so that nothing is held during the wait for it.
                     let busy = order[place];
                     order =
                         std::iter::once(busy).chain(by_name.iter().copied().filter(|index| *index != busy)).collect();
@@ -349,7 +347,7 @@ impl MultiAcquire {
             if until <= handle.clock.now() {
                 return Err(elapsed());
             }
-            // Two who want the same members in another order must not go on in step.
+                    // A random pause separates two callers that want the same members in another order.
             rounds = rounds.saturating_add(1);
             let most = Duration::from_millis(1 << rounds.min(6)).min(until.since(handle.clock.now()));
             let random = handle.with(|session, _| session.random());
@@ -367,9 +365,9 @@ impl IntoFuture for MultiAcquire {
     }
 }
 
-/// How long a caller waits for a member while it holds others. A deadlock with code that does not know the order lasts as long.
+/// The longest wait for a member while holding others. It bounds a deadlock with code that ignores the order.
 const HOLDING: Duration = Duration::from_millis(100);
 
-/// Holds all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy
-/// until the guard is dropped or released.
+/// A guard of all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy until the guard is
+/// dropped or released.
 pub type MultiGuard = GroupGuard<AllMembers>;

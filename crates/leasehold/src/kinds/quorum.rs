@@ -18,27 +18,25 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock over several independent servers: it is held while a majority of them say so.
+/// A lock over several independent servers, which is held while a majority of them hold it.
 ///
-/// **When to use it:** where a lock must outlive the loss of a server, or of its data: three or five servers that do not replicate each
-/// other, each with a client of its own. **When not:** where a fencing token is checked by the store, which is stronger and cheaper; or
-/// on the replicas of one primary, which fail together. Tokens and fairness are not to be had over several servers.
+/// **When to use it:** if a lock must survive the loss of a server or its data: three or five servers without replication between them, each
+/// with its own client. **When not:** if the store checks a fencing token, which is stronger and cheaper; or on the replicas of one primary,
+/// which fail together. Quorum locks have no tokens and no fairness.
 ///
-/// An acquire asks all servers at once. It has the lock when a majority granted it and the shortest of the leases that count still runs,
-/// less the allowance for clock rates that every lease carries (a hundredth of it, and 2 ms). Otherwise it gives everything back, on
-/// every server, whatever each of them answered, and tries again after a random pause. Leases are renewed on each server
-/// by its own client; the guard is lost when fewer than a majority are left. This is Redlock (Sanfilippo, "Distributed Locks with
-/// Redis") with renewal. It relies on the *rates* of the servers' clocks, not on their readings.
+/// An acquire sends its command to all servers at once. It succeeds if a majority grants the lock and the shortest counted lease has not
+/// ended, minus the margin of every lease (1 % and 2 ms). Otherwise it rolls back on every server, whatever the reply, and retries after a
+/// random pause. Each server's client renews its lease; the guard is lost when fewer than a majority remain. This is Redlock (Sanfilippo,
+/// "Distributed Locks with Redis") with renewal. It relies on the *rates* of the servers' clocks, not on their readings.
 ///
-/// **A server that has lost its data** must not answer for one lease (the *delayed restart* of Redlock). Otherwise it
-/// may belong to a holder's bare majority and grant the lock to another client. With this delay, a minority of servers
-/// may lose all data at a time.
+/// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's
+/// bare majority and grant the lock to another client. With this delay, a minority of servers may lose all data at a time.
 ///
 /// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///
-/// **Every process must use one set of servers**: a majority of three servers and a majority of five may be disjoint.
-/// So a process passes a client for each server, up or not; [`Client::connect_lazy`] creates such clients.
-/// [`QuorumLock::of`] sets the number of servers for a process with fewer clients.
+/// **Every process must use the same set of servers**: a majority of three servers and a majority of five may be disjoint. A process therefore
+/// passes a client for each server, up or not; [`Client::connect_lazy`] creates such clients. [`QuorumLock::of`] sets the number of servers
+/// for a process with fewer clients.
 ///
 /// # Examples
 ///
@@ -57,21 +55,21 @@ pub struct QuorumLock {
     clients: Arc<[Client]>,
     name: Arc<str>,
     class: Option<Arc<str>>,
-    /// How many servers there are, which all who use the lock count alike.
+    /// The number of servers, equal in all processes.
     servers: usize,
 }
 
 impl QuorumLock {
-    /// Returns the lock of that name over the servers of `clients`, which must be all servers in every process that
-    /// uses the lock. An acquire fails without clients, or with two clients of one server.
+    /// Returns the lock of this name over the servers of `clients`, which must be all servers in every process that uses the lock. An acquire
+    /// fails without clients, or with two clients of one server.
     pub fn new(clients: impl IntoIterator<Item = Client>, name: impl AsRef<str>) -> Self {
         let clients: Arc<[Client]> = clients.into_iter().collect();
         Self { servers: clients.len(), clients, name: name.as_ref().into(), class: None }
     }
 
-    /// Returns the lock of that name over this many servers. `clients` are the clients of some or all of them; a server
-    /// without a client counts as refusing the lock. An acquire fails with fewer clients than a majority, or with more
-    /// clients than servers ([`InvalidInput::NoMajority`]), and with two clients of one server.
+    /// Returns the lock of this name over `servers` servers. `clients` connect to some or all of them; a server without a client counts as
+    /// refusing the lock. An acquire fails with fewer clients than a majority, with more clients than servers
+    /// ([`InvalidInput::NoMajority`]), and with two clients of one server.
     ///
     /// # Examples
     ///
@@ -81,7 +79,7 @@ impl QuorumLock {
     /// let some_of_five = [Client::embedded(), Client::embedded(), Client::embedded()];
     /// let lock = QuorumLock::of(5, some_of_five, "leader");
     /// assert_eq!(lock.quorum(), 3);
-    /// let guard = lock.acquire().await?; // all three have granted it
+    /// let guard = lock.acquire().await?; // all three servers have granted it
     /// guard.release().await?;
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
@@ -89,7 +87,7 @@ impl QuorumLock {
         Self { clients: clients.into_iter().collect(), name: name.as_ref().into(), class: None, servers }
     }
 
-    /// The name as the caller gave it.
+    /// Returns the name without prefixes.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -101,7 +99,7 @@ impl QuorumLock {
         self
     }
 
-    /// The lock on one server.
+    /// Returns the lock on one server.
     fn on(&self, client: &Client) -> Lock {
         let lock = client.lock(&self.name);
         match &self.class {
@@ -110,12 +108,12 @@ impl QuorumLock {
         }
     }
 
-    /// How many servers must grant the lock: more than half of them all.
+    /// Returns the number of servers that must grant the lock: more than half of all servers.
     pub const fn quorum(&self) -> usize {
         self.servers / 2 + 1
     }
 
-    /// Acquires the lock on a majority of the servers, trying again while others hold it.
+    /// Acquires the lock on a majority of the servers, and retries while other owners hold it.
     ///
     /// # Errors
     ///
@@ -127,16 +125,16 @@ impl QuorumLock {
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives back what it holds, on every server, and leaves nothing behind.
+    /// Dropping the future rolls back on every server, and leaves nothing behind.
     pub fn acquire(&self) -> QuorumAcquire {
         QuorumAcquire { lock: self.clone(), wait: None, lease: None, max_hold: None, backoff: None }
     }
 
-    /// Acquires the lock if a majority of the servers grant it at once; `None` where they do not.
+    /// Acquires the lock if a majority of the servers grant it at once. Otherwise returns `None`.
     ///
     /// # Errors
     ///
-    /// As [`QuorumLock::acquire`], but without any repetition.
+    /// The errors of [`QuorumLock::acquire`], without retries.
     ///
     /// # Cancel safety
     ///
@@ -154,7 +152,7 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`](crate::Lock::with).
+    /// The errors of [`Lock::with`](crate::Lock::with).
     ///
     /// # Cancel safety
     ///
@@ -185,13 +183,13 @@ impl fmt::Debug for QuorumLock {
     }
 }
 
-/// An acquire of a [`QuorumLock`] that is being described. Awaiting it acquires.
+/// A builder for an acquire of a [`QuorumLock`]. Awaiting it acquires the lock.
 ///
 /// # Cancel safety
 ///
 /// See [`QuorumLock::acquire`].
 #[derive(Clone, Debug)]
-#[must_use = "nothing is acquired until this is awaited"]
+#[must_use = "an acquire does nothing until it is awaited"]
 pub struct QuorumAcquire {
     lock: QuorumLock,
     wait: Option<Duration>,
@@ -207,29 +205,29 @@ enum Round {
     Failed(Error),
 }
 
-/// The answer of a server.
+/// The result of one server.
 type Answer = Result<Option<Guard<Any>>, Error>;
 
 impl QuorumAcquire {
-    /// Waits for at most this long while others hold the lock. Default: that of the first client.
+    /// Limits the wait while other owners hold the lock. Default: the default wait of the first client.
     pub const fn wait(mut self, wait: Duration) -> Self {
         self.wait = Some(wait);
         self
     }
 
-    /// Takes the lock for a fixed lease on every server, which is not renewed.
+    /// Sets a fixed lease on every server, which is not renewed.
     pub const fn lease(mut self, lease: Duration) -> Self {
         self.lease = Some(lease);
         self
     }
 
-    /// Loses the lock when it has been held for this long.
+    /// Limits how long the lock is held. After this time it is lost.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
     }
 
-    /// How long to pause between two attempts. Default: exponential with full jitter, from 10 ms to 500 ms.
+    /// Sets the pauses between attempts. Default: exponential with full jitter, from 10 ms to 500 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
         self.backoff = Some(backoff);
         self
@@ -239,7 +237,7 @@ impl QuorumAcquire {
     ///
     /// # Errors
     ///
-    /// As [`Lock::with`](crate::Lock::with).
+    /// The errors of [`Lock::with`](crate::Lock::with).
     ///
     /// # Cancel safety
     ///
@@ -248,7 +246,7 @@ impl QuorumAcquire {
         self.run().await.map_err(WithError::NotAcquired)?.with(work).await
     }
 
-    /// Asks all servers at once.
+    /// Tries the lock on all servers at once.
     async fn round(&self, handle: &Arc<Handle>) -> Round {
         let quorum = self.lock.quorum();
         let asked = self.lock.clients.iter().map(|client| {
@@ -260,8 +258,7 @@ impl QuorumAcquire {
             trying
         });
         let clients = self.lock.clients.len();
-        // A lock on every server survives the loss of more of them than one on a bare majority; but no caller waits long for a server that
-        // does not answer.
+        // More servers than a bare majority make the hold more robust, but no caller waits long for a silent server.
         let enough = |answers: &[Option<Answer>]| {
             let granted = answers.iter().filter(|answer| matches!(answer, Some(Ok(Some(_))))).count();
             let answered = answers.iter().filter(|answer| answer.is_some()).count();
@@ -281,7 +278,7 @@ impl QuorumAcquire {
                 Some(Ok(Some(guard))) => guards.push(guard),
                 Some(Ok(None)) => busy += 1,
                 Some(Err(error)) => failure = Some(error),
-                // Dropping its future takes back whatever it may still get.
+                // Dropping the future rolls back a late grant.
                 None => {}
             }
         }
@@ -294,7 +291,7 @@ impl QuorumAcquire {
             return Round::Busy;
         }
         let could = guards.len() + busy;
-        // Most of it is given back before the next attempt; what a server does not answer goes on without its future.
+        // Most grants are rolled back before the next attempt. The rollback at a silent server continues without its future.
         let half = guards.len().div_ceil(2);
         let back =
             |released: &[Option<_>]| if released.iter().flatten().count() >= half { Enough::Yes } else { Enough::No };
@@ -354,6 +351,6 @@ impl IntoFuture for QuorumAcquire {
     }
 }
 
-/// Holds a [`QuorumLock`] on a majority of its servers. The guard is lost when fewer servers remain. The remaining
-/// servers stay locked until the guard is dropped or released, and another client may need them for its majority.
+/// A guard of a [`QuorumLock`] on a majority of its servers. It is lost when fewer servers remain. The remaining servers stay locked until the
+/// guard is dropped or released, and another client may need them for its majority.
 pub type QuorumGuard = GroupGuard<Majority>;

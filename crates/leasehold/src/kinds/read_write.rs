@@ -11,16 +11,16 @@ use leasehold_core::command::Kind;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock that either many readers hold, or one writer.
+/// A lock with many readers or one writer.
 ///
-/// **When to use it:** where many read what few change, and reading takes long enough to be worth a round trip. **When not:** where
-/// the critical section is short: a plain lock is one command, too, and has less to go wrong. Without
-/// [`prefer_writers`](Self::prefer_writers) readers that come without a break keep a writer waiting for ever.
+/// **When to use it:** for frequent reads and rare changes, if a read takes longer than a round trip. **When not:** for short critical
+/// sections: a plain lock also costs one command, and is simpler. Without [`prefer_writers`](Self::prefer_writers) a continuous stream of
+/// readers starves writers.
 ///
-/// The halves are locks of their own. A writer may take the read half too, and so **downgrade**: see
-/// [`Guard::downgrade`]. A reader never becomes a writer: an owner that asks for the write half while it holds the read half gets
-/// [`Error::UpgradeNotSupported`] at once, because it would wait for itself. Every reader has its own lease: one that dies is gone by its own deadline,
-/// whatever others renew. On the server the lock is Redisson's `RReadWriteLock`.
+/// The halves are locks. A writer may acquire the read half too, and so **downgrade**: see [`Guard::downgrade`]. A reader cannot become a
+/// writer: an owner that holds the read half and requests the write half gets [`Error::UpgradeNotSupported`] at once, because it would wait
+/// for itself. Every reader has its own lease, so a dead reader expires by its own deadline, whatever others renew. On the server the
+/// lock is Redisson's `RReadWriteLock`.
 ///
 /// # Examples
 ///
@@ -42,10 +42,10 @@ pub struct ReadWriteLock {
     write: WriteLock,
 }
 
-/// The read half of a [`ReadWriteLock`]: any number of holders, while there is no writer.
+/// The read half of a [`ReadWriteLock`]: any number of holders, while no writer holds the lock.
 ///
-/// **When to use it:** to read data that no writer may change during the read. **When not:** to read before a write of
-/// that data: the read half cannot become the write half.
+/// **When to use it:** to read data that no writer may change during the read. **When not:** to read before a write of that data: the read
+/// half cannot become the write half.
 ///
 /// # Examples
 ///
@@ -60,9 +60,9 @@ pub struct ReadWriteLock {
 /// ```
 pub type ReadLock = Lock<Read>;
 
-/// The write half of a [`ReadWriteLock`]: one holder, and no readers but itself.
+/// The write half of a [`ReadWriteLock`]: one holder, and no other readers.
 ///
-/// **When to use it:** to change what readers must not see half done. **When not:** to read.
+/// **When to use it:** to change data that readers must not see half changed. **When not:** to read.
 ///
 /// # Examples
 ///
@@ -72,14 +72,14 @@ pub type ReadLock = Lock<Read>;
 /// let catalog = client.read_write_lock("catalog");
 /// let writing = catalog.write().acquire().await?;
 /// assert!(catalog.read().try_acquire().await?.is_none());
-/// let reading = writing.downgrade().await?; // nobody else wrote in between
+/// let reading = writing.downgrade().await?; // no other writer in between
 /// assert!(catalog.read().try_acquire().await?.is_some());
 /// # reading.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type WriteLock = Lock<Write>;
 
-/// How long the mark of a waiting writer counts, unless it is renewed: three attempts.
+/// The lifetime of a waiting writer's mark without a renewal: three attempts.
 const MARK: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
@@ -90,10 +90,10 @@ impl ReadWriteLock {
         }
     }
 
-    /// Has waiting writers keep new readers out, over all clients of this library that say so too.
+    /// Makes waiting writers block new readers, among all leasehold clients with this setting.
     ///
-    /// Readers that hold the lock already, and writers that read, are not kept out; those of Redisson do not know of it. Writers that
-    /// come without a break now keep readers waiting instead.
+    /// Current readers, and writers that read, are not blocked. Redisson's readers ignore this setting. A continuous stream of writers now
+    /// starves readers instead.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
         let prefer = |spec: &LockSpec| spec.with_options(|options| options.prefer_writers = Some(MARK));
@@ -107,29 +107,28 @@ impl ReadWriteLock {
         Self { read: self.read.class(class), write: self.write.class(class) }
     }
 
-    /// The name as the caller gave it, without the client's prefix.
+    /// Returns the name without the client's prefix.
     pub fn name(&self) -> &str {
         self.read.name()
     }
 
-    /// The half that many may hold.
+    /// Returns the read half, which any number of readers may hold.
     pub fn read(&self) -> ReadLock {
         self.read.clone()
     }
 
-    /// The half that one alone may hold.
+    /// Returns the write half, which one writer may hold.
     pub fn write(&self) -> WriteLock {
         self.write.clone()
     }
 }
 
 impl Guard<Write> {
-    /// Acquires the read half in addition to this write half. This only waits for the server, because the lock is
-    /// already held.
+    /// Acquires the read half in addition to this write half. This waits only for the server, because the lock is already held.
     ///
     /// # Errors
     ///
-    /// Those of the server. If the write half was lost meanwhile, it waits as any reader does.
+    /// The errors of the server. If the write half was lost, this waits like any reader.
     ///
     /// # Cancel safety
     ///
@@ -140,16 +139,15 @@ impl Guard<Write> {
         acquire.await
     }
 
-    /// Becomes a reader without letting another writer in between: takes the read half, then releases the write half, which wakes
-    /// readers everywhere.
+    /// Downgrades to a reader without letting another writer in: acquires the read half, then releases the write half, which wakes readers.
     ///
     /// # Errors
     ///
-    /// Those of [`Guard::read`] and of [`Guard::release`]. After an error both halves are given back.
+    /// The errors of [`Guard::read`] and [`Guard::release`]. After an error both halves are released.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future gives both halves back.
+    /// Dropping the future releases both halves.
     pub async fn downgrade(self) -> Result<Guard<Read>, Error> {
         let reading = self.read().await?;
         self.release().await?;

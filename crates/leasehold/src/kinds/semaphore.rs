@@ -9,27 +9,26 @@ use crate::settings;
 use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
 use std::time::Duration;
 
-/// How many ids one command carries.
+/// The maximum number of ids in one command.
 const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 
-/// A number of permits. Each held permit has an id and a lease.
+/// A semaphore whose permits have ids and leases.
 ///
-/// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The
-/// background renews the leases while the guard lives, and the permits of a crashed process return after one lease.
-/// **When not:** for a limit of one, which is a lock.
+/// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The background renews the
+/// leases while the guard lives, and the permits of a crashed process return after one lease. **When not:** for a limit of one: use a lock.
 ///
-/// A semaphore whose number was never set has no permits: [`try_set_permits`](Self::try_set_permits) comes first. Nor has one whose server
-/// came back without its data: its waiters go on waiting until the number is set again, and the client warns of it once
-/// ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Give such a wait a limit ([`wait`](crate::Acquire::wait)). More permits than there are
-/// in all are refused at once with [`Error::ExceedsCapacity`], unless there are none yet; and more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE)
-/// with [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`,
-/// by the server's clock.
+/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. After a loss of the server's data its waiters
+/// wait until the number is set again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)): limit such a
+/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the
+/// capacity is not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
+/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with
+/// leases by the server's clock.
 ///
-/// A client that knows the id of a permit has it in hand, as JVMs do by `updateLeaseTime` and `release`: one that is cut short is free at
-/// once, while its guard believes in it until its next renewal, a third of the lease later at the most, or until the end of a lease that is
-/// not renewed; one that is prolonged stays taken, also when its guard is lost by its own lease, until that guard is released or dropped.
+/// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A shortened permit is free at
+/// once, while its guard believes in it until its next renewal (at most a third of the lease) or the end of a fixed lease. A prolonged permit
+/// stays taken until its guard is released or dropped, even if the guard is lost before.
 ///
-/// An owner does not re-enter it: each acquire takes permits of its own.
+/// Owners do not re-enter a semaphore: each acquire takes new permits.
 ///
 /// # Examples
 ///
@@ -39,34 +38,34 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// # let client = leasehold::Client::embedded();
 /// let supplier = client.semaphore("supplier");
 /// supplier.try_set_permits(3).await?;
-/// let guard = supplier.acquire().permits(2).wait(Duration::from_secs(5)).await?; // renewed until it is released
+/// let guard = supplier.acquire().permits(2).wait(Duration::from_secs(5)).await?; // renewed until the release
 /// assert_eq!((guard.ids().len(), supplier.available_permits().await?), (2, 1));
 /// guard.release().await?;
 /// # Ok::<(), leasehold::Error>(()) }).unwrap();
 /// ```
 pub type Semaphore = Lock<Permit>;
 
-/// A held permit, as the server has it.
+/// A held permit, as seen by the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct HeldPermit {
-    /// Its id.
+    /// The id of the permit.
     pub id: PermitId,
-    /// How long its lease still runs; `None` where it does not end, as a JVM may ask for.
+    /// The remaining lease, or `None` for a permit without a lease, which a JVM can request.
     pub remaining: Option<Duration>,
 }
 
-/// The permits of a [`Semaphore`]. Available and held permits are together the capacity.
+/// The permits of a [`Semaphore`]. Available and held permits add up to the capacity.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct PermitCounts {
-    /// How many permits are available; negative where the capacity was lowered below what is held.
+    /// The number of available permits, which is negative if the capacity was lowered below the number of held permits.
     pub available: i64,
-    /// How many permits are held.
+    /// The number of held permits.
     pub held: u64,
-    /// The held permits that expire first, at most a thousand.
+    /// The held permits with the earliest expiry, at most 1000.
     pub permits: Vec<HeldPermit>,
 }
 
@@ -76,19 +75,18 @@ impl Semaphore {
     /// greater.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
 
-    /// Sets the capacity if it was never set, and returns whether it did. An existing number does not change, even if
-    /// it is 0 because all permits are held.
+    /// Sets the capacity if it was never set, and returns whether it did. An existing capacity does not change, even if no permit is
+    /// available.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds something else, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), for which the command is repeated. It is applied once, however
-    /// often it is sent.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the capacity was set.
+    /// After a drop of the future the capacity may or may not be set.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
@@ -96,16 +94,16 @@ impl Semaphore {
         Ok(matches!(outcome, Outcome::Done(_)))
     }
 
-    /// Sets the capacity, also while permits are held, and returns how many are available then: fewer than none, where more are held than
-    /// there shall be, until enough have come back. No holder loses a permit by it.
+    /// Sets the capacity, even while permits are held, and returns the number of available permits. It is negative while more permits are held
+    /// than the new capacity. No holder loses a permit.
     ///
     /// # Errors
     ///
-    /// As [`Semaphore::try_set_permits`].
+    /// The errors of [`Semaphore::try_set_permits`].
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the capacity was set.
+    /// After a drop of the future the capacity may or may not be set.
     pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
         settings::check_number("number of permits", permits, 0)?;
         let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
@@ -120,11 +118,11 @@ impl Semaphore {
         }
     }
 
-    /// How many permits are available, those whose lease has run out included; 0 where there is no such semaphore.
+    /// Returns the number of available permits, including expired permits, or 0 if the semaphore does not exist.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -133,11 +131,11 @@ impl Semaphore {
         Ok(self.inspect().await?.map_or(0, |counts| counts.available))
     }
 
-    /// How many permits are held, by whomever.
+    /// Returns the number of held permits of all holders.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -146,11 +144,11 @@ impl Semaphore {
         Ok(self.inspect().await?.map_or(0, |counts| counts.held))
     }
 
-    /// The permits of the semaphore, each held one with its lease; `None` if there is no such semaphore. Nothing is changed.
+    /// Returns the permits of the semaphore with their leases, or `None` if it does not exist. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -168,11 +166,11 @@ impl Semaphore {
         }
     }
 
-    /// The lease of one permit; `None` if it is free, or its lease has run out.
+    /// Returns the lease of one permit, or `None` if it is free or has expired.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect).
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
     ///
     /// # Cancel safety
     ///
@@ -186,21 +184,21 @@ impl Semaphore {
         }
     }
 
-    /// Gives permits back by their ids, **also those of other holders**, and says of each, in order, whether it is back: `false` if it was
-    /// not held any more, or its lease had run out. One that has expired does not keep the others from going back.
+    /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false`
+    /// if the permit was not held or has expired. An expired permit does not prevent the release of the others.
     ///
-    /// More than a thousand are sent in several commands, one after the other.
+    /// More than 1000 ids are sent in several commands, one after the other.
     ///
-    /// A guard elsewhere that has such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; those
-    /// of this client are told at once. The other permits of such a guard are back when its lease has run out.
+    /// Another client's guard with such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; guards of
+    /// this client are lost at once. The other permits of such a guard return at the end of its lease.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`](crate::Lock::inspect). If it took several commands, the permits of some may be back before an error.
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect). With several commands, some permits may be released before an error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the permits were given back.
+    /// After a drop of the future the permits may or may not be released.
     pub async fn release_ids(&self, ids: &[PermitId]) -> Result<Vec<bool>, Error> {
         let spec = self.spec();
         let name = spec.checked_name()?;
@@ -223,7 +221,7 @@ impl Semaphore {
 }
 
 impl Guard<Permit> {
-    /// The ids of the permits, as many as are [held](Guard::permits). Written out, an id has 32 hexadecimal digits, as a JVM shows it.
+    /// Returns the ids of all [held](Guard::permits) permits. The text of an id has 32 hexadecimal digits, as on a JVM.
     pub fn ids(&self) -> Vec<PermitId> {
         let hold = self.cell().key();
         PermitId::of_hold(&hold.field(), hold.permits).collect()

@@ -8,16 +8,15 @@ use bytes::Bytes;
 use leasehold_core::command::{HoldKey, ReleaseArgs, Released};
 use std::time::Duration;
 
-/// A lock that is one string with a lease: go-zero's `RedisLock`.
+/// A lock that consists of one string with a lease, like go-zero's `RedisLock`.
 ///
-/// **When to use it:** to share locks with services that use go-zero, or any library that sets a string under the lock's own name; and for
-/// a short section of known length, where a fixed lease is enough. **When not:** otherwise. Its waiters poll, they get
-/// no release notices, and the server keeps no hold count.
+/// **When to use it:** to share locks with go-zero, or with any library that sets a string under the lock's name; or for a short section
+/// of known length, for which a fixed lease suffices. **When not:** otherwise. Its waiters poll without release notices, and the server
+/// keeps no hold count.
 ///
-/// The lease is set when the lock is created, and is not renewed unless the acquire uses
-/// [`renewed`](crate::Acquire::renewed). go-zero adds 500 ms to its setting in seconds; use an equal length here. Every
-/// hold has its own id, unless [`with_id`](Lock::with_id) sets one: a process with an equal id acquires the lock again
-/// and refreshes its lease.
+/// The lease is set at the creation of the lock, and is not renewed unless the acquire uses [`renewed`](crate::Acquire::renewed). go-zero adds
+/// 500 ms to its setting in seconds; use the same length here. Every hold has its own id, unless [`with_id`](Lock::with_id) sets one: a
+/// process with the same id acquires the lock again and refreshes its lease.
 ///
 /// # Examples
 ///
@@ -33,8 +32,8 @@ use std::time::Duration;
 pub type SimpleLock = Lock<Simple>;
 
 impl SimpleLock {
-    /// Holds the lock under this id. All processes with an equal id are one holder: an acquire refreshes the lease, and
-    /// a release ends the hold, in any process.
+    /// Sets the id of the holder. All processes with the same id are one holder: an acquire refreshes the lease, and a release ends the hold,
+    /// in any process.
     #[must_use]
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
@@ -45,19 +44,19 @@ impl SimpleLock {
         }))
     }
 
-    /// Ends the hold of this lock's id, even if another process acquired it, and returns whether the hold existed. A
-    /// second release returns `false`.
+    /// Ends the hold of this lock's id, even if another process acquired it, and returns whether the hold existed. A second release returns
+    /// `false`.
     ///
-    /// Guards of this very client that have the id learn of it when they look, or at the end of their lease. A lock without an id of
-    /// its own holds nothing that could be named: `false`.
+    /// Guards of this client with the id detect the end at their next renewal, or at the end of their lease. Without an id from
+    /// [`with_id`](Lock::with_id), this returns `false`.
     ///
     /// # Errors
     ///
-    /// Those of the server, and [`Error::Invalid`] where the name or the lease cannot be used.
+    /// The errors of the server, and [`Error::Invalid`] if the name or the lease is invalid.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the hold was ended. A copy that comes late may end a later hold of the same id.
+    /// After a drop of the future the hold may or may not be ended. A late copy of the command may end a later hold of the same id.
     pub async fn release(&self) -> Result<bool, Error> {
         let spec = self.spec();
         let Some(field) = spec.options().field.clone() else { return Ok(false) };

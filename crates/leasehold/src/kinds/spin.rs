@@ -3,13 +3,13 @@
 use crate::kind::Spin;
 use crate::lock::Lock;
 
-/// A lock whose waiters ask again and again instead of being woken.
+/// A lock whose waiters poll.
 ///
-/// **When to use it:** where locks are held for a few milliseconds and seldom waited for, or where Pub/Sub is not to be had. A release
-/// costs nothing but itself. **When not:** for long waits: every waiter costs a command for each pause, and is late by up to one pause. The
-/// pauses are set by [`Acquire::backoff`](crate::Acquire::backoff).
+/// **When to use it:** if holds last a few milliseconds and waits are rare, or without Pub/Sub. A release publishes nothing. **When not:** for
+/// long waits: every waiter sends a command after each pause, and is up to one pause late.
+/// [`Acquire::backoff`](crate::Acquire::backoff) sets the pauses.
 ///
-/// On the server the lock is Redisson's `RSpinLock`, which looks like its `RLock`, but announces no release.
+/// On the server the lock is Redisson's `RSpinLock`, which has the layout of `RLock` but announces no release.
 ///
 /// # Examples
 ///

@@ -6,16 +6,16 @@ use crate::kinds::multi::MultiLock;
 use crate::lock::Lock;
 use leasehold_core::name::check_ends;
 
-/// A fixed number of locks that stand for any number of small things.
+/// A fixed number of locks that cover any number of small resources.
 ///
-/// **When to use it:** where each of millions of rows, users or files would want a lock of its own, and a few of them may share
-/// one. The server then has at most as many keys, and the client as many channels, as there are stripes. **When not:** where two things that
-/// meet on a stripe must not wait for each other. An owner that locks two things one after the other may meet itself: take them at once, by
-/// [`StripedLock::all_of`], or under one [`Owner`](crate::Owner).
+/// **When to use it:** if each of millions of rows, users or files needs a lock, and some of them may share one. The number of stripes limits
+/// the keys on the server and the channels of the client. **When not:** if two resources on one stripe must not wait for each other. An owner
+/// that locks two resources one after the other may block itself: acquire them together with [`StripedLock::all_of`], or under one
+/// [`Owner`](crate::Owner).
 ///
-/// **How many stripes:** with `h` things locked at the same time, the chance that one more must wait for a stranger is about
-/// `h / stripes`. So 100 stripes for each thing that is held at once leave 1 in 100 to wait. The number is part of the
-/// layout: all users of a name must use one number. With 0 stripes every use fails with [`InvalidInput::NoStripes`].
+/// **How many stripes:** with `h` locked resources, the probability that another resource must wait for an unrelated one is about
+/// `h / stripes`. With 100 stripes for each concurrently held resource, 1 in 100 waits. The number is part of the layout: all users
+/// of a name must use the same number. With 0 stripes every use fails with [`InvalidInput::NoStripes`].
 ///
 /// # Examples
 ///
@@ -43,7 +43,7 @@ impl StripedLock {
         Self { client, name: name.to_owned(), class: None, stripes }
     }
 
-    /// The name that the stripes have in common.
+    /// Returns the common name of the stripes.
     pub fn name(&self) -> &str {
         &self.name
     }
@@ -55,22 +55,22 @@ impl StripedLock {
         self
     }
 
-    /// How many stripes there are.
+    /// Returns the number of stripes.
     pub const fn stripes(&self) -> u32 {
         self.stripes
     }
 
-    /// Which stripe stands for `thing`: its FNV-1a hash of 64 bits, modulo the number of stripes, in every process and every version.
+    /// Returns the stripe of `thing`: its 64-bit FNV-1a hash modulo the number of stripes, in every process and version.
     pub fn stripe_of(&self, thing: impl AsRef<[u8]>) -> u32 {
         u32::try_from(fnv1a(thing.as_ref()) % u64::from(self.stripes.max(1))).unwrap_or_default()
     }
 
-    /// The lock that stands for `thing`. Its name is that of the striped lock, a colon, and the number of the stripe.
+    /// Returns the lock for `thing`. Its name is the name of the striped lock, a colon, and the number of the stripe.
     pub fn of(&self, thing: impl AsRef<[u8]>) -> Lock {
         self.stripe(self.stripe_of(thing))
     }
 
-    /// One lock over all stripes that stand for `things`, each stripe once.
+    /// Returns one lock over all stripes of `things`, each stripe once.
     pub fn all_of<T: AsRef<[u8]>>(&self, things: impl IntoIterator<Item = T>) -> MultiLock {
         let mut stripes: Vec<u32> = things.into_iter().map(|thing| self.stripe_of(thing)).collect();
         stripes.sort_unstable();
@@ -92,7 +92,7 @@ impl StripedLock {
     }
 }
 
-/// FNV-1a (Fowler, Noll, Vo), 64 bits: stable, without a key, and good enough to spread names.
+/// Hashes with FNV-1a (Fowler, Noll, Vo), 64 bits: stable, without a key, and good enough to spread names.
 fn fnv1a(bytes: &[u8]) -> u64 {
     bytes.iter().fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3))
 }
