@@ -65,7 +65,7 @@ thread_local! {
 #[track_caller]
 pub fn wait<F: IntoFuture>(future: F) -> F::Output {
     if let Ok(runtime) = tokio::runtime::Handle::try_current() {
-    // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio offers no other check.
+        // `block_on` panics in an async context, but not on a blocking thread of the runtime. tokio offers no other check.
         let may_block = catch_unwind(AssertUnwindSafe(|| runtime.block_on(std::future::ready(())))).is_ok();
         assert!(
             may_block,
@@ -83,7 +83,7 @@ pub fn wait<F: IntoFuture>(future: F) -> F::Output {
             return value;
         }
         drop(polls);
-            // A nested wait may have consumed the thread's token, so the flag decides.
+        // A nested wait may have consumed the thread's token, so the flag decides.
         while !wakeup.woken.swap(false, Ordering::Acquire) {
             thread::park();
         }

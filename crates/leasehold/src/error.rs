@@ -124,7 +124,9 @@ pub enum Error {
         lock: String,
     },
     /// The caller requested more permits than the semaphore has, so the wait would never end.
-    #[error("the semaphore {lock:?} has {capacity} permits in total, fewer than requested; request fewer, or resize it")]
+    #[error(
+        "the semaphore {lock:?} has {capacity} permits in total, fewer than requested; request fewer, or resize it"
+    )]
     ExceedsCapacity {
         /// The semaphore.
         lock: String,
@@ -133,7 +135,9 @@ pub enum Error {
     },
     /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
     /// read or written.
-    #[error("the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since")]
+    #[error(
+        "the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since"
+    )]
     StaleToken {
         /// The name of the guarded value.
         name: String,
@@ -158,9 +162,7 @@ pub enum Error {
     /// free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
-    #[error(
-        "the lock {lock:?} was not acquired: {acknowledged} of {wanted} required replicas acknowledged it in time"
-    )]
+    #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required replicas acknowledged it in time")]
     NotReplicated {
         /// The lock.
         lock: String,

@@ -1,8 +1,8 @@
-//! What the server knows of locks, their holders and waiters, and the processes behind them.
+//! Inspection of locks, holders, waiters and the processes behind them, as the server sees them.
 //!
 //! [`Lock::inspect`](crate::Lock::inspect) and [`Client::inspect`](crate::Client::inspect) read one name,
-//! [`Client::locks`](crate::Client::locks) searches names, [`Client::who_is`](crate::Client::who_is) names the process of a
-//! holder, and [`Client::deadlocks`](crate::Client::deadlocks) finds deadlocks.
+//! [`Client::locks`](crate::Client::locks) searches names, [`Client::who_is`](crate::Client::who_is) identifies the process of a holder, and
+//! [`Client::deadlocks`](crate::Client::deadlocks) finds deadlocks.
 
 mod announced;
 mod any;
@@ -32,21 +32,20 @@ use leasehold_core::command::read_write::{self as commands, Mode};
 use leasehold_core::command::{Kind, fair, simple};
 
 impl<K: Owned> Lock<K> {
-    /// Ends the hold with this `id` on the server, also a hold of another client, and wakes the waiters. Returns `false` if the server has no
-    /// such hold. The `id` is a [`Holder::id`]; of a read-write lock, one of this half.
+    /// Ends the hold with this `id` on the server, even if another client acquired it, and wakes the waiters. Returns `false` if the server has
+    /// no such hold. The `id` is a [`Holder::id`]; for a read-write lock, an id of this half.
     ///
-    /// **The holder is not asked**, as with the `force_release` of each kind. This method compares only the id, so it also removes
-    /// an entry that an inspection refuses to read: if a hold count is no number, the text of the [`Error::KeyConflict`] names the field,
-    /// which is the `id`.
+    /// **This does not stop the holder**, like the `force_release` of each kind. This method compares only the id, so it also removes an entry
+    /// that an inspection refuses to read: the text of the [`Error::KeyConflict`] contains its field, which is the `id`.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the name holds another kind of key; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or
-    /// [`Error::Refused`] where the server gave no answer, within the command timeout.
+    /// [`Error::KeyConflict`] if the key is of another kind; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the
+    /// server gave no result within the command timeout.
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future it is not known whether the hold was ended.
+    /// After a drop of the future the hold may or may not be ended.
     ///
     /// # Examples
     ///
@@ -77,7 +76,7 @@ impl<K: Owned> Lock<K> {
         };
         match spec.call_once(call, command::forced).await? {
             ForceReleased::Ended => {
-                // Guards of this very client need not wait for their next renewal.
+                // Guards of this client need not wait for their next renewal.
                 spec.handle().with(|session, now| session.look_again(now, spec.name()));
                 event!(warn, lock = spec.name(), holder = id, "the lock was force-released");
                 Ok(true)
@@ -89,13 +88,12 @@ impl<K: Owned> Lock<K> {
 }
 
 impl<K: Inspectable> Lock<K> {
-    /// Returns the holder of the lock; `None` if the lock is free. This changes nothing.
+    /// Returns the holder of the lock, or `None` if the lock is free. This changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] where the key is of another kind, or is a hash with an entry that no lock writes;
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command
-    /// timeout.
+    /// [`Error::KeyConflict`] if the key is of another kind, or is a hash with an entry of another format; [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.
     ///
     /// # Cancel safety
     ///
@@ -104,22 +102,21 @@ impl<K: Inspectable> Lock<K> {
         seen::plain(self.spec()).await
     }
 
-    /// Ends the present hold, also a hold of another client, and wakes the waiters. Returns the holder whose hold was ended; `None` if the
-    /// lock was free, or the holder changed just then.
+    /// Ends the current hold, even if another client acquired it, and wakes the waiters. Returns the former holder, or `None` if the lock was free
+    /// or the holder has just changed.
     ///
-    /// **The holder is not asked.** It learns of the end at its next renewal, at most a third of its lease later, and until then may go
-    /// on with its work beside the next holder. Its guard is then lost with the reason
-    /// [`Removed`](crate::LossReason::Removed). A holder with a fixed lease renews nothing: it learns of the end after a reconnect, or
-    /// else takes its guard for held until that lease has run out.
+    /// **This does not stop the holder.** It detects the loss at its next renewal, at most a third of its lease later, and may work
+    /// concurrently with the next holder until then. Its guard is then lost with the reason [`Removed`](crate::LossReason::Removed). A
+    /// holder with a fixed lease does not renew: it detects the loss after a reconnect, or considers its guard held until the lease ends.
     ///
     /// # Errors
     ///
-    /// As [`Lock::inspect`].
+    /// The errors of [`Lock::inspect`].
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future it is not known whether the hold was ended. The command names the holder that was seen, so a late copy
-    /// cannot end a later hold.
+    /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder, so a late copy cannot end a
+    /// later hold.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
@@ -134,8 +131,8 @@ macro_rules! fair {
             ///
             /// # Errors
             ///
-            /// As for a plain lock: [`Error::KeyConflict`] where the name holds something else; [`Error::Unreachable`],
-            /// [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
+            /// [`Error::KeyConflict`] if the name is in use by other data; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or
+            /// [`Error::Refused`] if the server gave no result within the command timeout.
             ///
             /// # Cancel safety
             ///
@@ -158,20 +155,20 @@ macro_rules! fair {
                 seen::fair(self.spec()).await
             }
 
-            /// Ends the present hold, also that of another client; the next in the queue gets the lock. Returns the holder whose hold was
-            /// ended; `None` if the lock was free, or the holder changed just then.
+            /// Ends the current hold, even if another client acquired it; the next waiter gets the lock. Returns the former holder, or
+            /// `None` if the lock was free or the holder has just changed.
             ///
-            /// **The holder is not asked**, as with a plain lock: it learns of it at its next
-            /// renewal, and may go on with its work beside the next holder until then.
+            /// **This does not stop the holder**: it detects the loss at its next renewal, and may work concurrently with the next holder
+            /// until then.
             ///
             /// # Errors
             ///
-            /// As the inspection.
+            /// The errors of the inspection.
             ///
             /// # Cancel safety
             ///
-            /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen, so a late copy
-            /// cannot end a later hold.
+            /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder, so a late copy cannot
+            /// end a later hold.
             pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
                 let Some(holder) = self.inspect().await?.holder else { return Ok(None) };
                 Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
@@ -183,11 +180,11 @@ macro_rules! fair {
 fair!(Fair, FencedFair);
 
 impl Lock<Simple> {
-    /// Returns the holder of the lock, with a hold count of 1; `None` if the lock is free. This changes nothing.
+    /// Returns the holder of the lock with a hold count of 1, or `None` if the lock is free. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    /// [`Error::KeyConflict`], and the errors of the server.
     ///
     /// # Cancel safety
     ///
@@ -196,18 +193,18 @@ impl Lock<Simple> {
         seen::simple(self.spec()).await
     }
 
-    /// Ends the present hold, also that of another client. Returns the holder whose hold was ended; `None` if the lock was free, or the
-    /// holder changed just then. No waiter is woken: each asks again by itself.
+    /// Ends the current hold, even if another client acquired it. Returns the former holder, or `None` if the lock was free or the holder has just
+    /// changed. This wakes no waiter, because waiters poll.
     ///
-    /// **The holder is not asked**, and learns of it only when it renews or releases.
+    /// **This does not stop the holder**, which detects the loss only when it renews or releases.
     ///
     /// # Errors
     ///
-    /// As the inspection.
+    /// The errors of the inspection.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the hold was ended. The command names the id that was seen.
+    /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))

@@ -221,7 +221,7 @@ impl LockSpec {
             // Like an acquire, it counts the time from the loss of the server.
             let too_long = self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.unreachable_after);
             if refused || closed || too_long || handle.clock.now() >= end {
-            // A copy without a reply may have been applied, whatever the replies to later copies are.
+                // A copy without a reply may have been applied, whatever the replies to later copies are.
                 let error = unknown.unwrap_or_else(|| match error {
                     LinkError::Refused(refusal) => LinkError::NotSent(refusal.text().to_owned()),
                     other => other,

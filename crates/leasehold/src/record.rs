@@ -1,23 +1,23 @@
-//! The process behind a holder: the record that a client may leave about itself.
+//! The record that a client may publish about its process.
 
 use crate::ids::{ClientId, HolderId};
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::uses::LockUse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// How long a record stays that is not written again.
+/// The time to live of a record.
 pub(crate) const LIFETIME: Duration = Duration::from_secs(60);
 
-/// The description that a client leaves of itself if it was built with [`announce`](crate::ClientBuilder::announce).
+/// The record of a client that [announces](crate::ClientBuilder::announce) itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct ClientRecord {
-    /// The machine that it runs on.
+    /// The host name of its machine.
     pub host: String,
-    /// Its process there.
+    /// Its process id.
     pub pid: u32,
-    /// The name that the application gives itself.
+    /// The name of the application.
     pub application: String,
     /// When the client was built, by the clock of its machine, to the millisecond.
     pub since: SystemTime,
@@ -45,14 +45,14 @@ impl ClientRecord {
     }
 }
 
-/// A lock that a client says in its record to hold, or to wait for. It says so of what has lasted for a second.
+/// A lock that a client has held or awaited for at least a second, according to its record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct AnnouncedLock {
     /// The key of the lock: its name with the prefix of that client.
     pub key: String,
-    /// The name of the hold; `None` if the client waits for the lock.
+    /// The id of the hold, or `None` if the client waits for the lock.
     pub holder: Option<HolderId>,
     /// How long the client has held the lock, or waited for it.
     pub lasted: Duration,
@@ -68,7 +68,7 @@ impl AnnouncedLock {
     }
 }
 
-/// A client that announces itself, and what it says of its locks.
+/// An announced client and its locks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -77,7 +77,7 @@ pub struct AnnouncedClient {
     pub id: ClientId,
     /// Its process.
     pub record: ClientRecord,
-    /// The locks that it holds and waits for, as [`Client::locks_of`](crate::Client::locks_of) tells them.
+    /// The locks that it holds and waits for, as in [`Client::locks_of`](crate::Client::locks_of).
     pub locks: Vec<AnnouncedLock>,
 }
 

@@ -67,9 +67,7 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
         let (name, _) = part.split_once('=').unwrap_or((part, ""));
         let is_known = SETTINGS.contains(&name) || of_link.contains(&name);
         if is_known && name != "node" && !said.insert(name) {
-            return Err(invalid(format!(
-                "the URL contains {name} twice: remove one"
-            )));
+            return Err(invalid(format!("the URL contains {name} twice: remove one")));
         }
         if SETTINGS.contains(&name) {
             // Values are percent-decoded, as in any URL.
@@ -101,7 +99,9 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
     };
     let switch = || value.parse::<bool>().map_err(|_| "true or false");
     // An unset shell variable leaves an empty value, and this program would then use other locks.
-    let text = || if value.is_empty() { Err("a text that is not empty; to unset it, remove the parameter") } else { Ok(value) };
+    let text = || {
+        if value.is_empty() { Err("a text that is not empty; to unset it, remove the parameter") } else { Ok(value) }
+    };
     Ok(match name {
         "prefix" => builder.prefix(text()?),
         "announce" => builder.announce(text()?),
@@ -134,7 +134,9 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
         _ if query.contains('@') => {
             format!("the query of the URL contains an unknown setting; {ENCODE}")
         }
-        Some((name, _)) => format!("{name:?} in the query of the URL is not a known setting here; known settings: {}", known()),
+        Some((name, _)) => {
+            format!("{name:?} in the query of the URL is not a known setting here; known settings: {}", known())
+        }
         None => format!("the query of the URL contains a part without a value; known settings: {}", known()),
     })
 }

@@ -261,7 +261,7 @@ impl ClientBuilder {
             Clock::Machine(_) => {
                 let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::of_machine(), Background::in_thread(), chance)?;
-        // The receiver exists, because the thread waits for the client.
+                // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
@@ -388,9 +388,7 @@ fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), Connec
     match server.eviction_policy.as_deref() {
         None | Some("noeviction") => Ok(()),
         Some(policy) if settings.require_noeviction => Err(ConnectError::Unsuitable {
-            message: format!(
-                "its maxmemory-policy {policy} can evict a held lock, and require_noeviction is set"
-            ),
+            message: format!("its maxmemory-policy {policy} can evict a held lock, and require_noeviction is set"),
             source: None,
         }),
         Some(policy) => {

@@ -27,9 +27,7 @@ pub enum InvalidInput {
     #[error("a lock over several members needs at least one member, but has none")]
     NoMembers,
     /// A striped lock without stripes.
-    #[error(
-        "the striped lock {name:?} has no stripes: set at least one, and the same number in all processes"
-    )]
+    #[error("the striped lock {name:?} has no stripes: set at least one, and the same number in all processes")]
     NoStripes {
         /// The lock.
         name: String,

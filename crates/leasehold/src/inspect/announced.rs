@@ -1,4 +1,4 @@
-//! The search for the clients that say something of themselves.
+//! The search for announced clients.
 
 use super::keys::Keys;
 use crate::client::Client;
@@ -17,19 +17,19 @@ use std::fmt;
 use std::sync::Arc;
 use uuid::Uuid;
 
-/// The names of all records.
+/// The pattern of all records.
 const RECORDS: &str = "leasehold:1:client:*";
 
-/// How many records are asked for at once. A server carries out what comes by one connection in one go, so this bounds how long other clients
-/// wait.
+/// The number of records in flight. A server processes the commands of one connection in sequence, so this limits the delay of other
+/// clients.
 const AT_ONCE: usize = 32;
 
 impl Client {
-    /// Lists the clients on the server, or on all primaries of a cluster, that
-    /// [announce](crate::ClientBuilder::announce) themselves, with the locks that they hold and wait for. So an
-    /// operator can find the holders of a semaphore's permits, although the server only stores ids, or a number.
+    /// Lists the clients that [announce](crate::ClientBuilder::announce) themselves on the server, or on all primaries of a cluster, with the
+    /// locks that they hold and wait for. An operator can use it to find the holders of a semaphore's permits, for which the server stores
+    /// only ids or a number.
     ///
-    /// It is made of many short commands, as the search for [locks](Self::locks) is. This needs the rights of the block `record` in
+    /// The list consists of many short commands, like the search for [locks](Self::locks). It needs the rights of the block `record` in
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), and `+scan`.
     ///
     /// # Examples
@@ -61,25 +61,24 @@ impl Client {
     }
 }
 
-/// A search for clients that announce themselves, from [`Client::announced_clients`]. It sends nothing before the first
-/// call of `next`.
-#[must_use = "a search does nothing until it is asked for the next client"]
+/// A search for announced clients, from [`Client::announced_clients`]. It sends nothing before the first call of `next`.
+#[must_use = "a search does nothing until `next` is called"]
 pub struct AnnouncedClients {
     records: Records,
     is_over: bool,
 }
 
 impl AnnouncedClients {
-    /// The next client; `None` behind the last one, and after an error.
+    /// Returns the next client, or `None` after the last client and after an error.
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then: the clients of the
-    /// other nodes of a cluster come before it.
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. It ends the search; the clients of the other
+    /// nodes of a cluster precede it.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no client is lost: the next call asks again for what was under way.
+    /// If the future is dropped, no client is lost: the next call repeats the pending commands.
     pub async fn next(&mut self) -> Option<Result<AnnouncedClient, Error>> {
         if self.is_over {
             return None;
@@ -99,7 +98,7 @@ impl fmt::Debug for AnnouncedClients {
     }
 }
 
-/// A client that said which locks it holds and waits for.
+/// A client with the locks that it holds and waits for.
 pub(super) struct Announced {
     pub(super) client: ClientId,
     pub(super) record: ClientRecord,
@@ -116,13 +115,13 @@ impl From<Announced> for AnnouncedClient {
     }
 }
 
-/// A way through the records on all servers.
+/// A cursor over the records on all servers.
 pub(super) struct Records {
     handle: Arc<Handle>,
     keys: Keys,
-    /// The clients of the pages before: a page may have a key once more.
+    /// The clients of earlier pages, because `SCAN` may repeat a key.
     seen: HashSet<Uuid>,
-    /// The rest of the page.
+    /// The unread part of the page.
     found: VecDeque<Announced>,
 }
 
@@ -132,8 +131,8 @@ impl Records {
         Self { handle: handle.clone(), keys, seen: HashSet::new(), found: VecDeque::new() }
     }
 
-    /// The next client that has a record; `None` behind the last one. A page is turned when all of it has been read, so that a drop of this future
-    /// loses none.
+    /// Returns the next client with a record, or `None` after the last client. The page advances only after all of it was read, so that a
+    /// dropped future loses no client.
     pub(super) async fn next(&mut self) -> Result<Option<Announced>, Error> {
         loop {
             if let Some(found) = self.found.pop_front() {

@@ -1,4 +1,4 @@
-//! Looking at a name without knowing which kind of lock stands there.
+//! Inspection of a name whose kind is unknown.
 
 use super::state::{FoundKind, LockState};
 use crate::client::Client;
@@ -9,16 +9,16 @@ use leasehold_core::command::any::{self as command, Inspected};
 use leasehold_core::name::LockName;
 
 impl Client {
-    /// Everything that the server knows of a name, of whichever kind its lock is: holders with their counts, the queue with the age of each
-    /// waiter, leases, the last fencing token, and what looks wrong. It is `None` if nothing stands there. This changes nothing.
+    /// Returns the state of a lock of any kind: holders with their counts, the queue with the age of each waiter, leases, the last fencing token, and
+    /// problems. Returns `None` if the key does not exist. This changes nothing.
     ///
-    /// At most 128 holders and 128 waiters are listed. A name that something else has is [`FoundKind::Foreign`]. The user of the client
-    /// needs the rights of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
+    /// The lists contain at most 128 holders and 128 waiters. A key with other data is [`FoundKind::Foreign`]. The client's user needs the rights
+    /// of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
     ///
     /// # Errors
     ///
-    /// [`Error::Invalid`] where the name cannot be that of a lock; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where
-    /// the server gave no answer, within the command timeout.
+    /// [`Error::Invalid`] for an invalid lock name; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no
+    /// result within the command timeout.
     ///
     /// # Cancel safety
     ///
@@ -43,19 +43,19 @@ impl Client {
     }
 }
 
-/// The name, if the server can be asked for it.
+/// Returns the specification of the name, if it is valid.
 fn spec(client: &Client, name: &str) -> Result<LockSpec, InvalidInput> {
     let spec = LockSpec::found(client.handle().clone(), Kind::Lock, name);
     spec.checked_name()?;
     Ok(spec)
 }
 
-/// Asks the server for what it knows of a name, and lists at most `most` holders and waiters.
+/// Reads the state of a lock, with at most `most` holders and waiters.
 pub(super) async fn look(spec: &LockSpec, most: u32) -> Result<Option<LockState>, Error> {
     look_at(spec, spec.checked_name()?, most).await
 }
 
-/// The same of a name that may have another prefix than those of the client; `spec` names it in errors.
+/// Reads the state of a lock that may have another prefix than the client's. Errors contain the name of `spec`.
 pub(super) async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
     let call = spec.handle().with(|session, _| command::inspect(name, session.settings(), most));
     let own = || spec.name().to_owned();

@@ -1,4 +1,4 @@
-//! Deadlocks over processes, found in what clients say of themselves.
+//! Deadlocks across processes, detected from the records of clients.
 
 mod graph;
 
@@ -17,10 +17,10 @@ use std::collections::{BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
-/// How many questions are asked at once.
+/// The number of inspections in flight.
 const AT_ONCE: usize = 8;
 
-/// What [`Client::deadlocks`] has found.
+/// The result of [`Client::deadlocks`].
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -37,13 +37,13 @@ pub struct Deadlocks {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct UnseenLock {
-    /// Its key: its name with the prefix of the client that waits for it.
+    /// The key of the lock: its name with the prefix of the waiting client.
     pub key: String,
     /// The error message of the server.
     pub refusal: String,
 }
 
-/// Owners that wait for each other in a circle, so that none of them goes on before a wait runs out or a hold ends.
+/// A cycle of owners that wait for each other until a wait elapses or a hold ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -58,19 +58,19 @@ pub struct Deadlock {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct DeadlockedWait {
-    /// The client that waits.
+    /// The waiting client.
     pub client: ClientId,
     /// The host of the client.
     pub host: String,
     /// The process of the client.
     pub pid: u32,
-    /// The name that the application gives itself.
+    /// The name of the application.
     pub application: String,
-    /// The lock that it waits for, by its key: with the prefix of the client.
+    /// The key of the lock: its name with the prefix of the client.
     pub key: String,
     /// How long it has waited.
     pub waited: Duration,
-    /// The holder for which it waits.
+    /// The holder that blocks the wait.
     pub holder: HolderId,
 }
 
@@ -88,17 +88,17 @@ impl fmt::Display for Deadlock {
     }
 }
 
-/// A node of the graph: it continues only when its waits are over, and others wait for its end.
+/// A node of the wait-for graph.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Node<'a> {
-    /// An owner of a client, by the place of the client and its number there.
+    /// An owner, by the index of its client and its number there.
     Owner(usize, u64),
     /// A hold, regardless of its owner.
     Hold(&'a str),
 }
 
 impl Client {
-    /// The deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
+    /// Finds deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
     ///
     /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it
     /// within a second after a change. So a deadlock is found within a few seconds. Each wait is compared with the
@@ -108,14 +108,14 @@ impl Client {
     /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run`
     /// does. Semaphores and latches have no single holder, and are ignored.
     ///
-    /// This needs the rights of the blocks `locks` and `record` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md),
-    /// for the locks of all these clients. A lock that the user may not inspect is not an error, but is listed in
-    /// [`Deadlocks::unseen`].
+    /// This needs the rights of the blocks `locks` and `record` in
+    /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), for the locks of all these clients. A lock that the
+    /// user may not inspect is not an error, but is listed in [`Deadlocks::unseen`].
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`], or of one of the clients [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`], where a server gave
-    /// no answer within the command timeout.
+    /// [`Error::SearchFailed`]; and [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the record or a lock of a client
+    /// could not be read within the command timeout.
     ///
     /// # Cancel safety
     ///
@@ -183,12 +183,12 @@ impl Client {
     }
 }
 
-/// Whether a wait for this kind is one for a holder. A client whose simple lock has an id of the caller's is found by that.
+/// Whether a wait for this kind depends on a single holder. Simple locks with a caller's id are matched by that id.
 const fn has_holder(kind: Kind) -> bool {
     !matches!(kind, Kind::Semaphore | Kind::Permits | Kind::Latch)
 }
 
-/// The owner of each announced hold, by the name of the hold.
+/// Maps the id of each announced hold to its owner.
 fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, Node<'_>> {
     let mut owners = HashMap::new();
     for (at, client) in clients.iter().enumerate() {
@@ -201,23 +201,23 @@ fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, Node<'_>> {
     owners
 }
 
-/// The holds of other clients under which the client's process runs. They end only after its waits.
+/// Returns the holds of other clients around the client's process, which end only after its waits.
 fn around(client: &Announced) -> impl Iterator<Item = Node<'_>> {
     client.record.within.iter().map(|hold| Node::Hold(hold.as_str()))
 }
 
-/// A holder, as a hold and by its owner.
+/// Returns the nodes of a holder: its hold and its owner.
 fn nodes_of<'a>(holder: &'a HolderId, owners: &HashMap<&'a str, Node<'a>>) -> impl Iterator<Item = Node<'a>> {
     owners.get(holder.as_str()).cloned().into_iter().chain([Node::Hold(holder.as_str())])
 }
 
-/// The holders that must go before the lock is granted as this kind.
+/// Returns the holders that block a grant of this kind.
 fn in_the_way(state: &LockState, kind: Kind) -> Vec<&HolderId> {
     let readers = state.readers.iter().filter(|_| kind == Kind::Write);
     state.holders.iter().chain(readers).map(|holder| &holder.id).collect()
 }
 
-/// The locks that are waited for, as the server has them, by their keys; and those at which the user may not look.
+/// Reads the awaited locks by their keys, and lists the locks that the user may not inspect.
 async fn looks_at(
     client: &Client,
     waits: &[(usize, &LockUse)],
@@ -240,17 +240,17 @@ async fn looks_at(
     Ok((states, unseen))
 }
 
-/// A lock by its key; `None` where nothing stands there.
+/// Reads a lock by its key.
 async fn look_at(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
     let spec = LockSpec::found(client.handle().clone(), Kind::Lock, key);
     let Ok(name) = LockName::new("", key) else { return Ok(None) };
     any::look_at(&spec, &name, AT_MOST).await
 }
 
-/// How many holders of a lock are compared with those that clients announce.
+/// The maximum number of holders that are compared with announced holds.
 const AT_MOST: u32 = 64;
 
-/// Every client that says something of itself.
+/// Reads the records of all announced clients.
 async fn announced(client: &Client) -> Result<Vec<Announced>, Error> {
     let (mut records, mut found) = (Records::new(client.handle()), Vec::new());
     while let Some(announced) = records.next().await? {

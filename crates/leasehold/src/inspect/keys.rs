@@ -1,4 +1,4 @@
-//! The names of the keys of all servers, page by page.
+//! The keys of all servers, page by page.
 
 use crate::attempt;
 use crate::client_inner::Handle;
@@ -9,34 +9,34 @@ use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How many keys a server looks at for one page. It takes less than half a millisecond.
+/// The `COUNT` of a `SCAN`, which takes less than half a millisecond.
 const PAGE: u32 = 1024;
 
-/// A way through the keys of all servers.
+/// A cursor over the keys of all servers.
 #[derive(Clone)]
 pub(super) struct Keys {
     handle: Arc<Handle>,
     pattern: Bytes,
-    /// What is looked for, in errors.
+    /// The pattern in errors.
     label: String,
-    /// The servers whose keys have been seen to the end.
+    /// The completed servers.
     done: Vec<ServerId>,
-    /// Those of them that did not answer, or refused, and how the first one did. The others are seen all the same.
+    /// The completed servers with a failure. The scan continues on the other servers.
     failed: Vec<ServerId>,
     failure: Option<Error>,
     place: Option<Place>,
 }
 
-/// A place in the keys of a server.
+/// A cursor on one server.
 #[derive(Clone)]
 struct Place {
     server: ServerId,
     cursor: u64,
-    /// The process whose keys these are, once it has answered.
+    /// The server process, known after its first reply. A cursor is valid only there.
     process: Option<String>,
 }
 
-/// A page of names, and the place behind it.
+/// A page of names, and the next cursor.
 pub(super) struct Page {
     pub(super) names: Vec<Bytes>,
     next: Option<Place>,
@@ -44,26 +44,26 @@ pub(super) struct Page {
 }
 
 impl Keys {
-    /// The names that fit a pattern, from the first server on.
+    /// Starts a scan for names that match a pattern.
     pub(super) fn new(handle: Arc<Handle>, pattern: String, label: &str) -> Self {
         let (pattern, label) = (Bytes::from(pattern), label.to_owned());
         Self { handle, pattern, label, done: Vec::new(), failed: Vec::new(), failure: None, place: None }
     }
 
-    /// The names that fit another pattern, from the first server on that has not failed so far.
+    /// Starts another scan without the failed servers.
     pub(super) fn again(&self, pattern: String) -> Self {
         let (done, failed) = (self.failed.clone(), self.failed.clone());
         Self { pattern: Bytes::from(pattern), done, failed, place: None, ..self.clone() }
     }
 
-    /// The page at the present place; `None` where every server has been seen, or has [failed](Self::failure). It comes again until the page is
-    /// [turned](Self::turn).
+    /// Returns the current page, or `None` after every server was scanned or has [failed](Self::failure). Repeated calls return the same page
+    /// until it is [turned](Self::turn).
     pub(super) async fn page(&mut self) -> Option<Page> {
         while let Some(place) = self.place() {
             let server = place.server;
             let scanned = match self.scan(&place).await {
                 Ok(Some(scanned)) => scanned,
-                // Its keys are at another server of the cluster by now.
+                // The server has left the cluster, and its keys have moved to another server.
                 Ok(None) => {
                     self.leave(server);
                     continue;
@@ -74,7 +74,7 @@ impl Keys {
                 }
             };
             if place.process.as_ref().is_some_and(|process| *process != scanned.process) {
-                // A place in the keys of one process says nothing to another.
+                // A cursor is invalid on another process.
                 self.place = Some(Place { server, cursor: 0, process: None });
                 continue;
             }
@@ -84,12 +84,12 @@ impl Keys {
         None
     }
 
-    /// How the first server failed that did. It counts where the [pages](Self::page) are at their end.
+    /// Returns the first failure of a server. Call it after the last [page](Self::page).
     pub(super) fn failure(&self) -> Result<(), Error> {
         self.failure.clone().map_or(Ok(()), Err)
     }
 
-    /// All of a page has been seen.
+    /// Advances past a completed page.
     pub(super) fn turn(&mut self, page: Page) {
         match page.next {
             Some(next) => self.place = Some(next),
@@ -97,7 +97,7 @@ impl Keys {
         }
     }
 
-    /// What stands under the names of a page is not known, because of this error.
+    /// Records that the keys of a page could not be read.
     pub(super) fn fail_page(&mut self, page: &Page, error: Error) {
         self.fail(page.server, error);
     }
@@ -121,7 +121,7 @@ impl Keys {
         self.place = None;
     }
 
-    /// A page; `None` where the server has no keys any more. A connection that is being made anew is waited for.
+    /// Reads a page, or `None` if the server no longer exists. This waits for a reconnect.
     async fn scan(&self, place: &Place) -> Result<Option<Scanned>, Error> {
         let handle = &self.handle;
         handle.check_process()?;

@@ -1,4 +1,4 @@
-//! Looking up the process behind a holder, and its locks.
+//! Look-up of the process behind a holder, and of its locks.
 
 use crate::client::Client;
 use crate::error::Error;
@@ -12,12 +12,12 @@ use leasehold_core::owner::ClientId;
 use uuid::Uuid;
 
 impl Client {
-    /// The process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`]; `None` if the
-    /// client announced nothing, is gone for a minute, or is none of this library.
+    /// Returns the process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`].
+    /// Returns `None` if the client does not announce itself, has been gone for a minute, or uses another library.
     ///
     /// # Errors
     ///
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] where the server gave no answer, within the command timeout.
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.
     ///
     /// # Cancel safety
     ///
@@ -42,12 +42,12 @@ impl Client {
         Ok(found(self, id.as_ref()).await?.map(|(record, _)| record))
     }
 
-    /// The locks that the client behind an id holds and waits for, as it says in its record: what has lasted for a second, waits first,
-    /// and 64 locks at the most. It is empty if the client announced nothing, or is gone for a minute.
+    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record: waits first, at most 64 locks.
+    /// The list is empty if the client does not announce itself, or has been gone for a minute.
     ///
     /// # Errors
     ///
-    /// As [`Client::who_is`].
+    /// The errors of [`Client::who_is`].
     ///
     /// # Cancel safety
     ///
@@ -75,7 +75,7 @@ impl Client {
     }
 }
 
-/// The record of the client that an id names.
+/// Reads the record of the client with this id.
 async fn found(client: &Client, id: &str) -> Result<Option<(ClientRecord, Vec<LockUse>)>, Error> {
     let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
     let spec = LockSpec::new(client.handle().clone(), Kind::Lock, id);

@@ -1,4 +1,4 @@
-//! Looking at both halves of a read-write lock from outside, and ending holds of either.
+//! Inspection and force release of both halves of a read-write lock.
 
 use super::seen::halves;
 use super::{Holder, ReadWriteHolders};
@@ -8,11 +8,11 @@ use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
 
 impl ReadWriteLock {
-    /// The holders of both halves. Nothing is changed.
+    /// Returns the holders of both halves. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    /// [`Error::KeyConflict`], and the errors of the server.
     ///
     /// # Cancel safety
     ///
@@ -23,11 +23,11 @@ impl ReadWriteLock {
 }
 
 impl Lock<Read> {
-    /// The holders of the read half; an empty list if it is free. Nothing is changed.
+    /// Returns the holders of the read half. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    /// [`Error::KeyConflict`], and the errors of the server.
     ///
     /// # Cancel safety
     ///
@@ -36,18 +36,17 @@ impl Lock<Read> {
         Ok(halves(self.spec()).await?.readers)
     }
 
-    /// Ends the holds of all readers, and returns those whose hold was ended. Writers are woken.
+    /// Ends the holds of all readers, wakes writers, and returns the former holders.
     ///
-    /// **This does not stop the readers**: each reader detects the loss at its next renewal, and may read concurrently
-    /// with a writer until then.
+    /// **This does not stop the readers**: each reader detects the loss at its next renewal, and may read concurrently with a writer until then.
     ///
     /// # Errors
     ///
-    /// As the inspection. Some may have been ended before an error.
+    /// The errors of the inspection. Some holds may be ended before an error.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whose hold was ended. Each command names the holder that was seen.
+    /// After a drop of the future some holds may be ended. Each command contains the id of the holder.
     pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
         let mut ended = Vec::new();
         for holder in self.inspect().await? {
@@ -58,11 +57,11 @@ impl Lock<Read> {
 }
 
 impl Lock<Write> {
-    /// The holder of the write half; `None` if it is free. Nothing is changed.
+    /// Returns the holder of the write half, or `None` if it is free. This changes nothing.
     ///
     /// # Errors
     ///
-    /// As for a plain lock: [`Error::KeyConflict`], and those of the server.
+    /// [`Error::KeyConflict`], and the errors of the server.
     ///
     /// # Cancel safety
     ///
@@ -71,19 +70,18 @@ impl Lock<Write> {
         Ok(halves(self.spec()).await?.writer)
     }
 
-    /// Ends the hold of the current writer, and wakes the waiters. A writer that also holds the read half continues as
-    /// a reader. Returns the former holder; `None` if there was no writer, or if the writer just changed.
+    /// Ends the hold of the current writer, and wakes the waiters. A writer that also holds the read half continues as a reader. Returns the former
+    /// holder, or `None` if the half was free or the writer has just changed.
     ///
-    /// **This does not stop the writer**: it detects the loss at its next renewal, and may write concurrently with
-    /// others until then.
+    /// **This does not stop the writer**: it detects the loss at its next renewal, and may write concurrently with others until then.
     ///
     /// # Errors
     ///
-    /// As the inspection.
+    /// The errors of the inspection.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future leaves it open whether the hold was ended. The command names the holder that was seen.
+    /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
         let Some(holder) = self.inspect().await? else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))

@@ -1,4 +1,4 @@
-//! The search for all locks whose names fit a pattern.
+//! The search for locks whose names match a pattern.
 
 use super::any;
 use super::keys::Keys;
@@ -18,14 +18,14 @@ use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
 
-/// How many locks are looked at at once. A server carries out what comes by one connection in one go, so this bounds how long other clients
-/// wait: a look takes some twenty microseconds. A new one begins when one of them ends, so that neither side waits for the other.
+/// The number of inspections in flight. A server processes the commands of one connection in sequence, so this limits the delay of other
+/// clients: an inspection takes about twenty microseconds. Each reply starts the next inspection, so neither side idles.
 const AT_ONCE: usize = 32;
 
-/// How many holders and how many waiters of a lock are listed.
+/// The maximum number of listed holders and waiters of a lock.
 const LISTED: u32 = 16;
 
-/// The name of the queue of a fair lock, before the name of the lock.
+/// The prefix of the queue of a fair lock.
 const QUEUE: &str = "redisson_lock_queue:";
 
 impl Client {
@@ -73,38 +73,38 @@ impl Client {
     }
 }
 
-/// Says of a name whether it is worth a look.
+/// Whether a name is inspected.
 type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
 
 /// A search for locks, from [`Client::locks`]. It sends nothing before the first call of `next`.
-#[must_use = "a search does nothing until it is asked for the next lock"]
+#[must_use = "a search does nothing until `next` is called"]
 pub struct Locks {
     handle: Arc<Handle>,
     pattern: String,
     with_foreign: bool,
-    /// `None` where every name is worth a look.
+    /// `None` inspects every name.
     wants: Option<Box<NameFilter>>,
-    /// The way under way, once the search has begun.
+    /// The current pass, once the search has started.
     way: Option<(Pass, Keys)>,
-    /// The rest of the page.
+    /// The unread part of the page.
     found: VecDeque<LockState>,
-    /// How many names the user of the client may not look at, and what the server said of the last one.
+    /// The number of names that the client's user may not inspect.
     unseen: u64,
     refusal: Option<String>,
     is_over: bool,
 }
 
-/// A way through the keys of a server.
+/// A pass over the keys of a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Pass {
-    /// By the names of the locks themselves.
+    /// The keys of locks.
     Keys,
-    /// By the names of queues: a fair lock that is free, and for which holds wait, has no other key.
+    /// The keys of queues: a free fair lock with waiters has no other key.
     Queues,
 }
 
 impl Locks {
-    /// Also finds keys that are no locks, as [`FoundKind::Foreign`].
+    /// Also finds keys that are not locks, as [`FoundKind::Foreign`].
     ///
     /// # Examples
     ///
@@ -125,9 +125,8 @@ impl Locks {
         self
     }
 
-    /// Looks only at names for which `wants` says yes. The names of all keys are read still, which costs a server little beside a look at each:
-    /// a search that goes by again and again can leave out the names that it knows. `wants` is asked for each name that fits the
-    /// pattern, without the client's prefix, and should answer at once.
+    /// Inspects only names for which `wants` returns `true`. The search still reads the names of all keys, which is cheap compared with an
+    /// inspection. A repeated search can skip known names. `wants` receives each matching name without the client's prefix, and must not block.
     ///
     /// # Examples
     ///
@@ -152,16 +151,16 @@ impl Locks {
         self.wants.as_ref().is_none_or(|wants| wants(name))
     }
 
-    /// The next lock; `None` behind the last one, and after an error.
+    /// Returns the next lock, or `None` after the last lock and after an error.
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] where a server gave no answer within the command timeout, or refused. The search is over then: the locks of the other
-    /// nodes of a cluster come before it. A key at which the user of the client may not look is no error.
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. It ends the search; the locks of the other nodes
+    /// of a cluster precede it. A key that the client's user may not inspect is not an error.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no lock is lost: the next call asks again for the page under way.
+    /// If the future is dropped, no lock is lost: the next call reads the current page again.
     pub async fn next(&mut self) -> Option<Result<LockState, Error>> {
         loop {
             if let Some(found) = self.found.pop_front() {
@@ -177,8 +176,8 @@ impl Locks {
         }
     }
 
-    /// How many names were found so far at which the user of the client may not look, by the rules of the server. Some of them may be those of
-    /// locks. With [`with_foreign`](Self::with_foreign) they are found, with [`LockProblem::NotSeen`](crate::inspect::LockProblem::NotSeen).
+    /// Returns the number of names that the client's user may not inspect, some of which may be locks.
+    /// [`with_foreign`](Self::with_foreign) includes them, with [`LockProblem::NotSeen`](crate::inspect::LockProblem::NotSeen).
     ///
     /// # Examples
     ///
@@ -199,14 +198,14 @@ impl Locks {
         self.unseen
     }
 
-    /// The server's words when it last refused a look at a name; `None` if it has refused none. See [`unseen`](Self::unseen).
+    /// Returns the server's last refusal of an inspection, or `None` without a refusal. See [`unseen`](Self::unseen).
     pub fn refusal(&self) -> Option<&str> {
         self.refusal.as_deref()
     }
 
-    /// Looks at one page, and turns it when all of it has been seen.
+    /// Inspects one page, and advances past it.
     async fn turn_page(&mut self) -> Result<(), Error> {
-        // The place of the search stays what it is until all of the page has been seen: this future may be dropped before.
+        // The cursor advances only after the whole page, because this future may be dropped before.
         let mut way = self.way.clone().unwrap_or_else(|| (Pass::Keys, self.keys()));
         let (pass, keys) = &mut way;
         let looked = match keys.page().await {
@@ -247,17 +246,17 @@ impl Locks {
         Keys::new(self.handle.clone(), self.names_of(Pass::Keys), &self.pattern)
     }
 
-    /// The pattern of the names by which locks are found.
+    /// Returns the pattern of the keys of a pass.
     fn names_of(&self, pass: Pass) -> String {
         let prefix = glob::escaped(&self.handle.settings.prefix);
         match pass {
             Pass::Keys => format!("{prefix}{}", self.pattern),
-            // The name is in braces, or has some.
+            // The name is in braces or contains braces.
             Pass::Queues => format!("{QUEUE}*{prefix}{}*", self.pattern),
         }
     }
 
-    /// The locks that are found by the names of a page.
+    /// Inspects the keys of a page.
     async fn look_at(&self, pass: Pass, names: &[Bytes]) -> Result<Vec<LockState>, Error> {
         let names: HashSet<&Bytes> = names.iter().collect();
         match pass {
@@ -266,7 +265,7 @@ impl Locks {
         }
     }
 
-    /// The locks among the keys of a page.
+    /// Inspects keys of locks.
     async fn look_at_keys(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
         let prefix = &self.handle.settings.prefix;
         let (mut found, mut specs) = (Vec::new(), Vec::new());
@@ -282,7 +281,7 @@ impl Locks {
             }
             let spec = self.spec(name);
             match spec.checked_name() {
-                // What belongs to a lock is found with it.
+                // Keys that belong to a lock are found with the lock.
                 Err(InvalidInput::Name(NameError::Reserved { .. })) => {}
                 Err(why) => found.push(LockState::foreign(name.to_owned(), why.to_string())),
                 Ok(_) => specs.push(spec),
@@ -296,18 +295,18 @@ impl Locks {
         Ok(found)
     }
 
-    /// The free locks for which holds wait in one of the queues of a page.
+    /// Inspects the free fair locks of the queues on a page.
     async fn look_at_queues(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
         let mut found = Vec::new();
         for queue in names {
-            // Both are looked at if one is wanted: the one that is held is not known otherwise.
+            // Both names are inspected if either is wanted, because only the inspection reveals the held lock.
             let specs = self.locks_of_queue(queue);
             if !specs.iter().any(|spec| self.wants(spec.name())) {
                 continue;
             }
             let states = join_all(specs.iter().map(look)).await;
             let states = states.into_iter().collect::<Result<Vec<_>, _>>()?;
-            // A lock whose own key is there is found by that.
+            // A lock with its own key is found in the other pass.
             let is_held = states.iter().flatten().any(|state| state.held > 0 || state.kind == FoundKind::Foreign);
             let free = states.into_iter().flatten().find(|state| state.waiters.is_some_and(|waiters| waiters > 0));
             found.extend(free.filter(|state| !is_held && self.wants(&state.name)));
@@ -315,7 +314,7 @@ impl Locks {
         Ok(found)
     }
 
-    /// The locks that may have a queue of this name: `a` and `{a}` share one.
+    /// Returns the locks that may have a queue of this name: `a` and `{a}` share one queue.
     fn locks_of_queue(&self, queue: &[u8]) -> Vec<LockSpec> {
         let Some(raw) = std::str::from_utf8(queue).ok().and_then(|queue| queue.strip_prefix(QUEUE)) else {
             return Vec::new();
@@ -332,11 +331,11 @@ impl Locks {
     }
 }
 
-/// A look at a name that was found. The key may be gone, and a refusal to look at it is no error of the search.
+/// Inspects a found name. The key may be gone, and a refusal is not an error of the search.
 async fn look(spec: &LockSpec) -> Result<Option<LockState>, Error> {
     match any::look(spec, LISTED).await {
         Ok(state) => Ok(state.filter(|state| {
-            // A register of fencing tokens alone is no lock that is there.
+            // A register of fencing tokens alone is not a lock.
             state.held > 0 || state.available.is_some() || !state.queue.is_empty() || state.kind == FoundKind::Foreign
         })),
         Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => {

@@ -1,4 +1,4 @@
-//! Locks as the server has them.
+//! Locks as seen by the server.
 
 use crate::error::Error;
 use crate::ids::HolderId;
@@ -12,53 +12,52 @@ use leasehold_core::name::LockName;
 use leasehold_core::reply::{DecodeError, Reply};
 use std::time::Duration;
 
-/// A holder of a lock, as the server has it.
+/// A holder of a lock, as seen by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Holder {
-    /// The holder's name in the lock's hash: `uuid:number`, where the UUID is a client's ([`Client::id`](crate::Client::id)), or that
-    /// of an instance of Redisson.
+    /// The holder's id: `uuid:number`, where the UUID is the [`Client::id`](crate::Client::id) of a client, or the id of a Redisson instance.
     pub id: HolderId,
-    /// How often the lock is held.
+    /// The hold count.
     pub hold_count: u32,
-    /// How long the lease still runs; `None` if the key has no time to live, which no client that keeps to the layout leaves behind.
+    /// The remaining lease, or `None` for a key without a time to live, which no conforming client leaves behind.
     pub remaining: Option<Duration>,
 }
 
 impl Holder {
-    /// Whether the lock was released, and stays busy for the rest of its least time: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
+    /// Whether the lock was released and stays busy for its minimum time: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
     pub fn is_kept(&self) -> bool {
         self.id.as_str().ends_with('!')
     }
 }
 
-/// A waiter for a fair lock, as the server has it.
+/// A waiter for a fair lock, as seen by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct Waiter {
-    /// The waiter's name in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the holder's when its turn comes.
+    /// The waiter's id in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the id of the holder.
     pub id: HolderId,
-    /// How long it has waited; `None` where that is not known, as of a JVM's.
+    /// How long it has waited, or `None` if unknown, as for a JVM.
     pub waited: Option<Duration>,
-    /// Whether its process has said within the [liveness timeout](crate::FairSettings::liveness_timeout) that it lives; of a JVM's, whether
-    /// its deadline has not passed. A waiter that is not alive is passed over.
+    /// Whether its process has sent a heartbeat within the [liveness timeout](crate::FairSettings::liveness_timeout), or a JVM's deadline has not
+    /// passed. The server skips other waiters.
     pub is_alive: bool,
 }
 
-/// A fair lock, as the server has it.
+/// A fair lock, as seen by the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct FairQueue {
-    /// The holder of the lock; `None` if it is free.
+    /// The holder of the lock, or `None` if it is free.
     pub holder: Option<Holder>,
-    /// The waiters, the next one first.
+    /// The waiters in order.
     pub waiters: Vec<Waiter>,
 }
 
-/// A read-write lock, as the server has it. A writer may be a reader, too.
+/// A read-write lock, as seen by the server. A writer may also be a reader.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -69,12 +68,12 @@ pub struct ReadWriteHolders {
     pub readers: Vec<Holder>,
 }
 
-/// The holder of a lock that is a hash with one field.
+/// Reads the holder of a lock that is a hash with one field.
 pub(super) async fn plain(spec: &LockSpec) -> Result<Option<Holder>, Error> {
     one(spec, command::inspect, command::inspected).await
 }
 
-/// The holder of a simple lock.
+/// Reads the holder of a simple lock.
 pub(super) async fn simple(spec: &LockSpec) -> Result<Option<Holder>, Error> {
     one(spec, simple_command::inspect, simple_command::inspected).await
 }
@@ -93,7 +92,7 @@ async fn one(
     }
 }
 
-/// The holder of a fair lock, and its queue.
+/// Reads the holder of a fair lock, and its queue.
 pub(super) async fn fair(spec: &LockSpec) -> Result<FairQueue, Error> {
     let name = spec.checked_name()?;
     let call = spec.handle().with(|session, _| fair_command::inspect(name, &session.settings().fair));
@@ -109,7 +108,7 @@ pub(super) async fn fair(spec: &LockSpec) -> Result<FairQueue, Error> {
     }
 }
 
-/// Both halves of a read-write lock.
+/// Reads both halves of a read-write lock.
 pub(super) async fn halves(spec: &LockSpec) -> Result<ReadWriteHolders, Error> {
     let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
     match spec.call_once(read_write::inspect(spec.checked_name()?), read_write::inspected).await? {
@@ -131,7 +130,7 @@ pub(super) async fn halves(spec: &LockSpec) -> Result<ReadWriteHolders, Error> {
     Ok(seen)
 }
 
-/// The holder of a lock that was found busy, of any kind that one alone holds; `None` also where it cannot be learned.
+/// Reads the holder of a busy lock, or `None` for kinds with several holders and if it cannot be read.
 pub(crate) async fn holder(spec: &LockSpec) -> Option<HolderId> {
     let holder = match spec.kind() {
         Kind::Lock | Kind::Spin | Kind::Fenced => plain(spec).await.ok()?,
@@ -142,7 +141,7 @@ pub(crate) async fn holder(spec: &LockSpec) -> Option<HolderId> {
             let seen = halves(spec).await.ok()?;
             seen.writer.or_else(|| seen.readers.into_iter().next())
         }
-        // Several hold these, or none does.
+        // These kinds have several holders, or none.
         Kind::Semaphore | Kind::Permits | Kind::Latch => None,
     };
     holder.map(|holder| holder.id)

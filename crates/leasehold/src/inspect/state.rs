@@ -1,4 +1,4 @@
-//! Everything that a server knows of one name.
+//! The state of one name on a server.
 
 use super::{Holder, Waiter};
 use crate::ids::HolderId;
@@ -7,12 +7,12 @@ use leasehold_core::command::read_write::Mode;
 use std::fmt;
 use std::time::Duration;
 
-/// The kind of lock under a name, as far as its data tells: what looks alike on the server has one kind here.
+/// The kind of lock under a name, according to its data. Kinds with the same layout share a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum FoundKind {
-    /// A [`Lock`](crate::Lock) or a [`SpinLock`](crate::SpinLock); also a JVM's fair lock for which no thread waits.
+    /// A [`Lock`](crate::Lock) or a [`SpinLock`](crate::SpinLock); also a JVM's fair lock without waiters.
     Lock,
     /// A [`FairLock`](crate::FairLock).
     FairLock,
@@ -22,19 +22,19 @@ pub enum FoundKind {
     FencedFairLock,
     /// A [`ReadWriteLock`](crate::ReadWriteLock).
     ReadWriteLock,
-    /// A [`SimpleLock`](crate::SimpleLock), or any other short text with a time to live.
+    /// A [`SimpleLock`](crate::SimpleLock), or another short text with a time to live.
     SimpleLock,
-    /// A [`Semaphore`](crate::Semaphore) of which permits are held.
+    /// A [`Semaphore`](crate::Semaphore) with held permits.
     Semaphore,
-    /// A number: a [`BareSemaphore`](crate::BareSemaphore), a [`CountDownLatch`](crate::CountDownLatch), a semaphore of
-    /// which no permit is held, or a counter of an application.
+    /// A number: a [`BareSemaphore`](crate::BareSemaphore), a [`CountDownLatch`](crate::CountDownLatch), a semaphore without held permits, or a
+    /// counter of an application.
     Counter,
-    /// Something else, or a key at which the user of the client may not look: [`LockProblem::NotALock`] or [`LockProblem::NotSeen`] says what.
+    /// Other data, or a key that the client's user may not inspect: see [`LockProblem::NotALock`] and [`LockProblem::NotSeen`].
     Foreign,
 }
 
 impl FoundKind {
-    /// Its name in words, such as `fair lock`.
+    /// Returns the name of the kind, such as `fair lock`.
     pub const fn word(self) -> &'static str {
         match self {
             Self::Lock => "lock",
@@ -56,35 +56,35 @@ impl fmt::Display for FoundKind {
     }
 }
 
-/// Something that an operator should look at. [`Display`](fmt::Display) says it in a sentence.
+/// A problem that an operator should check. [`Display`](fmt::Display) describes it in a sentence.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub enum LockProblem {
-    /// The key of a held lock has no time to live: nothing but a person frees the lock if its holder has died.
+    /// The key of a held lock has no time to live: if its holder has died, only an operator can free the lock.
     NoTimeToLive,
-    /// A lock that one hold excludes from all others has several.
+    /// A lock of an exclusive kind has several holders.
     SeveralHolders,
-    /// An entry of the lock is none that a lock writes.
+    /// An entry of the lock has an unknown format.
     UnreadableEntry {
-        /// Its field.
+        /// The field of the entry.
         field: String,
     },
-    /// A waiter in the queue was not heard of in time: its process is gone or stands still. It is passed over when its turn comes.
+    /// A waiter in the queue missed its heartbeats: its process is gone or paused. The server skips it at its turn.
     SilentWaiter {
         /// The waiter.
         id: HolderId,
     },
-    /// A counter that has no leases is below zero.
+    /// A counter without leases is below zero.
     NegativeCounter,
-    /// The name is in use by something that is no lock.
+    /// The key contains other data.
     NotALock {
-        /// The type of the key, or what is wrong with the name.
+        /// The type of the key, or the reason why the name is invalid.
         what: String,
     },
-    /// The user of the client may not look at the name. It may be that of a lock.
+    /// The client's user may not inspect the name, which may be a lock.
     NotSeen {
-        /// The words of the server.
+        /// The server's message.
         refusal: String,
     },
 }
@@ -105,42 +105,42 @@ impl fmt::Display for LockProblem {
     }
 }
 
-/// A lock as the server has it, whatever its kind.
+/// The state of a lock of any kind.
 ///
-/// It was true at the instant at which the server looked. Lists are bounded, and `held` and `waiters` count what is not listed, too.
+/// It is a snapshot. Lists are bounded; `held` and `waiters` also count unlisted entries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
 pub struct LockState {
-    /// The name, without the prefix of the client that looked.
+    /// The name without the prefix of the inspecting client.
     pub name: String,
     /// The kind.
     pub kind: FoundKind,
-    /// The holder; of a read-write lock the writer; of a semaphore the held permits, with their ids as names. An id with a `!` at its
-    /// end is that of the last hold of a lock which stays busy after its release.
+    /// The holder; for a read-write lock the writer; for a semaphore the held permits with their ids. An id that ends with `!` is the last hold
+    /// of a lock that stays busy after its release.
     pub holders: Vec<Holder>,
     /// The readers of a read-write lock.
     pub readers: Vec<Holder>,
-    /// How many holds or permits are held in all. It is 0 for a [counter](FoundKind::Counter), which does not tell.
+    /// The total number of holds or permits. It is 0 for a [counter](FoundKind::Counter), whose holders are unknown.
     pub held: u64,
-    /// How long the key lives unless it is renewed; `None` where it has no time to live, or is not there.
+    /// The remaining time to live of the key, or `None` without a time to live or a key.
     pub remaining: Option<Duration>,
-    /// How many wait: of a fair lock the holds in its queue; of another kind the clients that listen for a release, which waiters
-    /// do, and holders whose locks may linger. `None` where the server does not tell. On a cluster without sharded channels it counts the
+    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release, which are waiters
+    /// and holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the
     /// listeners at the node of the lock.
     pub waiters: Option<u64>,
-    /// The first waiters of a fair lock, the next one first.
+    /// The first waiters of a fair lock, in order.
     pub queue: Vec<Waiter>,
     /// The fencing token of the last grant.
     pub fencing_token: Option<u64>,
     /// The number of a counter, or the available permits of a semaphore.
     pub available: Option<i64>,
-    /// What looks wrong.
+    /// The problems.
     pub problems: Vec<LockProblem>,
 }
 
 impl LockState {
-    /// A name under which nothing is known.
+    /// Creates an empty state.
     pub(super) fn empty(name: String, kind: FoundKind) -> Self {
         Self {
             name,
@@ -157,17 +157,17 @@ impl LockState {
         }
     }
 
-    /// A name that is none of a lock.
+    /// Creates the state of a key with other data.
     pub(super) fn foreign(name: String, what: String) -> Self {
         Self { problems: vec![LockProblem::NotALock { what }], ..Self::empty(name, FoundKind::Foreign) }
     }
 
-    /// A name at which the user of the client may not look.
+    /// Creates the state of a name that the client's user may not inspect.
     pub(super) fn unseen(name: String, refusal: String) -> Self {
         Self { problems: vec![LockProblem::NotSeen { refusal }], ..Self::empty(name, FoundKind::Foreign) }
     }
 
-    /// The words of the server, where the user of the client may not look at the name.
+    /// Returns the server's refusal, if the client's user may not inspect the name.
     pub(super) fn refusal(&self) -> Option<&str> {
         self.problems.iter().find_map(|problem| match problem {
             LockProblem::NotSeen { refusal } => Some(refusal.as_str()),

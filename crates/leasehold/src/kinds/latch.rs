@@ -187,7 +187,7 @@ impl LatchWait {
         wish.class = self.spec.metrics().name.clone();
         wish.patience = Patience::Until(handle.end_of_wait(self.wait));
         wish.waits_out_outage = self.wait.is_some();
-            // The grant is irrelevant, because an open latch has no holder.
+        // The grant is irrelevant, because an open latch has no holder.
         match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => {

@@ -179,7 +179,7 @@ impl MultiLock {
         for (index, member) in self.members.iter().enumerate() {
             let spec = member.spec();
             let key = spec.checked_name()?.key();
-        // Two clients of one server would block each other on behalf of one caller.
+            // Two clients of one server would block each other on behalf of one caller.
             let same = |other: &Member| {
                 other.spec().checked_name().is_ok_and(|name| name.key() == key)
                     && other.spec().handle().is_of_server(spec.handle())
@@ -314,11 +314,11 @@ impl MultiAcquire {
                 let left = until.since(handle.clock.now());
                 let left = match place {
                     0 => left,
-            // Its holder may wait for a member that this caller holds.
+                    // Its holder may wait for a member that this caller holds.
                     _ if place <= out_of_order => return Patience::Try,
                     _ => left.min(HOLDING),
                 };
-            // The clocks of different clients have different zeros.
+                // The clocks of different clients have different zeros.
                 let clock = &self.multi.members[order[place]].spec().handle().clock;
                 Patience::Until(clock.now() + left)
             };
@@ -347,7 +347,7 @@ impl MultiAcquire {
             if until <= handle.clock.now() {
                 return Err(elapsed());
             }
-                    // A random pause separates two callers that want the same members in another order.
+            // A random pause separates two callers that want the same members in another order.
             rounds = rounds.saturating_add(1);
             let most = Duration::from_millis(1 << rounds.min(6)).min(until.since(handle.clock.now()));
             let random = handle.with(|session, _| session.random());

@@ -124,8 +124,7 @@ impl Period {
     pub fn around(time: SystemTime, every: Duration) -> Self {
         let schedule = Schedule::Every { every: whole_millis(every).max(1), clock: since_1970(time) };
         let keep = every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE);
-        let unset =
-            (time < UNIX_EPOCH).then(|| "the clock of this machine is before 1970: set the clock".to_owned());
+        let unset = (time < UNIX_EPOCH).then(|| "the clock of this machine is before 1970: set the clock".to_owned());
         let period = Self { name: String::new(), keep, schedule, refused: unset };
         period.offset(Duration::ZERO)
     }

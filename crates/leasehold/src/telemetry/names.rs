@@ -119,12 +119,12 @@ pub(super) fn describe() {
     }
     describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
     describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
+    describe_histogram!(OLDEST_HOLD_SECONDS, Unit::Seconds, "Age of the oldest hold in a renewed batch");
     describe_histogram!(
-        OLDEST_HOLD_SECONDS,
+        RENEWAL_LEFT_SECONDS,
         Unit::Seconds,
-        "Age of the oldest hold in a renewed batch"
+        "Time from a renewal to the earliest deadline in its batch"
     );
-    describe_histogram!(RENEWAL_LEFT_SECONDS, Unit::Seconds, "Time from a renewal to the earliest deadline in its batch");
     describe_gauge!(WAITING, Unit::Count, "Running acquires");
     describe_gauge!(CONNECTED, Unit::Count, "Clients whose background is connected to the server");
     describe_gauge!(HELD, Unit::Count, "Existing guards");
