@@ -1,4 +1,4 @@
-//! The futures of requests. Each polls the session for its outcome; the client sends the session's calls.
+//! The futures of requests. Each polls the session for its outcome.
 
 use crate::client_inner::Handle;
 use crate::relay::Relayed;
@@ -14,7 +14,7 @@ use std::time::Duration;
 
 /// Acquires a lock. A drop abandons the acquire.
 ///
-/// The wish is boxed, because the session keeps it for as long as the request waits: it moves as one pointer from the caller into the session.
+/// The wish is boxed so that it moves as one pointer from the caller into the session.
 pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> Relayed<Attempt<'_, Acquiring>> {
     let backoff = wish.backoff.clone();
     Relayed::new(Attempt::new(handle, wish, backoff))
@@ -25,7 +25,7 @@ pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> 
     Relayed::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
 }
 
-/// Waits for `pause` to pass, on the client's own clock and without a timer of the caller's runtime.
+/// Waits for `pause` on the client's own clock, without a timer of the caller's runtime.
 pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
     Relayed::new(Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) }).await;
 }
@@ -52,7 +52,7 @@ impl Drop for Pausing<'_> {
 
 /// The two sorts of requests.
 pub(crate) trait Request {
-    /// What it is begun with.
+    /// The parameters of the request.
     type Wish: Unpin;
     type Outcome;
 
@@ -82,7 +82,7 @@ impl Request for Acquiring {
 
 pub(crate) struct Releasing;
 
-/// A guard that is given back.
+/// A guard to release.
 pub(crate) struct GivenBack {
     hold: HoldNumber,
     renewed: bool,
@@ -108,14 +108,14 @@ impl Request for Releasing {
 /// A request in progress. A drop only updates the session, without a runtime.
 ///
 /// Written by hand to save memory, because a hundred thousand of these futures may wait at a time. The future of an `async fn` would store
-/// every value across awaits, most of them twice.
+/// most values across awaits twice.
 pub(crate) struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
     /// The wish, until the first poll.
     wish: Option<R::Wish>,
     /// `None` before the first poll, and after the outcome.
     ticket: Option<Ticket>,
-    /// The caller's back-off, which may be foreign code. The session's is another reference to it: its end is here, where no lock is held.
+    /// The caller's back-off. This reference outlives the session's, so foreign code is dropped here, without a lock.
     backoff: Option<Arc<Backoff>>,
 }
 

@@ -1,8 +1,7 @@
-//! The background: it renews, listens, watches deadlines and cleans up, whatever becomes of the callers' runtime.
+//! The background: it renews, listens, watches deadlines and cleans up, independently of the callers' runtime.
 //!
-//! On a server, and on the embedded engine by the machine's clock, it is a thread of its own with a runtime of its own. Under
-//! a clock that a test moves by hand it runs inline, in the thread that moves the clock or uses the client; under tokio's
-//! clock it is a task of the runtime that the client was built on.
+//! On a server, and on the embedded engine with the machine's clock, it is a thread with its own runtime. With a manual clock it runs
+//! inline, in the thread that advances the clock or uses the client. With tokio's clock it is a task of the runtime that built the client.
 
 mod alarm;
 mod driver;
@@ -27,7 +26,7 @@ use leasehold_embedded::ManualClock;
 /// Time for which a shutdown, or dropping a client's last handle or a thread's guard, waits for recent releases.
 pub(crate) const FLUSH: Duration = Duration::from_millis(250);
 
-/// The callers' side of the background.
+/// The background as seen by its callers.
 #[derive(Debug)]
 pub(crate) struct Background {
     place: Place,
@@ -39,12 +38,12 @@ pub(crate) struct Background {
 
 #[derive(Debug)]
 enum Place {
-    /// A thread of its own.
+    /// A separate thread.
     Thread,
-    /// The thread of the caller that uses the client or moves the clock.
+    /// The thread that uses the client or advances the clock.
     #[cfg(feature = "embedded")]
     Inline(ManualClock),
-    /// A task of the runtime that the client was built on.
+    /// A task of the runtime that built the client.
     #[cfg(feature = "embedded")]
     Task,
 }
@@ -54,7 +53,7 @@ enum Place {
 struct Over {
     state: Mutex<OverState>,
     changed: Condvar,
-    /// For those who wait in an async context.
+    /// Wakes waiters in an async context.
     done: Notify,
 }
 
@@ -63,7 +62,7 @@ struct OverState {
     stage: Stage,
     /// The remaining guards are lost at this time.
     deadline: Option<leasehold_core::time::Instant>,
-    /// Result of a shutdown: the locks that are not released.
+    /// The result of a shutdown: the unreleased locks.
     unreleased: Option<Vec<String>>,
 }
 
@@ -95,13 +94,13 @@ impl Background {
         Self { place, wakeup: Notify::new(), closing: CancellationToken::new(), over: Arc::default() }
     }
 
-    /// There is something to do.
+    /// Wakes the background.
     pub(crate) fn wake(&self) {
         self.wakeup.notify_one();
         self.turn();
     }
 
-    /// Lets inline backgrounds run, this client's and those of others on the same clock: a release of one is a notice to another.
+    /// Runs all inline backgrounds on the same clock: a release of one client is a notice to another.
     pub(crate) fn turn(&self) {
         match &self.place {
             #[cfg(feature = "embedded")]
@@ -115,12 +114,12 @@ impl Background {
         self.over.state.lock().stage != Stage::Running
     }
 
-    /// Deadline for the guards of a client in shutdown.
+    /// Returns the deadline for the guards of a client in shutdown.
     fn deadline(&self) -> Option<leasehold_core::time::Instant> {
         self.over.state.lock().deadline
     }
 
-    /// A token that is cancelled when a shutdown begins, and that can also be cancelled on its own.
+    /// Returns a token that is cancelled when a shutdown begins. Cancelling it does not affect other tokens.
     pub(crate) fn closing(&self) -> CancellationToken {
         self.closing.child_token()
     }
@@ -130,8 +129,8 @@ impl Background {
         self.closing.is_cancelled()
     }
 
-    /// Waits until everything is released, and loses the remaining guards at `deadline`. Names the locks that are still
-    /// not released shortly after that.
+    /// Waits until everything is released, and loses the remaining guards at `deadline`. Returns the locks that are still not released
+    /// shortly after.
     pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
         {
             let mut state = self.over.state.lock();
@@ -143,7 +142,7 @@ impl Background {
         self.closing.cancel();
         loop {
             let mut done = std::pin::pin!(self.over.done.notified());
-            // Registered before the look, so that an end in between is not missed.
+        // Registered before the check, so that no end is missed.
             done.as_mut().enable();
             self.wake();
             if let Some(unreleased) = &self.over.state.lock().unreleased {
@@ -153,8 +152,8 @@ impl Background {
         }
     }
 
-    /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, this waits briefly
-    /// for that end, because the process may end as well.
+    /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, this waits briefly for that end, because
+    /// the process may end as well.
     pub(crate) fn end(&self, owes: bool) {
         let mut state = self.over.state.lock();
         if state.stage == Stage::Running {
@@ -182,13 +181,13 @@ impl Background {
         matches!(self.place, Place::Thread)
     }
 
-    /// The time of a shutdown is over, and these locks are not released.
+    /// Reports the unreleased locks at the end of a shutdown.
     fn report(&self, unreleased: Vec<String>) {
         self.over.state.lock().unreleased = Some(unreleased);
         self.over.done.notify_waiters();
     }
 
-    /// The background has ended, and could not release these locks.
+    /// Records the end of the background, and the locks that it could not release.
     fn ended(&self, unreleased: Vec<String>) {
         self.over.state.lock().stage = Stage::Ended;
         self.over.changed.notify_all();

@@ -1,4 +1,4 @@
-//! The state that the handles of a client, its guards, its futures and its background share.
+//! The shared state of a client's handles, guards, futures and background.
 
 use crate::background::{Alarm, Background};
 use crate::clock::Clock;
@@ -18,7 +18,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
 use std::time::Duration;
 
-/// The inside of a client.
+/// The shared state of a client.
 #[derive(Debug)]
 pub(crate) struct ClientInner {
     state: Mutex<State>,
@@ -109,7 +109,7 @@ impl ClientInner {
 
     /// # Errors
     ///
-    /// This process is a fork of the process that built the client.
+    /// Fails in a fork of the process that built the client.
     pub(crate) fn check_process(&self) -> Result<(), InvalidInput> {
         self.clock.process().map_or(Ok(()), Process::check)
     }
@@ -122,7 +122,7 @@ impl ClientInner {
         })
     }
 
-    /// As [`ClientInner::with`], for the background. Returns the instant until which the background may sleep.
+    /// Runs `work` like [`ClientInner::with`], for the background. Returns the instant until which the background may sleep.
     pub(crate) fn drive<T>(&self, work: impl FnOnce(&mut Session, Instant) -> T) -> (T, Option<Instant>) {
         self.locked(work, |state| {
             let due = state.session.poll_timeout();
@@ -130,7 +130,7 @@ impl ClientInner {
         })
     }
 
-    /// The end of a wait that begins now. The client's default applies without `wait`.
+    /// Returns the end of a wait that starts now. `None` is the client's default wait.
     pub(crate) fn end_of_wait(&self, wait: Option<Duration>) -> Instant {
         let wait = wait.or(self.settings.default_wait);
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
@@ -165,7 +165,7 @@ impl Receiver for ClientInner {
             }
         });
         if self.background.is_ending() {
-            // It may have waited for these.
+        // The background may wait for these calls.
             self.background.wake();
         }
     }
@@ -178,7 +178,7 @@ fn wake(woken: impl Iterator<Item = Waker>) {
     }
 }
 
-/// A value that keeps a client alive: the last one that is dropped ends its background.
+/// A reference that keeps a client alive. Dropping the last one ends its background.
 #[derive(Debug)]
 pub(crate) struct Handle(Arc<ClientInner>);
 
@@ -191,7 +191,7 @@ impl Handle {
         &self.0
     }
 
-    /// Whether two clients are on one server, as far as that is known.
+    /// Whether two clients are known to use the same server.
     pub(crate) fn is_of_server(&self, other: &Self) -> bool {
         let instance = &self.link.server().instance;
         Arc::ptr_eq(&self.0, &other.0) || (!instance.is_empty() && other.link.server().instance == *instance)

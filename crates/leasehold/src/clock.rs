@@ -1,4 +1,4 @@
-//! The clock of a client: it also counts while the machine is suspended.
+//! The clock of a client, which also counts suspensions of the machine.
 
 use crate::process::Process;
 use leasehold_core::time::Instant;
@@ -7,31 +7,30 @@ use std::time::Duration;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 
-/// The clock from which a client takes the present, and by which its background sleeps.
+/// The clock of a client and its background.
 #[derive(Clone, Debug)]
 pub(crate) enum Clock {
     /// The machine's time since boot, including suspension (`CLOCK_BOOTTIME`), for the process that built the client.
     /// In a forked child nothing renews a lock, so every deadline has passed there.
-    Machine(Process),
+    /// A manual clock of a test.
     /// A clock that a test moves by hand.
     #[cfg(feature = "embedded")]
-    Manual(ManualClock),
+    /// tokio's clock, which a test may pause, starting at this instant.
     /// tokio's clock, which a test may pause; the instant is its zero.
     #[cfg(feature = "embedded")]
     Tokio(tokio::time::Instant),
 }
 
-/// While a timer is set, the background looks at the clock at least this often: a timer of the operating system stands still during a suspension,
-/// and so comes late after one.
+/// The maximum sleep while a timer is set. Timers of the operating system stand still during a suspension, and would fire late after it.
 const LOOK: Duration = Duration::from_secs(1);
 
 impl Clock {
-    /// The clock of the machine, for this process.
+    /// Returns the machine's clock for this process.
     pub(crate) fn of_machine() -> Self {
         Self::Machine(Process::current())
     }
 
-    /// The present, or the end of time in a forked child.
+    /// Returns the current time, or the end of time in a forked child.
     pub(crate) fn now(&self) -> Instant {
         match self {
             Self::Machine(process) if !process.is_current() => Instant::FAR_FUTURE,
@@ -39,7 +38,7 @@ impl Clock {
         }
     }
 
-    /// The present, for a caller who has checked the process.
+    /// Returns the current time, for a caller that has checked the process.
     pub(crate) fn now_in_process(&self) -> Instant {
         match self {
             Self::Machine(_) => boot_time(),
@@ -50,7 +49,7 @@ impl Clock {
         }
     }
 
-    /// The only process that can use the client, if the client's background is a thread.
+    /// Returns the only process that can use the client, if the background is a thread.
     pub(crate) const fn process(&self) -> Option<&Process> {
         match self {
             Self::Machine(process) => Some(process),
@@ -59,7 +58,7 @@ impl Clock {
         }
     }
 
-    /// Sleeps until `instant`, or for a shorter time; for ever on `None`.
+    /// Sleeps until `instant` or less. Without an instant it never completes.
     pub(crate) async fn sleep_until(&self, instant: Option<Instant>) {
         let Some(instant) = instant else { return std::future::pending().await };
         match self {
@@ -73,7 +72,7 @@ impl Clock {
     }
 }
 
-/// The time that tokio's clock shows, counted from `zero`.
+/// Returns the time of tokio's clock since `zero`.
 #[cfg(feature = "embedded")]
 pub(crate) fn since(zero: tokio::time::Instant) -> Instant {
     Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
@@ -84,7 +83,7 @@ fn boot_time() -> Instant {
     since_zero(rustix::time::clock_gettime(rustix::time::ClockId::Boottime))
 }
 
-/// Elsewhere the monotonic clock is the best that there is; on macOS and the BSDs it counts suspension or nearly so.
+/// The monotonic clock is the best alternative. On macOS and the BSDs it counts all or most of a suspension.
 #[cfg(not(any(target_os = "linux", target_os = "android", target_os = "fuchsia")))]
 fn boot_time() -> Instant {
     since_zero(rustix::time::clock_gettime(rustix::time::ClockId::Monotonic))

@@ -1,19 +1,19 @@
-//! Calls of code that is not ours: wakers of futures, recorders of metrics, subscribers of traces.
+//! Calls of foreign code: wakers of futures, metrics recorders and trace subscribers.
 //!
-//! A panic of such code must not end the background, because every hold of the client would be lost with it. It must not end an acquire or a
-//! release halfway either, because the client would renew a lock without a guard. The panic is caught, counted and
-//! logged. Before that, the panic hook reports it with its location.
+//! A panic of foreign code must not end the background, which would lose every hold of the client. It must not interrupt an acquire or a
+//! release, which would leave a renewed lock without a guard. The panic is caught, counted and logged, after the panic hook has
+//! reported it with its location.
 
 use crate::telemetry::names::FOREIGN_PANIC_TOTAL;
 use metrics::counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// Which code is called.
+/// The kind of foreign code.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Foreign {
-    /// The waker of a future that waits.
+    /// The waker of a waiting future.
     Waker,
-    /// A recorder of metrics, or a subscriber of traces.
+    /// A metrics recorder or a trace subscriber.
     Telemetry,
 }
 
@@ -26,12 +26,12 @@ impl Foreign {
     }
 }
 
-/// Calls foreign code. A panic ends here.
+/// Calls foreign code, and catches its panic.
 pub(crate) fn call(what: Foreign, work: impl FnOnce()) {
     value(what, work);
 }
 
-/// Calls foreign code for a value. Catches a panic, and returns `None` then.
+/// Calls foreign code for a value. Returns `None` after a panic.
 pub(crate) fn value<T>(what: Foreign, work: impl FnOnce() -> T) -> Option<T> {
     let value = catch_unwind(AssertUnwindSafe(work)).ok();
     if value.is_none() {

@@ -1,4 +1,4 @@
-//! The process of a client. A forked child does not have its threads, and shares its connections.
+//! The process of a client. A forked child lacks its threads, and shares its connections.
 
 use crate::error::InvalidInput;
 use forkguard::atfork::Guard;
@@ -24,7 +24,7 @@ impl Process {
 
     /// # Errors
     ///
-    /// This process is a fork of that process.
+    /// Fails in a fork of that process.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
         if self.is_current() { Ok(()) } else { Err(InvalidInput::Forked { built_by: self.id }) }
     }

@@ -1,4 +1,4 @@
-//! A waker of our own between a task and the session.
+//! A waker between a task and the session.
 
 use futures_util::task::AtomicWaker;
 use std::cell::Cell;
@@ -7,13 +7,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 use std::task::{Context, Poll, Wake, Waker};
 
-/// A future that is polled with a waker of ours, which hands on to that of its task.
+/// A future that is polled with a waker of this crate, which forwards to the waker of its task.
 ///
-/// A task's waker is foreign code: its clone or drop may run an executor's code, and drop a task with guards in it, which take the lock of
-/// their session. So no session ever has one. It has clones of ours, the last of which is dropped here, **after the future**, which takes back
-/// what it left in the session.
+/// A task's waker is foreign code: its clone or drop may run code of an executor, and drop a task with guards in it, which lock their
+/// session. So no session stores one. It stores clones of this waker, whose last clone is dropped here, **after the future**, which removes
+/// its entries from the session.
 pub(crate) struct Relayed<F> {
-    // The order matters: fields are dropped from the first to the last.
+    // The order matters, because fields are dropped in order.
     work: F,
     waker: Waker,
     task: KeptTask,
@@ -29,11 +29,11 @@ impl<F> Relayed<F> {
 }
 
 thread_local! {
-    /// The task of the last future on this thread, for the next one.
+    /// The task of the last future on this thread, for reuse.
     static SPARE: Cell<Option<Arc<Task>>> = const { Cell::new(None) };
 }
 
-/// A task that the thread keeps for its next future, unless a session still has a waker of it.
+/// A task that the thread keeps for its next future, unless a session still stores its waker.
 struct KeptTask(Arc<Task>);
 
 impl Drop for KeptTask {
@@ -88,7 +88,7 @@ impl Wake for Task {
 }
 
 impl Task {
-    /// Notes a wake-up. Returns the waker of the task, unless the poll that is under way is repeated.
+    /// Records a wake-up. Returns the waker of the task, unless a current poll is repeated.
     fn note_woken(&self) -> Option<Waker> {
         let stage = self.stage.compare_exchange(POLLED, WOKEN, Ordering::AcqRel, Ordering::Acquire);
         if stage == Err(IDLE) { self.waker.take() } else { None }

@@ -1,15 +1,15 @@
-//! The parts that the caller's tokio runtime must have, so that connections can live on it.
+//! The required features of the caller's tokio runtime.
 
 use crate::error::ConnectError;
 use std::panic::catch_unwind;
 
-/// Checks that the runtime in whose context this is called has timers and I/O. Connections need both, and panic without.
+/// Checks that the current runtime has timers and I/O. Connections need both, and panic without them.
 ///
-/// tokio tells this in no other way than by a panic, which is caught here. The panic hook reports it all the same.
+/// tokio reports a missing feature only by a panic, which is caught here. The panic hook still reports it.
 ///
 /// # Errors
 ///
-/// The part that the runtime lacks, and what to do.
+/// The missing feature and the remedy.
 pub(crate) fn check() -> Result<(), ConnectError> {
     let lacking = if catch_unwind(|| drop(tokio::time::sleep(std::time::Duration::ZERO))).is_err() {
         "timers"

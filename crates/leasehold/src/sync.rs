@@ -1,8 +1,7 @@
-//! The tools for several threads: those of `parking_lot` and of the standard library, or those of loom in tests that go through the orders
-//! of threads.
+//! Synchronization primitives: those of `parking_lot` and the standard library, or those of loom in tests that explore thread orders.
 //!
-//! The tests that need loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`. The session below is not built for them:
-//! leasehold-core has models of its own.
+//! Tests with loom are built with `--cfg leasehold_loom`, by `cargo xtask interleave`. They exclude the session, which leasehold-core tests
+//! with its own models.
 
 #[cfg(not(all(test, leasehold_loom)))]
 pub(crate) use {
@@ -30,11 +29,11 @@ mod of_loom {
         time::Instant,
     };
 
-    /// A mutex of loom in the form of `parking_lot`.
+    /// A mutex of loom with the interface of `parking_lot`.
     #[derive(Debug, Default)]
     pub(crate) struct Mutex<T>(loom::sync::Mutex<T>);
 
-    /// It is empty only while its thread waits for a condition.
+    /// `None` only while its thread waits for a condition.
     pub(crate) struct MutexGuard<'a, T>(Option<loom::sync::MutexGuard<'a, T>>);
 
     impl<T> Mutex<T> {
@@ -65,7 +64,7 @@ mod of_loom {
         }
     }
 
-    /// A condition of loom in the form of `parking_lot`. No wait ends by its time, so that a thread that is never told is found.
+    /// A condition variable of loom with the interface of `parking_lot`. Waits do not time out, so that a missing notification is detected.
     #[derive(Debug, Default)]
     pub(crate) struct Condvar(loom::sync::Condvar);
 

@@ -1,15 +1,15 @@
-//! The instant until which the background sleeps, as callers see it.
+//! The instant until which the background sleeps.
 
 use leasehold_core::time::Instant;
 
-/// Callers set timers and take them back all the time, most of them long before they are due. So an instant that the background was told to
-/// wake up at stays until it has come, whatever becomes of its timer: the background wakes up once for nothing, and not once for each timer.
+/// Callers often set timers and cancel them before they are due. An alarm therefore stays set when its timer is cancelled: the background
+/// wakes up once in vain, instead of once for each timer.
 #[derive(Debug, Default)]
 pub(crate) struct Alarm(Option<Instant>);
 
 impl Alarm {
-    /// A timer of a caller is due at `due`. Says whether the background is to be woken, because it sleeps for longer. It is woken once: it
-    /// looks at all timers before it sleeps again.
+    /// Adds a timer that is due at `due`. Returns whether the background must be woken, because it would sleep longer. It is woken once,
+    /// because it checks all timers before it sleeps again.
     #[must_use]
     pub(crate) fn bring_forward(&mut self, due: Option<Instant>) -> bool {
         let is_earlier = due.is_some_and(|due| self.0.is_none_or(|at| due < at));
@@ -19,8 +19,8 @@ impl Alarm {
         is_earlier
     }
 
-    /// The background goes to sleep while the next timer is due at `due`. Gives the instant until which it sleeps; `None` where that is until
-    /// it is woken.
+    /// Sets the alarm for the next timer, which is due at `due`. Returns the instant until which the background sleeps, or `None` if it sleeps
+    /// until it is woken.
     pub(crate) fn set(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
         let armed = self.0.filter(|at| *at > now);
         self.0 = [armed, due].into_iter().flatten().min();

@@ -14,10 +14,10 @@ use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// How long a background without handles goes on trying to clean up, at the least; one lease at the most.
+/// The minimum time for which a background without handles retries its cleanup. The maximum is one lease.
 const LAST_EFFORT: Duration = Duration::from_secs(2);
 
-/// How many events are taken before the session's timers are looked at again.
+/// The maximum number of events between two checks of the session's timers.
 const EVENTS_A_TURN: usize = 256;
 
 /// The result of an action.
@@ -28,7 +28,7 @@ enum Outcome {
     Unsubscribed(Bytes, Result<(), LinkError>),
 }
 
-/// Runs until the last handle of the client is gone, or a shutdown has begun, and everything is released.
+/// Runs until the last handle is dropped or a shutdown has begun, and everything is released.
 pub(crate) async fn run(inner: Arc<ClientInner>) {
     let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
     let _last = Last(&inner);
@@ -81,18 +81,18 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     inner.link.close().await;
 }
 
-/// Stage of the background's end in the driver.
+/// The stage of the end in the driver.
 #[derive(Default)]
 struct End {
     since: Option<Instant>,
     /// The remaining guards are lost. The shutdown returns at this instant.
     answer_at: Option<Instant>,
     is_answered: bool,
-    /// The pending answer: the locks that are not released.
+    /// The pending answer: the unreleased locks.
     answer: Option<Vec<String>>,
 }
 
-/// What the driver waits for.
+/// The event that the driver waits for.
 #[derive(Clone, Copy)]
 enum Wait {
     /// Any event: nothing has requested an end.
@@ -100,7 +100,7 @@ enum Wait {
     /// The last release, or this instant.
     Until(Instant),
     /// Nothing: the retries have run out.
-    Over,
+    /// Nothing: the retries are exhausted.
 }
 
 impl End {
@@ -114,7 +114,7 @@ impl End {
         let patience = inner.settings.lease.max(LAST_EFFORT);
         let deadline = inner.background.deadline();
         if self.answer_at.is_none() && deadline.is_some_and(|deadline| deadline <= now) {
-            // Work that stops as soon as its guard is lost has time for a release.
+            // Work that stops when its guard is lost still needs time for a release.
             let flush = if session.lose_all(now) { FLUSH } else { Duration::ZERO };
             self.answer_at = Some(now + flush);
             self.since = Some(now);
@@ -140,14 +140,14 @@ fn names(session: &Session) -> Vec<String> {
     session.unreleased().iter().map(|name| name.as_str().to_owned()).collect()
 }
 
-/// Says that the background has ended, even where its future is dropped with the runtime that it ran on.
+/// Reports the end of the background, even if its future is dropped with its runtime.
 struct Last<'a>(&'a ClientInner);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
         let (unreleased, _) = self.0.drive(|session, now| {
             let unreleased = names(session);
-            // Renewals and the watch over deadlines have ended: also if this thread panics, guards and waiters are told.
+            // Without renewals, guards and waiters must end, even if this thread panics.
             session.end(now);
             unreleased
         });
@@ -156,7 +156,7 @@ impl Drop for Last<'_> {
     }
 }
 
-/// Hands in an event, and those that came with it.
+/// Reports an event, and further pending events, to the session.
 async fn take_events(inner: &ClientInner, first: LinkEvent) {
     inner.drive(|session, now| session.handle_event(now, first));
     for _ in 0..EVENTS_A_TURN {

@@ -1,7 +1,7 @@
-//! A background without a thread, for clocks that a test moves by hand.
+//! A background without a thread, for manual clocks.
 //!
-//! The embedded engine answers at once, or at an instant of its clock, so a background on it never waits for anything but the clock. It is polled whenever
-//! the clock moves, and whenever a client on that clock has given its background something to do.
+//! The embedded engine replies at once, or at an instant of its clock, so its background only waits for the clock. It is polled whenever the
+//! clock advances, and whenever a client on that clock has work for its background.
 
 #[cfg(all(test, leasehold_loom))]
 mod interleavings;
@@ -35,7 +35,7 @@ struct Pump {
 }
 
 impl Pump {
-    /// Polls the background until it has nothing left to do. If it is being polled already, that poll goes on for this one.
+    /// Polls the background until it is idle. If another thread is polling it, that thread continues.
     fn run(&self) {
         let waker = Waker::from(self.woken.clone());
         let mut cx = Context::from_waker(&waker);
@@ -44,7 +44,7 @@ impl Pump {
             self.woken.0.swap(false, Ordering::AcqRel);
             let over = background.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
             if over {
-                // Its contents may run code of their own when they are dropped.
+            // Dropping its contents may run foreign code.
                 let ended = background.take();
                 drop(background);
                 drop(ended);
@@ -57,8 +57,8 @@ impl Pump {
 struct Flag(AtomicBool);
 
 impl Flag {
-    /// Whether it is set, as the last thread has left it. A plain load may still see what it was before: the thread that polls would go, and
-    /// the one that has just set it, and cannot poll meanwhile, would rely on that thread.
+    /// Reads the flag with a read-modify-write. A plain load may return an old value: then the polling thread would stop, and the thread that
+    /// has just set the flag would rely on it.
     fn is_set(&self) -> bool {
         self.0.fetch_or(false, Ordering::AcqRel)
     }

@@ -1,7 +1,6 @@
 //! Models of a whole client on the embedded engine: its threads and its background, in every order with few preemptions.
 //!
-//! The background runs on a thread of loom, and the clock stands still: no timer comes to the help of a thread that was not woken, so loom
-//! reports a deadlock.
+//! The background runs on a thread of loom, and the clock does not advance. No timer wakes a forgotten thread, so loom reports a deadlock.
 
 use crate::Client;
 use crate::blocking::wait;
@@ -10,14 +9,14 @@ use leasehold_embedded::{EmbeddedServer, ManualClock};
 use loom::thread::JoinHandle;
 use std::time::Duration;
 
-/// In words of the machine: Lua and its compiler need more than loom gives.
+/// The stack in machine words. Lua and its compiler need more than loom's default.
 const STACK: usize = 0x2_0000;
 
 fn spawn<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> JoinHandle<T> {
     loom::thread::Builder::new().stack_size(STACK).spawn(work).expect("a thread")
 }
 
-/// Runs a scenario in all orders in which threads are interrupted no more than three times where they could go on.
+/// Runs a scenario in all thread orders with at most three preemptions.
 fn explore(scenario: impl Fn(World) + Copy + Send + Sync + 'static) {
     let mut model = loom::model::Builder::new();
     model.preemption_bound = Some(3);

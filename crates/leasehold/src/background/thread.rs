@@ -1,4 +1,4 @@
-//! The thread that a background usually lives in.
+//! The background's thread.
 
 use crate::client_inner::ClientInner;
 use std::io;
@@ -9,8 +9,8 @@ use tokio::sync::oneshot;
 /// Thread name of every background.
 pub(crate) const NAME: &str = "leasehold-background";
 
-/// Starts a thread with a runtime of its own. `prepare` runs on it, and what it returns is handed out; then the thread
-/// waits for the client that is made of it, and is its background. A client that is never made ends the thread.
+/// Starts a thread with its own runtime, and runs `prepare` on it. The thread returns the result, waits for a client, and runs the client's
+/// background. Without a client it ends.
 pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<ClientInner>>)>
 where
     T: Send + 'static,
@@ -20,20 +20,20 @@ where
     let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
     spawn(runtime()?, async move || {
         let mut prepared = prepared;
-        // A caller that has gone wants nothing to be prepared: what was begun is dropped, and the thread ends.
+            // Without a caller, the preparation is dropped, and the thread ends.
         let made = tokio::select! {
             biased;
             made = prepare() => made,
             () = prepared.closed() => return,
         };
-        // A caller that does not want what was prepared does not hand over a client either.
+            // Without a receiver, no client follows.
         let _ = prepared.send(made);
         drive(client).await;
     })?;
     Ok((ready, hand_over))
 }
 
-/// The same where nothing is waited for: `prepare` runs here, in the context of the thread's runtime.
+/// Starts a thread like [`start`], but runs `prepare` at once in the context of the thread's runtime.
 pub(crate) fn start_at_once<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<ClientInner>>)> {
     let runtime = runtime()?;
     let prepared = {
@@ -59,7 +59,7 @@ fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Re
     started.map(drop)
 }
 
-/// Is the background of the client that is handed over.
+/// Runs the background of the received client.
 async fn drive(client: oneshot::Receiver<Arc<ClientInner>>) {
     if let Ok(inner) = client.await {
         super::run(inner).await;
