@@ -142,7 +142,7 @@ impl Background {
         self.closing.cancel();
         loop {
             let mut done = std::pin::pin!(self.over.done.notified());
-        // Registered before the check, so that no end is missed.
+            // Registered before the check, so that no end is missed.
             done.as_mut().enable();
             self.wake();
             if let Some(unreleased) = &self.over.state.lock().unreleased {

@@ -165,7 +165,7 @@ impl Receiver for ClientInner {
             }
         });
         if self.background.is_ending() {
-        // The background may wait for these calls.
+            // The background may wait for these calls.
             self.background.wake();
         }
     }

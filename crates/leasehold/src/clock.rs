@@ -12,11 +12,11 @@ use leasehold_embedded::ManualClock;
 pub(crate) enum Clock {
     /// The machine's time since boot, including suspension (`CLOCK_BOOTTIME`), for the process that built the client.
     /// In a forked child nothing renews a lock, so every deadline has passed there.
+    Machine(Process),
     /// A manual clock of a test.
-    /// A clock that a test moves by hand.
     #[cfg(feature = "embedded")]
+    Manual(ManualClock),
     /// tokio's clock, which a test may pause, starting at this instant.
-    /// tokio's clock, which a test may pause; the instant is its zero.
     #[cfg(feature = "embedded")]
     Tokio(tokio::time::Instant),
 }

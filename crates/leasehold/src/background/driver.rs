@@ -99,8 +99,8 @@ enum Wait {
     Running,
     /// The last release, or this instant.
     Until(Instant),
-    /// Nothing: the retries have run out.
     /// Nothing: the retries are exhausted.
+    Over,
 }
 
 impl End {

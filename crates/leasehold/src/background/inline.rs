@@ -44,7 +44,7 @@ impl Pump {
             self.woken.0.swap(false, Ordering::AcqRel);
             let over = background.as_mut().is_some_and(|future| future.as_mut().poll(&mut cx).is_ready());
             if over {
-            // Dropping its contents may run foreign code.
+                // Dropping its contents may run foreign code.
                 let ended = background.take();
                 drop(background);
                 drop(ended);

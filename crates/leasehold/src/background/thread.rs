@@ -20,13 +20,13 @@ where
     let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
     spawn(runtime()?, async move || {
         let mut prepared = prepared;
-            // Without a caller, the preparation is dropped, and the thread ends.
+        // Without a caller, the preparation is dropped, and the thread ends.
         let made = tokio::select! {
             biased;
             made = prepare() => made,
             () = prepared.closed() => return,
         };
-            // Without a receiver, no client follows.
+        // Without a receiver, no client follows.
         let _ = prepared.send(made);
         drive(client).await;
     })?;
