@@ -112,7 +112,7 @@ impl<R: GroupRule> GroupGuard<R> {
         }
     }
 
-    /// Returns a token that is cancelled when so many members have ended that too few remain.
+    /// Returns a token that is cancelled when too few members remain.
     pub fn cancellation_token(&self) -> HoldToken {
         let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
         self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
