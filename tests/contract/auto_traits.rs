@@ -260,7 +260,7 @@ fn futures_of_others(
     future!(latch.count_down_by(2));
     future!(latch.count());
     future!(latch.delete());
-    future!(async { latch.wait().await });
+    future!(async { latch.opened().await });
     future!(client.who_is("id"));
     future!(simple.release());
 }

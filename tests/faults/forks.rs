@@ -55,7 +55,7 @@ pub(crate) fn child(builder: ClientBuilder, url: &str) {
             let lock = client.lock("other");
             assert!(forked(wait(lock.acquire()).err()) && forked(wait(lock.try_acquire()).err()));
             assert!(forked(wait(lock.inspect()).err()) && forked(wait(guard.reenter()).err()));
-            assert!(forked(wait(client.count_down_latch("gate").wait()).err()));
+            assert!(forked(wait(client.count_down_latch("gate").opened()).err()));
             assert!(forked(wait(client.locks("*").next()).and_then(Result::err)));
             assert!(forked(wait(client.multi_lock([client.lock("one")]).acquire()).err()));
             assert!(!guard.is_held() && guard.remaining().is_zero() && token.is_cancelled());

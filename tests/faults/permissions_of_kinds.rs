@@ -129,7 +129,7 @@ async fn walk(server: &Server, blocks: &[&str], name: &str, client: &Client, oth
         ["latch"] => {
             let (parts, same) = (client.count_down_latch(name), other.count_down_latch(name));
             step("setting", parts.try_set_count(1)).await?;
-            let waiter = tokio::spawn(async move { same.wait().wait(PATIENCE).await });
+            let waiter = tokio::spawn(async move { same.opened().wait(PATIENCE).await });
             listens(server, other).await;
             step("counting", parts.count_down()).await?;
             step("a wake-up", async { waiter.await.expect("a task") }).await?;

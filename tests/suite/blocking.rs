@@ -111,11 +111,11 @@ pub(crate) async fn threads_take_permits_and_wait_at_latches(world: World) {
 
         let parts = client.count_down_latch(&names[2]);
         assert!(wait(parts.try_set_count(2)).expect("an answer"));
-        let error = wait(parts.wait().wait(ms(20))).expect_err("a closed latch");
+        let error = wait(parts.opened().wait(ms(20))).expect_err("a closed latch");
         assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
         let waiting = std::thread::spawn({
             let parts = parts.clone();
-            move || wait(parts.wait())
+            move || wait(parts.opened())
         });
         assert_eq!((wait(parts.count_down()).expect("an answer"), wait(parts.count()).expect("an answer")), (1, 1));
         assert_eq!(wait(parts.count_down_by(5)).expect("an answer"), 0);

@@ -145,7 +145,7 @@ fn use_every_lock() {
     drop(now(permits.acquire().permits(2)).expect("permits"));
     let latch = client.count_down_latch("latch");
     now(latch.try_set_count(1)).expect("an answer");
-    let mut waiting = Box::pin(latch.wait().into_future());
+    let mut waiting = Box::pin(latch.opened().into_future());
     assert!((&mut waiting).now_or_never().is_none());
     now(latch.count_down()).expect("an answer");
     clock.advance(ms(1));

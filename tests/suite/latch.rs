@@ -9,17 +9,17 @@ use std::time::Duration;
 pub(crate) async fn a_latch_is_set_counted_down_and_open(world: World) {
     let client = world.client().await;
     let parts = client.count_down_latch(world.name("parts"));
-    parts.wait().await.expect("a latch without a count is open");
+    parts.opened().await.expect("a latch without a count is open");
     assert_eq!((parts.count().await, parts.count_down().await), (Ok(0), Ok(0)));
     assert!(parts.try_set_count(3).await.expect("an answer"));
     assert!(!parts.try_set_count(9).await.expect("an answer"), "it is closed");
     assert_eq!(parts.count_down().await, Ok(2));
-    let error = parts.wait().wait(ms(30)).await.expect_err("a closed latch");
+    let error = parts.opened().wait(ms(30)).await.expect_err("a closed latch");
     assert!(matches!(error, Error::WaitElapsed { waited, .. } if waited >= ms(30)), "{error}");
-    let error = parts.wait().wait(Duration::ZERO).await.expect_err("a closed latch");
+    let error = parts.opened().wait(Duration::ZERO).await.expect_err("a closed latch");
     assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
     assert_eq!(parts.count_down_by(7).await, Ok(0), "not below zero");
-    parts.wait().wait(Duration::MAX).await.expect("an open latch");
+    parts.opened().wait(Duration::MAX).await.expect("an open latch");
     assert!(!world.exists(parts.name()));
     assert!(parts.try_set_count(1).await.expect("an answer"), "it may be set again");
     assert_eq!((parts.delete().await, parts.delete().await), (Ok(true), Ok(false)));
@@ -28,7 +28,7 @@ pub(crate) async fn a_latch_is_set_counted_down_and_open(world: World) {
 
 /// Tasks of a client that wait at a latch.
 async fn waiters(client: &Client, name: &str, tasks: usize) -> Vec<tokio::task::JoinHandle<Result<(), Error>>> {
-    let waiting = (0..tasks).map(|_| tokio::spawn(client.count_down_latch(name).wait().into_future())).collect();
+    let waiting = (0..tasks).map(|_| tokio::spawn(client.count_down_latch(name).opened().into_future())).collect();
     until("the tasks wait", || client.stats().requests == tasks && client.stats().subscriptions == 1).await;
     waiting
 }
@@ -86,7 +86,7 @@ pub(crate) async fn what_cannot_be_a_count_is_refused(world: World) {
     assert!(!world.exists(parts.name()));
     let _ = world.command(parts.name(), &["RPUSH", parts.name(), "value"]);
     let conflict = |error: &Error| matches!(error, Error::KeyConflict { .. });
-    assert!(conflict(&parts.wait().await.expect_err("a list")));
+    assert!(conflict(&parts.opened().await.expect_err("a list")));
     assert!(conflict(&parts.try_set_count(1).await.expect_err("a list")));
     assert!(conflict(&parts.count_down().await.expect_err("a list")));
     assert!(conflict(&parts.count().await.expect_err("a list")));

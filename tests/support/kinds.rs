@@ -408,7 +408,7 @@ plain! {
 
 impl Lockable for CountDownLatch {
     fn take(&self, how: How) -> BoxFuture<'static, Taken> {
-        let mut wait = self.wait();
+        let mut wait = self.opened();
         if let Some(patience) = how.wait.or_else(|| how.tries.then_some(Duration::ZERO)) {
             wait = wait.wait(patience);
         }

@@ -47,7 +47,7 @@ pub(super) async fn latches(bench: Arc<Bench>, mut rng: Rng) {
             let bound = Duration::from_millis(rng.u64(0..2_000));
             let wish = Wish { lock: latch.name().to_owned(), rule: Rule::Open, share: 1, bound: Some(bound) };
             let op = bench.journal.invoked(&wish);
-            match latch.wait().wait(bound).await {
+            match latch.opened().wait(bound).await {
                 Ok(()) => {
                     let second = Duration::from_secs(1);
                     bench.journal.granted(op, now() + nanos(second), 0, "-");

@@ -50,7 +50,7 @@ async fn rust_wakes(world: World, (): ()) {
     let mut waits = Vec::new();
     for _ in 0..=ROUNDS {
         assert!(jvm.yes("trySetCount", &[&object, "1"]).await);
-        let wait = latch.wait();
+        let wait = latch.opened();
         let waiting = tokio::spawn(async { (wait.await, clock()) });
         world.until_listening(&channel(&world), 1).await;
         let counted = jvm.tell("countDown", &[&object]).await;
@@ -100,14 +100,14 @@ async fn both_count(world: World) {
     assert_eq!(latch.count_down_by(2).await.expect("an answer"), 0);
     count(&world, 0).await;
     assert!(jvm.yes("await", &[&object, "1"]).await, "it is open");
-    latch.wait().wait(Duration::ZERO).await.expect("an open latch");
+    latch.opened().wait(Duration::ZERO).await.expect("an open latch");
 }
 
 async fn all_go(world: World) {
     let (latch, jvm, object) = latches(&world);
     for last_is_rust in [true, false] {
         assert!(latch.try_set_count(2).await.expect("an answer"));
-        let waits = (0..MANY).map(|_| latch.wait());
+        let waits = (0..MANY).map(|_| latch.opened());
         let ours: Vec<_> = waits.map(|wait| tokio::spawn(async move { wait.await })).collect();
         let mut theirs = Vec::new();
         for number in 0..MANY {
@@ -142,10 +142,10 @@ async fn waits_end(world: World) {
     let (latch, jvm, object) = latches(&world);
     assert!(latch.try_set_count(1).await.expect("an answer"));
     assert!(!jvm.yes("await", &[&object, &SHORT.as_millis().to_string()]).await, "it is closed");
-    let waited = latch.wait().wait(SHORT).await;
+    let waited = latch.opened().wait(SHORT).await;
     assert!(matches!(waited, Err(Error::WaitElapsed { .. })), "it is closed: {waited:?}");
     count(&world, 1).await;
-    let wait = latch.wait();
+    let wait = latch.opened();
     let ours = tokio::spawn(async move { wait.await });
     let theirs = jvm.begin("await", &[&object]).await;
     world.until_listening(&channel(&world), 2).await;
@@ -168,7 +168,7 @@ async fn deleted(world: World) {
     assert_eq!(waiting.await.expect("an answer").expect("no exception").value, "true");
     soon(deleted);
     assert!(latch.try_set_count(5).await.expect("an answer"));
-    let wait = latch.wait();
+    let wait = latch.opened();
     let waiting = tokio::spawn(async move { wait.await });
     world.until_listening(&channel(&world), 1).await;
     let deleted = clock();

@@ -31,7 +31,7 @@ use std::time::Duration;
 /// assert!(parts.try_set_count(2).await?);
 /// let all = tokio::spawn({
 ///     let parts = parts.clone();
-///     async move { parts.wait().wait(Duration::from_secs(60)).await }
+///     async move { parts.opened().wait(Duration::from_secs(60)).await }
 /// });
 /// parts.count_down().await?;
 /// parts.count_down().await?;
@@ -148,7 +148,7 @@ impl CountDownLatch {
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.
-    pub fn wait(&self) -> LatchWait {
+    pub fn opened(&self) -> LatchWait {
         LatchWait { spec: self.0.clone(), wait: None }
     }
 }
