@@ -1,4 +1,4 @@
-//! The command line. Each command that has options of its own has a file in `args/`, with its help.
+//! The command line. Every command with its own options has a file in `args/`, including its help.
 
 mod bench;
 mod dashes;
@@ -37,13 +37,13 @@ const EXAMPLES: &str = "\
 Examples:
   export LEASEHOLD_URL=redis://127.0.0.1:6379
 
-  # one backup at a time, over all machines; wait for as long as it takes
+  # one backup at a time across all machines; wait without a limit
   leasehold run backup -- pg_dump shop
 
-  # once a night, although cron starts it on several machines whose clocks are seconds apart
+  # once a night, although cron starts it on several machines
   leasehold run --try --at-least 5m nightly-report -- ./report.sh";
 
-/// Runs programs under distributed locks on Redis and Valkey, and shows, frees and checks locks
+/// Run programs under distributed locks on Redis or Valkey; inspect, free and check locks
 #[derive(Debug, Parser)]
 #[command(name = "leasehold", version, about, after_help = EXAMPLES)]
 #[command(after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
@@ -54,7 +54,7 @@ pub(crate) struct Cli {
     pub(crate) task: Task,
 }
 
-// The help of a command that has options stands with these. A doc comment here would be that of `leasehold` itself.
+// The help of a command with options is in its own file. A doc comment here would become the help of `leasehold`.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     Run(RunOptions),
@@ -62,12 +62,12 @@ pub(crate) enum Task {
     Watch(WatchOptions),
     Top(TopOptions),
     Serve(ServeOptions),
-    /// Find processes that wait for each other in a circle
+    /// Find deadlocks between announced processes
     ///
-    /// Each line is one circle: every process waits for a lock that the next process holds. Announced programs publish
-    /// the locks of their owner scopes, and `leasehold run` publishes the enclosing runs, one second after a hold or a
-    /// wait began. The exit code is 1 for a deadlock. It is 77 if none was found but this user may not inspect all
-    /// locks; the output names these locks.
+    /// Each line is one deadlock: a cycle in which every process waits for a lock that the next process holds. Announced
+    /// programs publish the locks of their owner scopes, and `leasehold run` publishes the enclosing runs. They publish a
+    /// hold or a wait after its first second. The exit code is 1 for a deadlock. It is 77 if the search found none but
+    /// this user may not inspect all locks; the error lists these locks.
     #[command(
         after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"
     )]
@@ -77,9 +77,10 @@ pub(crate) enum Task {
     Permits(PermitsOptions),
     Doctor(DoctorOptions),
     Bench(BenchOptions),
-    /// Print completions for a shell
+    /// Print shell completions
     #[command(after_help = "Example:\n  leasehold completions bash > /etc/bash_completion.d/leasehold")]
     Completions {
+        /// The shell that reads the completions
         shell: Shell,
     },
     /// Print the manual pages

@@ -1,4 +1,4 @@
-//! The end of this process: an exit code, or the signal that ended its command.
+//! The end of this process: by an exit code, or by the signal that ended its command.
 //!
 //! After Ctrl-C a shell only ends a loop if the command died by that signal.
 
@@ -11,8 +11,8 @@ pub(crate) enum Ending {
     Code(u8),
     Signal {
         number: i32,
-        /// The terminal sent it only to the command's group. This process sends it to its own group too, because a
-        /// script around it would have received it.
+        /// The terminal sent the signal only to the command's group. This process forwards the signal to its own group,
+        /// because an enclosing script expects it.
         of_group: bool,
     },
 }
@@ -39,10 +39,10 @@ impl Ending {
             // This process has a handler for the signal, so it survives here.
             let _ = process::kill_current_process_group(signal);
         }
-        // No second core dump besides the command's.
+        // The command has already dumped its core.
         let cores = process::getrlimit(Resource::Core);
         let _ = process::setrlimit(Resource::Core, Rlimit { current: Some(0), ..cores });
-        // The kernel keeps the first process of a container from its own signals.
+        // The kernel does not deliver such a signal to the first process of a container.
         if process::getpid() != Pid::INIT {
             let _ = signal_hook::low_level::emulate_default_handler(number);
         }

@@ -1,17 +1,17 @@
-//! The reasons why the command fails, its exit codes, and the one line that it says.
+//! Failures: the reason, the exit code, and the line on stderr.
 
 use crate::shown::shown;
 use clap::error::ErrorKind;
 use leasehold::{ConnectError, Error};
 use std::fmt;
 
-/// An exit code of the command itself. A command that it runs has its own codes.
+/// An exit code of `leasehold` itself. The command of `run` has its own exit codes.
 ///
 /// The numbers follow `sysexits.h` if it has a suitable code. `run` avoids 1 and 2, which commands use most, and all
 /// codes from 126, which shells use.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Exit {
-    /// The answer to a question was not yes.
+    /// The user did not confirm.
     Declined = 1,
     Usage = 64,
     Unreachable = 69,
@@ -21,12 +21,12 @@ pub(crate) enum Exit {
     Busy = 75,
     Lost = 76,
     Refused = 77,
-    /// The reader of the output has gone, which a shell writes as the death by SIGPIPE.
+    /// The reader of stdout has gone. This is the code that a shell shows for SIGPIPE.
     ClosedPipe = 141,
 }
 
 impl Exit {
-    /// The word in the output of `--json`.
+    /// The value of `error` in the JSON output.
     const fn word(self) -> &'static str {
         match self {
             Self::Declined => "declined",
@@ -45,23 +45,22 @@ impl Exit {
 
 /// The table of the exit codes, for `--help` and the manual page.
 pub(crate) const TABLE: &str = "\
-Exit codes (`run` exits with the code of its command, or dies by the signal by which its command died):
-  0    done
-  1    doctor has found a fault, or deadlocks a deadlock, or the question of unlock was not answered with yes
-  64   usage: an option, the URL or a setting cannot be used; nothing was sent
-  69   unreachable: no server answers, or it went away
-  70   another failure, such as an outcome that is not known
-  73   conflict: the name is in use by something else
+Exit codes (`run` exits with the code of its command, or dies by the same signal):
+  0    success
+  1    doctor found a fault, deadlocks a deadlock, or unlock was not confirmed
+  64   usage: an option, the URL or a setting is invalid; nothing was sent
+  69   unreachable: no server answers, or the connection broke
+  70   another failure, such as an unknown outcome
+  73   conflict: something else uses the name, or the semaphore has another number of permits
   74   a file or stream could not be read or written
-  75   busy: others hold the lock (run --busy-exit chooses another code; inspect --check)
-  76   lost: the lock was lost while the command ran, could not be renewed, or was held for --max-hold
-  77   refused: the password, the rights, the certificate or the server itself does not fit; or deadlocks has found none
-       among the locks at which this user may look, and there are others
+  75   busy, for run and inspect --check; run --busy-exit sets another code
+  76   lost: the lock was lost, not renewed, or held for --max-hold
+  77   refused: password, rights, certificate or server; or deadlocks found none but could not inspect all locks
   126  the command cannot be executed
   127  the command was not found
-  128+n  what a shell shows after a death by signal n, also of the wait for the lock, top, serve, bench or doctor";
+  128+n  in a shell: death by signal n, of the command, of top, serve, bench or doctor, or of a wait";
 
-/// Why the command ends without success.
+/// A failure of the command.
 #[derive(Debug)]
 pub(crate) struct Failure {
     exit: Exit,
@@ -88,13 +87,13 @@ impl Failure {
         self
     }
 
-    /// Names the lock that it is about.
+    /// Sets the name of the lock.
     pub(crate) fn of_lock(mut self, lock: &str) -> Self {
         self.lock = Some(lock.to_owned());
         self
     }
 
-    /// Replaces the exit code by one that the user has chosen.
+    /// Sets the exit code that the user has chosen.
     pub(crate) fn with_code(mut self, code: u8) -> Self {
         self.code = code;
         self
@@ -106,7 +105,7 @@ impl Failure {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
                 let text = format!(
-                    "no usable answer about the lock {lock:?}: {message}; the command was not started, and the lock may be busy for up to a lease"
+                    "no usable reply for the lock {lock:?}: {message}; the command was not started, and the lock may be busy for one lease"
                 );
                 Self::new(Exit::Unreachable, text).of_lock(&lock)
             }
@@ -114,38 +113,38 @@ impl Failure {
         }
     }
 
-    /// An error of a look at the server, which changes nothing: an outcome that is not known is a missing answer.
+    /// Converts an error of a read-only command. An unknown outcome counts as a missing reply.
     pub(crate) fn of_a_look(error: Error) -> Self {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
-                Self::new(Exit::Unreachable, format!("no usable answer about the lock {lock:?}: {message}"))
+                Self::new(Exit::Unreachable, format!("no usable reply for the lock {lock:?}: {message}"))
                     .of_lock(&lock)
             }
             other => other.into(),
         }
     }
 
-    /// A command line that cannot be read, in one line and without the usage, which `--help` has.
+    /// Converts an error of the command line to one line, without the usage text of `--help`.
     pub(crate) fn of_usage(error: &clap::Error) -> Self {
         if error.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand {
-            return Self::new(Exit::Usage, "a subcommand is missing, such as run; --help tells more");
+            return Self::new(Exit::Usage, "a subcommand is missing, such as run; see --help");
         }
         let text = error.render().to_string();
         let said: Vec<_> = text.lines().take_while(|line| !line.starts_with("Usage:")).map(str::trim).collect();
         let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
-        // The usage of `run` is the one that has a command, and its `--` is easily forgotten.
+        // Only the usage of `run` has a command. Users easily forget its `--`.
         let is_run = text.contains("-- <CMD>");
         if let (true, Some((said, _))) = (is_run, said.split_once("; to pass '-")) {
-            return Self::new(Exit::Usage, format!("{said}; {DASHES}; --help tells more"));
+            return Self::new(Exit::Usage, format!("{said}; {DASHES}; see --help"));
         }
         let is_about_the_command = matches!(
             error.kind(),
             ErrorKind::MissingRequiredArgument | ErrorKind::UnknownArgument | ErrorKind::TooManyValues
         );
-        let behind = if is_run && is_about_the_command { "; the command stands behind --" } else { "" };
-        Self::new(Exit::Usage, format!("{said}{behind}; --help tells more"))
+        let behind = if is_run && is_about_the_command { "; put the command after --" } else { "" };
+        Self::new(Exit::Usage, format!("{said}{behind}; see --help"))
     }
 
     pub(crate) const fn exit(&self) -> Exit {
@@ -156,7 +155,7 @@ impl Failure {
         self.code
     }
 
-    /// The one line that stderr gets; `None` where there is nothing to say.
+    /// The line for stderr. `None` for a quiet failure.
     pub(crate) fn line(&self, json: bool) -> Option<String> {
         match self.exit {
             Exit::ClosedPipe => None,
@@ -178,12 +177,12 @@ impl Failure {
 
 impl fmt::Display for Failure {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        // Line breaks of a server's error or of a name stay within the one line, and a terminal gets no command from them.
+        // An error message or a name may contain line breaks and terminal commands.
         f.write_str(&shown(&self.message.replace(['\n', '\r'], " ")))
     }
 }
 
-/// Whether the server may answer later.
+/// Whether a retry may succeed.
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
         Error::Refused { refusal, .. } => refusal.is_transient(),
@@ -191,7 +190,7 @@ pub(crate) fn passes(error: &Error) -> bool {
     }
 }
 
-/// The reason why a look at many locks failed, for those who know what they look at.
+/// The reason of a failed search, without its pattern.
 pub(crate) fn reason(error: &Error) -> String {
     match error {
         Error::SearchFailed { message, .. } => message.clone(),
@@ -199,24 +198,24 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
-/// The place of a name that looks like an option.
-const DASHES: &str = "a name that begins with a dash is written so: leasehold run -- -name -- COMMAND";
+/// The syntax for a name that looks like an option.
+const DASHES: &str = "for a name that begins with a dash, use: leasehold run -- -name -- COMMAND";
 
-/// How another time to connect is chosen.
-const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL sets another time";
+/// The setting of the time limit.
+const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL changes this limit";
 
-/// What the library tells programs to do where nothing listens.
+/// The advice of the library that only a program can follow.
 const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
 
-/// What helps where no secure connection was made, by the reason for that.
+/// The advice for a failed TLS handshake, by its reason.
 fn of_certificates(message: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
-        ("authority that is not trusted", "; --tls-ca names the authority to trust"),
-        ("of the client has expired", "; --tls-cert and --tls-key name another one"),
-        ("of the client", "; --tls-cert and --tls-key name one that it accepts"),
-        ("has expired", "; the server needs a new one, if the clock of this machine is right"),
-        ("the certificate was not accepted", "; --tls-ca names the authority to trust"),
-        ("not valid for this host name", "; the URL must have a name or address that the certificate has"),
+        ("authority that is not trusted", "; trust the authority with --tls-ca"),
+        ("of the client has expired", "; set a valid certificate with --tls-cert and --tls-key"),
+        ("of the client", "; set an accepted certificate with --tls-cert and --tls-key"),
+        ("has expired", "; check the clock of this machine, or renew the certificate of the server"),
+        ("the certificate was not accepted", "; trust the authority with --tls-ca"),
+        ("not valid for this host name", "; use a host name or address of the certificate in the URL"),
     ];
     ADVICE.iter().find(|(reason, _)| message.contains(reason)).map_or("", |(_, advice)| advice)
 }
@@ -236,7 +235,7 @@ impl From<ConnectError> for Failure {
             ConnectError::Tls { message, .. } => (Exit::Refused, of_certificates(message)),
             _ => (Exit::Refused, ""),
         };
-        // The library's advice for programs is none for who types a command.
+        // The library's advice is for programs.
         let text = error.to_string().replace(FOR_PROGRAMS, "");
         Self::new(exit, format!("{text}{advice}"))
     }
@@ -268,7 +267,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn every_code_stands_in_the_table() {
+    fn table_has_every_exit_code() {
         for exit in [
             Exit::Declined,
             Exit::Usage,
@@ -284,14 +283,14 @@ mod tests {
         }
     }
 
-    /// A managed server sends this error; whether it applied the command is unknown.
+    /// A managed server sends this error with an unknown outcome.
     #[test]
     fn answer_that_leaves_the_outcome_open_is_not_called_missing() {
         let message = "ERR max daily request limit exceeded".to_owned();
         for told in [Failure::of_an_acquire, Failure::of_a_look] {
             let error = Error::OutcomeUnknown { lock: "stock".to_owned(), message: message.clone() };
             let text = told(error).to_string();
-            assert!(text.contains("no usable answer about the lock \"stock\": ERR max daily"), "{text}");
+            assert!(text.contains("no usable reply for the lock \"stock\": ERR max daily"), "{text}");
         }
     }
 

@@ -1,7 +1,7 @@
-//! The command `leasehold`: it runs a program under a distributed lock, and shows, frees and checks locks.
+//! The command `leasehold`: runs programs under distributed locks; inspects, frees and checks locks.
 //!
-//! `args.rs` has the command line, `failure.rs` every exit code. Each subcommand is a module that returns an exit code or a [`Failure`], and
-//! this file alone prints the latter.
+//! `args.rs` defines the command line, `failure.rs` the exit codes. Each subcommand is a module that returns an exit code
+//! or a [`Failure`]. Only this file prints failures.
 
 mod args;
 mod bench;
@@ -42,11 +42,11 @@ use failure::{Exit, Failure};
 use std::os::fd::AsFd as _;
 use std::process::ExitCode;
 
-/// File descriptors that a command needs: polling and signals of two runtimes, and connections to one server.
+/// The file descriptors of a command: polling and signals of two runtimes, and connections to one server.
 const DESCRIPTORS: usize = 16;
 
 fn main() -> ExitCode {
-    // The shim has a command line of its own, because it is no command for people.
+    // The shim has its own command line, because users do not call it.
     if let Some(words) = shim::asked_for(std::env::args_os()) {
         return ExitCode::from(shim::become_the_command(words));
     }
@@ -86,13 +86,13 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
     }
 }
 
-/// Runs a subcommand on this very thread: a child lives no longer than the thread that started it.
+/// Runs a subcommand on the main thread: the kernel kills a child when the thread that started it ends.
 fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -> Result<Ending, Failure> {
     has_room_for_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("no runtime can be made: {error}")))?;
+    let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("cannot start the async runtime: {error}")))?;
     let result = runtime.block_on(task);
-    // A resolver that does not answer holds a thread up for many seconds, and has nothing more to tell.
+    // A silent DNS resolver would block a thread for many seconds.
     runtime.shutdown_background();
     result.map(Into::into)
 }
@@ -105,7 +105,7 @@ fn has_room_for_descriptors() -> Result<(), Failure> {
     room.map(drop).map_err(|error| {
         Failure::new(
             Exit::Other,
-            format!("no more files can be opened: {error}; raise the limit, as `ulimit -n 64` does"),
+            format!("cannot open more files: {error}; raise the limit, for example with `ulimit -n 64`"),
         )
     })
 }

@@ -1,4 +1,4 @@
-//! `leasehold unlock`: ends holds of other processes, after showing their holders.
+//! `leasehold unlock`: ends holds of other processes after a confirmation.
 
 mod process;
 
@@ -22,14 +22,14 @@ use std::time::Duration;
 ///
 /// # Errors
 ///
-/// Another process holds it than the one that was named, the question was not answered with yes, or the server gives no answer.
+/// Another process holds the lock, the user did not confirm, or the server does not answer.
 pub(crate) async fn unlock(options: &UnlockOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold unlock").await?;
     let result = match (&options.process, &options.name) {
         (Some(process), _) => free_process(&client, process, options.yes, server).await,
         (None, name) => free_lock(&client, name.as_deref().unwrap_or_default(), options, server.json).await,
     };
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -41,7 +41,7 @@ struct Hit {
     way: Way,
     text: String,
     json: Value,
-    /// Its process has renewed it recently, or is not known to be dead.
+    /// The process has renewed the hold recently, or does not publish its renewals.
     may_live: bool,
 }
 
@@ -93,13 +93,13 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
         (Kind::Permits, Some(id)) => permits(client, name, id).await?,
         (Kind::Permits, None) => {
             let text = format!(
-                "{name:?} is a {}; name one of its permits by --holder, as `leasehold inspect` shows it",
+                "{name:?} is a {}; select a permit with --holder; `leasehold inspect` shows the permits",
                 seen.kind.word()
             );
             return Err(Failure::new(Exit::Conflict, text).of_lock(name));
         }
         (Kind::Counter, _) => {
-            let text = format!("{name:?} is a {}, which names no holder to free it from", seen.kind.word());
+            let text = format!("{name:?} is a {}, which stores no holders; nothing was freed", seen.kind.word());
             return Err(Failure::new(Exit::Conflict, text).of_lock(name));
         }
         (_, holder) => {
@@ -113,29 +113,29 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
     if hits.is_empty() {
         let holders = seen.holds.iter().map(Hold::as_text).collect::<Vec<_>>().join(" and ");
         let holders = match (seen.kind, holders.is_empty()) {
-            (Kind::Permits, _) => "look at its permits with `leasehold inspect`".to_owned(),
-            (_, true) => "nothing is held".to_owned(),
+            (Kind::Permits, _) => "`leasehold inspect` shows the permits".to_owned(),
+            (_, true) => "the lock is free".to_owned(),
             (_, false) => format!("the holder is {holders}"),
         };
-        return Err(Failure::new(Exit::Conflict, format!("the lock {name:?} is not held so: {holders}")).of_lock(name));
+        return Err(Failure::new(Exit::Conflict, format!("no such holder of the lock {name:?}: {holders}")).of_lock(name));
     }
     if !options.yes {
         ask(&hits, None).await?;
     }
     let mut gone = None;
     for hit in &hits {
-        // A hold that has just ended does not stop the others.
+        // Continue after a hold that has just ended.
         if !free_from(client, hit, json).await? {
             gone = Some(hit);
         }
     }
     gone.map_or(Ok(0), |Hit { id, name, .. }| {
-        let text = format!("{id} no longer held the lock {name:?}; check again with `leasehold inspect`");
+        let text = format!("{id} no longer holds the lock {name:?}; check with `leasehold inspect`");
         Err(Failure::new(Exit::Conflict, text).of_lock(name))
     })
 }
 
-/// The held permits with this id: a permit, or a hold of several among the first permits.
+/// The held permits with this id, which names a permit or a hold of several permits.
 async fn permits(client: &Client, name: &str, id: &str) -> Result<Vec<Hit>, Failure> {
     let ids: Vec<PermitId> = match id.parse() {
         Ok(permit) => vec![permit],
@@ -163,7 +163,7 @@ async fn free_process(client: &Client, process: &str, yes: bool, server: &Server
         output::print(&if server.json {
             format!("{}\n", json!({ "process": process, "freed": null }))
         } else {
-            format!("{} holds nothing: nothing to do\n", shown(process))
+            format!("{} holds nothing; nothing to do\n", shown(process))
         })?;
         return Ok(0);
     }
@@ -172,7 +172,7 @@ async fn free_process(client: &Client, process: &str, yes: bool, server: &Server
     }
     for hit in &hits {
         if !free_from(client, hit, server.json).await? {
-            output::note(&format!("{}: {} no longer held it", shown(&hit.name), hit.id), server.json);
+            output::note(&format!("{}: {} no longer holds the lock", shown(&hit.name), hit.id), server.json);
         }
     }
     Ok(0)
@@ -182,7 +182,7 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
     if json {
         output::print(&format!("{}\n", json!({ "name": name, "state": "free", "freed": null })))?;
     } else {
-        output::print(&format!("{}: free, so there is nothing to do\n", shown(name)))?;
+        output::print(&format!("{}: already free\n", shown(name)))?;
     }
     Ok(0)
 }
@@ -191,9 +191,9 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
 async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     let (what, left) = match (process, hits) {
         (Some(process), _) => {
-            (format!("these {}", counted(hits.len() as u64, "hold")), format!("the locks of {process} were left alone"))
+            (format!("these {}", counted(hits.len() as u64, "hold")), format!("not confirmed; the locks of {process} were not freed"))
         }
-        (None, [hit, ..]) => ("the lock".to_owned(), format!("the lock {:?} was left alone", hit.name)),
+        (None, [hit, ..]) => ("the lock".to_owned(), format!("not confirmed; the lock {:?} was not freed", hit.name)),
         (None, []) => return Ok(()),
     };
     let named = |failure: Failure| match (process, hits) {
@@ -238,11 +238,11 @@ async fn free_from(client: &Client, hit: &Hit, json: bool) -> Result<bool, Failu
     Ok(true)
 }
 
-/// Ends the hold that was seen, and no later one; `false` if it was over by then.
+/// Ends this hold and no later hold. `false` if the hold had already ended.
 ///
 /// # Errors
 ///
-/// The server refuses, or gives no answer.
+/// The server refuses or does not answer.
 pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) -> Result<bool, Error> {
     match way {
         Way::Simple => client.simple_lock(name, Duration::from_secs(30)).force_release_holder(id).await,
@@ -260,11 +260,11 @@ pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) ->
     }
 }
 
-/// Wakes the first waiter of a queue that was not there when the lock was looked at, perhaps before a question that took long to answer. It
-/// listens for what the script of the plain lock does not say, and a JVM's thread would sleep on for the rest of the lease that it has seen.
+/// Wakes the first waiter of a queue that formed after the inspection, such as during the confirmation. The script of
+/// the plain lock does not notify a queue, so a waiting JVM would sleep until the end of the freed lease.
 async fn wake_a_queue(client: &Client, name: &str, freed_from: &HolderId) {
     let lock = client.fair_lock(name);
-    // The lock is free by now. A user without the right to a queue has none to wake, and any other error leaves the waiter to its own next look.
+    // The lock is free. After an error the waiter polls again by itself.
     if lock.inspect().await.is_ok_and(|queue| !queue.waiters.is_empty()) {
         let _ = lock.force_release_holder(freed_from).await;
     }

@@ -2,14 +2,14 @@
 
 use clap::Args;
 
-/// Measure locks on this server, beside its PING
+/// Measure the cost of locks on this server, beside its PING
 #[derive(Args, Debug)]
 #[command(after_help = "Example:\n  leasehold bench --pairs 2000")]
 pub(crate) struct BenchOptions {
-    /// How many acquires and releases each figure is made of
+    /// Number of acquires and releases for each figure
     #[arg(long, value_name = "N", default_value_t = 500, value_parser = clap::value_parser!(u32).range(10..=100_000))]
     pub(crate) pairs: u32,
-    /// How many tasks take locks at the same time where several do
+    /// Number of concurrent tasks for the figures under concurrency
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1_000))]
     pub(crate) tasks: u32,
 }

@@ -1,18 +1,18 @@
 //! A name of `run` that begins with a dash: `leasehold run -- -name -- COMMAND`.
 //!
-//! In front of the first `--` such a name looks like an option, and one that is misspelt is not taken for a name. Behind it the name and
-//! another `--` stand before the command, as the other subcommands have a name behind `--`.
+//! Before the first `--` such a name looks like an option, and a misspelt option must not become a name. So the name
+//! comes after `--`, as in the other subcommands, and another `--` precedes the command.
 
 use super::{Cli, Task};
 use clap::Parser as _;
 use clap::error::ErrorKind;
 use std::ffi::OsString;
 
-/// Reads a command line.
+/// Parses a command line.
 ///
 /// # Errors
 ///
-/// It cannot be read.
+/// The command line is invalid.
 pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     Cli::try_parse_from(words).or_else(|error| match error.kind() {
         ErrorKind::MissingRequiredArgument => behind_dashes(words).ok_or(error),
@@ -20,14 +20,14 @@ pub(crate) fn parse(words: &[OsString]) -> Result<Cli, clap::Error> {
     })
 }
 
-/// The command line of which the name stands behind `--`; `None` if that is not what is wrong with it.
+/// Parses a command line with its name after `--`. `None` for any other command line.
 fn behind_dashes(words: &[OsString]) -> Option<Cli> {
     let (before, behind) = words.split_at(words.iter().position(|word| word == "--")?);
     let [_, name, dashes, _, ..] = behind else { return None };
     if dashes != "--" {
         return None;
     }
-    // In front of the dashes another word stands for the name.
+    // clap parses the line with a placeholder as the name.
     let standing_in = [before, &[OsString::from("name")], &behind[2..]].concat();
     let mut cli = Cli::try_parse_from(standing_in).ok()?;
     let Task::Run(options) = &mut cli.task else { return None };

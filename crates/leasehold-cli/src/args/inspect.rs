@@ -2,18 +2,19 @@
 
 use clap::Args;
 
-/// Show who holds a lock and who waits for it
+/// Show the holders, waiters and problems of one lock
 ///
-/// Announced processes publish their permits of a semaphore within two seconds of the acquire. The search for these
-/// processes reads the names of all keys of the server, for at most 5 s. A line on stderr names what is unknown.
+/// For a semaphore, the command searches for the processes that hold its permits. The search reads the names of all
+/// keys of the server, and ends after 5 s. Announced processes publish their permits within two seconds of the
+/// acquire. A line on stderr lists the permits without a known process.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  leasehold inspect backup\n  leasehold inspect backup --json | jq .holders[0].process"
 )]
 pub(crate) struct InspectOptions {
-    /// The name of the lock
+    /// Name of the lock
     pub(crate) name: String,
-    /// For scripts: exit with 75 if the lock is held, or no permit is available
+    /// Exit with 75 if the lock is held or no permit is available, for scripts
     #[arg(long)]
     pub(crate) check: bool,
 }

@@ -12,47 +12,46 @@ Examples:
   leasehold ls 'stock:*' --held-longer-than 1h
   leasehold ls --kind fair,fenced-fair --json | jq 'select(.waiting > 10) | .name'
   leasehold ls --problems --sort --tsv | cut -f 1,8
-  leasehold ls 'shop:*' --foreign        # also what is no lock
-  leasehold ls '\\[a\\]*'                 # names that begin with [a]
+  leasehold ls 'shop:*' --foreign        # include keys that are not locks
+  leasehold ls '\\[a\\]*'                 # names that start with [a]
 
-In the pattern, * stands for any text, ? for one byte, [abc] or [a-z] for one byte of a set; a backslash takes the special meaning away.";
+In a pattern, * matches any text, ? matches one byte, and [abc] or [a-z] matches one byte of a set. A backslash escapes the next character.";
 
-/// List the locks whose names fit a pattern
+/// List the locks whose names match a pattern
 ///
-/// The command prints each lock as soon as it is found, unless --sort waits for all of them. The column WAITERS counts
-/// the queue of a fair lock, and for other locks the clients that listen for a release. Host and process are known for
-/// holders that announce themselves, as `leasehold run` does. Such a holder also publishes the age of its hold, after
-/// the first second. A line on stderr counts the names that this user may not inspect. The exit code is 0 even if no
-/// lock is found.
+/// The command prints each lock as soon as the search finds it; with --sort, after the search. The column WAITERS
+/// counts the queue of a fair lock; for other locks, it counts the clients that listen for a release. The column HOLDER
+/// shows the host and process of holders that announce themselves, such as `leasehold run`. Such holders also publish
+/// the age of a hold after its first second. A line on stderr counts the names that this user may not inspect. The exit
+/// code is 0 even if no lock matches.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct LsOptions {
-    /// The pattern of the names, in quotes because of the shell
+    /// Pattern of lock names; quote it for the shell
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// Only locks of this kind; separate several kinds with commas
+    /// Only list locks of this kind; separate kinds with commas
     #[arg(long, value_name = "KIND", value_delimiter = ',')]
     kind: Vec<KindWord>,
-    /// Only locks that have been held for longer than this, such as 30s or 5m, according to their holder
+    /// Only list locks that have been held for longer than this, such as 30s or 5m, according to their holders
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) held_longer_than: Option<Duration>,
-    /// Only locks with a problem
+    /// Only list locks with a problem
     #[arg(long)]
     pub(crate) problems: bool,
-    /// Also keys that are not locks
+    /// Also list keys that are not locks
     #[arg(long)]
     pub(crate) foreign: bool,
-    /// Sort the locks by name; prints nothing until the search is complete
+    /// Sort by name; the output starts after the search
     #[arg(long)]
     pub(crate) sort: bool,
-    /// Print tab-separated columns for scripts: times in milliseconds, kinds as in --kind, and a dash for unknown
-    /// values
+    /// Print tab-separated columns: times in milliseconds, kinds as in --kind, - for unknown values
     #[arg(long, conflicts_with = "json")]
     pub(crate) tsv: bool,
 }
 
 impl LsOptions {
-    /// The kinds that are wanted; all of them if there is none.
+    /// The kinds to list. Empty means every kind.
     pub(crate) fn kinds(&self) -> Vec<FoundKind> {
         self.kind.iter().map(|kind| kind.found()).collect()
     }

@@ -14,54 +14,56 @@ Examples:
   leasehold serve --listen 0.0.0.0:8090 --host locks.example.org
   curl http://127.0.0.1:8090/metrics
 
-The page shows what `leasehold top` shows, and needs the same rights on the server. It has no password: who reaches the address can read it. So it
-listens on this machine alone, unless --listen says otherwise; put a proxy with TLS and passwords before it where others shall read it.
+The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine
+alone unless --listen says otherwise. If others can reach it, use a proxy with TLS and passwords.
 
-A request is answered only if its header Host has a name or address of this machine, the address that it came to, or a name of --host.
-Otherwise a page elsewhere could read this one, by a name that it lets point here.";
+`serve` only answers a request whose Host header is a name or address of this machine, the address of the request, or a name of --host. This
+protects the page against DNS rebinding.";
 
-/// Show the locks on a web page that is kept up to date, and figures for Prometheus
+/// Show the locks on a live web page, and export metrics for Prometheus
 ///
-/// The page has the table of `leasehold top`, with a filter, an order and pages, and a page for each lock with its holders and its queue. It is
-/// kept up to date by server-sent events; without JavaScript it is read anew every five seconds. /metrics has figures for
-/// Prometheus. While no page is open, `serve` sends no commands to the server. During an outage, also at the start, the
-/// page shows its start and reason, and resumes afterwards. Ctrl-C or SIGTERM ends the program with exit code 0.
+/// The page has the table of `leasehold top`, with a filter, an order and pages of 100 rows. Each lock has a page with its
+/// holders and its queue. Server-sent events update both pages; without JavaScript a browser reloads them every five
+/// seconds. /metrics exports the metrics for Prometheus. While no page is open, `serve` sends no commands to the server.
+/// During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage.
+/// Ctrl-C or SIGTERM ends `serve` with exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
-    /// The pattern of the names, in quotes because of the shell
+    /// Pattern of lock names; quote it for the shell
     #[arg(default_value = "*")]
     pub(crate) pattern: String,
-    /// The address and port of the page; port 0 takes a free one
+    /// Address and port of the page; port 0 selects a free port
     #[arg(long, value_name = "ADDRESS:PORT", value_parser = address, default_value = "127.0.0.1:8090")]
     pub(crate) listen: SocketAddr,
-    /// Answer also requests for this name or address; may be given several times
+    /// Also answer requests for this name or address; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
-    /// The time between two looks at all locks, 100ms at the least
+    /// Interval between two looks at all locks, at least 100ms
     ///
-    /// Rows that browsers have before them, and names that are new, are looked at twice as often. After a look it rests for at least as long as
-    /// the look took, so that a server with many keys is not kept busy.
+    /// `serve` looks at new names and visible locks twice as often. It rests after each look for at least the duration of
+    /// the look, so a server with many keys gets a longer interval.
     #[arg(long, value_name = "TIME", value_parser = at_least_100ms, default_value = "500ms")]
     pub(crate) every: Duration,
-    /// Let the page free locks, with a token
+    /// Allow the page to free locks, with a token
     ///
-    /// The token is that of --token-file, or of the environment variable LEASEHOLD_SERVE_TOKEN, or else a new one that is printed on stderr.
+    /// The token comes from --token-file or the environment variable LEASEHOLD_SERVE_TOKEN. Otherwise `serve` creates a
+    /// token and prints it on stderr.
     #[arg(long)]
     pub(crate) allow_unlock: bool,
-    /// The file that has the token, of 16 characters at the least
+    /// Read the token from this file; at least 16 characters
     #[arg(long, value_name = "FILE", requires = "allow_unlock")]
     pub(crate) token_file: Option<PathBuf>,
 }
 
-/// An address with a port. A port alone, and `localhost`, mean a loopback address.
+/// Parses an address with a port. A port alone and `localhost` mean a loopback address.
 fn address(text: &str) -> Result<SocketAddr, String> {
     let port = text.strip_prefix("localhost:").unwrap_or(text);
     if let Ok(port) = port.parse::<u16>() {
         return Ok(SocketAddr::from((Ipv4Addr::LOCALHOST, port)));
     }
     text.parse().map_err(|_| {
-        "an address has numbers and a port: 127.0.0.1:8090 is for this machine alone, 0.0.0.0:8090 for every network".to_owned()
+        "expected IP:PORT, such as 127.0.0.1:8090 for this machine alone or 0.0.0.0:8090 for every network".to_owned()
     })
 }
 

@@ -1,33 +1,34 @@
-//! The options that every command has.
+//! The options that all commands share.
 
 use clap::Args;
 use std::path::PathBuf;
 
-/// The server, and the form of what is printed.
+/// The server, its credentials, and the output format.
 #[derive(Args, Debug)]
 pub(crate) struct ServerOptions {
-    /// The server: redis://host:6379, rediss:// with TLS, redis-sentinel://, redis-cluster:// or redis+unix:///path
+    /// URL of the server: redis://host:6379, rediss:// with TLS, redis-sentinel://, redis-cluster:// or
+    /// redis+unix:///path
     ///
-    /// Default: the environment variable LEASEHOLD_URL, or else REDIS_URL. A URL on the command line must not have a password, because
-    /// every user of the machine can read it there.
+    /// The default is the environment variable LEASEHOLD_URL, then REDIS_URL. A URL on the command line must not contain
+    /// a password, because every user of the machine can read it there.
     #[arg(long, global = true, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Option<String>,
-    /// The file that has the password, read at each connect; without it, the environment variable LEASEHOLD_PASSWORD, if it is set
+    /// Read the password from this file at each connect, instead of from the variable LEASEHOLD_PASSWORD
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
-    /// Put in front of every name of a lock
+    /// Prefix of every lock name
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Server")]
     pub(crate) prefix: Option<String>,
-    /// Trust these certificate authorities (PEM) instead of the operating system's; LEASEHOLD_TLS_CA names them too
+    /// Trust only the certificate authorities in this PEM file [env: LEASEHOLD_TLS_CA]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Show this certificate chain (PEM) to the server; LEASEHOLD_TLS_CERT names it too
+    /// Use the client certificate chain in this PEM file [env: LEASEHOLD_TLS_CERT]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// The private key (PEM) of --tls-cert, without a passphrase; LEASEHOLD_TLS_KEY names it too
+    /// Use the private key in this PEM file for --tls-cert; no passphrase [env: LEASEHOLD_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
-    /// Print JSON, one object a line; errors too
+    /// Print JSON, one object per line, including errors
     #[arg(long, global = true)]
     pub(crate) json: bool,
 }

@@ -4,8 +4,8 @@ use clap::Args;
 
 /// Free a lock that another process holds
 ///
-/// The holder gets no notice: it finds the loss at its next renewal, and may keep working until then. If you can, stop
-/// the holder instead. The lock of a dead holder is free when its lease ends, without this command.
+/// The holder gets no notice: it detects the loss at its next renewal, and may keep working until then. Stop the holder
+/// instead if possible. The lock of a dead holder is free when its lease ends, without this command.
 ///
 /// For a semaphore, --holder frees one permit, or all permits of one hold.
 #[derive(Args, Debug)]
@@ -14,19 +14,19 @@ use clap::Args;
                   leasehold unlock --process 4711@web-3\n  leasehold unlock --process 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55"
 )]
 pub(crate) struct UnlockOptions {
-    /// The name of the lock
+    /// Name of the lock
     #[arg(required_unless_present = "process")]
     pub(crate) name: Option<String>,
-    /// Free it only from this holder, or free only this permit, as `inspect` shows it
+    /// Only end the hold of this holder, or only free this permit; `inspect` shows both ids
     #[arg(long, value_name = "ID")]
     pub(crate) holder: Option<String>,
-    /// Free every lock and permit of this process, as `inspect` shows it
+    /// Free every lock and permit of this process; `inspect` shows it
     ///
-    /// Use its process id and host while its record is on the server, up to a minute after its death; or the part of a
-    /// holder before the colon. This does not remove waiters; a queue skips the waiters of a dead process anyway.
+    /// PID@HOST requires the record of the process, which the server keeps for a minute after the process ends. ID is the
+    /// part of a holder id before the colon. Waiters stay in their queues; a queue skips the waiters of a dead process.
     #[arg(long, value_name = "PID@HOST or ID", conflicts_with_all = ["name", "holder"])]
     pub(crate) process: Option<String>,
-    /// Do not ask
+    /// Skip the confirmation
     #[arg(long, short)]
     pub(crate) yes: bool,
 }

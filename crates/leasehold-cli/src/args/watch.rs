@@ -4,19 +4,20 @@ use super::every::at_least_10ms;
 use clap::Args;
 use std::time::Duration;
 
-/// Tell what happens to the locks whose names fit a pattern
+/// Print the grants, releases and losses of matching locks
 ///
-/// It looks again and again, and prints a line for each grant, release, loss and change of the number of waiters between two looks, with the
-/// time of day in UTC. A hold that came and went between two looks is not seen. A hold is lost if its lease can have run out; the server does
-/// not tell a release from a force release. If the server goes away, that is one line, and another one when it is back. The interrupt key ends it with the exit code 0.
+/// The command compares two looks, and prints a line for each grant, release, loss and change of the number of waiters,
+/// with the time in UTC. It misses holds that start and end between two looks. A hold counts as lost if its lease may have
+/// expired; the server cannot distinguish a release from a force release. An outage is one line, and its end another
+/// line. Ctrl-C ends the command with exit code 0.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Examples:\n  leasehold watch backup\n  leasehold watch 'stock:*' --every 2s\n  leasehold watch '*' --json | jq 'select(.event == \"lost\")'"
 )]
 pub(crate) struct WatchOptions {
-    /// The name, or the pattern of the names in quotes
+    /// Name, or pattern of lock names; quote a pattern for the shell
     pub(crate) pattern: String,
-    /// The time between two looks, 10ms at the least
+    /// Interval between two looks, at least 10ms
     #[arg(long, value_name = "TIME", value_parser = at_least_10ms, default_value = "500ms")]
     pub(crate) every: Duration,
 }

@@ -1,4 +1,4 @@
-//! The words for columns and kinds of locks, on the command line and in the address of a page.
+//! The words for columns and kinds of locks, on the command line and in the URL of a page.
 
 use clap::ValueEnum;
 use leasehold::inspect::FoundKind;
@@ -18,7 +18,7 @@ pub(crate) enum Column {
     Problems,
 }
 
-/// A kind of lock on the command line, and in the address of a page.
+/// A kind of lock on the command line, and in the URL of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum)]
 pub(crate) enum KindWord {
     Lock,
@@ -27,7 +27,7 @@ pub(crate) enum KindWord {
     FencedFair,
     ReadWrite,
     Simple,
-    // The long word says the same: the permits have leases.
+    // The alias is the kind in the output, with a dash.
     #[value(alias = "leased-semaphore")]
     Semaphore,
     Counter,

@@ -58,8 +58,8 @@ async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure>
         }
         if members.is_empty() {
             let text = format!(
-                "no process {pid} of the host {host:?} has a record, which stays for a minute after its death; --process also takes \
-                 the part of a holder before the colon"
+                "process {pid} on host {host:?} has no record; a record expires a minute after the process ends. --process also takes \
+                 the part of a holder id before the colon"
             );
             return Err(Failure::new(Exit::Other, text));
         }
@@ -75,7 +75,7 @@ async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure>
 
 fn usage(process: &str) -> Failure {
     let text =
-        format!("--process is a number and a host, such as 4711@web-3, or the id of a client, and not {process:?}");
+        format!("invalid --process {process:?}; use PID@HOST, such as 4711@web-3, or the id of a client");
     Failure::new(Exit::Usage, text)
 }
 
@@ -111,7 +111,7 @@ fn counted(state: &LockState, members: &[Member], prefix: &str) -> Option<String
     let is_held = members.iter().filter_map(|member| member.person.as_ref()).any(|person| person.holds(&key));
     is_held.then(|| {
         format!(
-            "the process holds permits of the semaphore {:?}, but the server only stores their number: they stay taken",
+            "the process holds permits of the bare semaphore {:?}, which cannot be freed: the server only stores their number",
             state.name
         )
     })
