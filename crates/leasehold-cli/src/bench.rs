@@ -1,4 +1,4 @@
-//! `leasehold bench`: what locks cost on this server, as ratios to its PING.
+//! `leasehold bench`: the cost of locks on this server, relative to its PING.
 
 use crate::args::{BenchOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -12,11 +12,11 @@ use serde_json::json;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// A measured thing, with all its times.
+/// A measurement.
 struct Figure {
     what: &'static str,
     times: Vec<Duration>,
-    /// How long all of them took together, which is less than their sum where several were under way at a time.
+    /// The total duration, which is less than the sum of concurrent times.
     within: Duration,
 }
 
@@ -26,13 +26,13 @@ impl Figure {
         Self { what, times, within }
     }
 
-    /// The time that this share of all stays below.
+    /// The percentile of the times.
     fn quantile(&self, percent: usize) -> Duration {
         let at = (self.times.len() * percent / 100).min(self.times.len().saturating_sub(1));
         self.times.get(at).copied().unwrap_or_default()
     }
 
-    #[expect(clippy::cast_precision_loss, reason = "no run has as many as lose a digit that is shown")]
+    #[expect(clippy::cast_precision_loss, reason = "the counts are small")]
     fn each_second(&self) -> f64 {
         self.times.len() as f64 / self.within.as_secs_f64().max(f64::EPSILON)
     }
@@ -53,32 +53,32 @@ impl Figure {
     }
 }
 
-/// So many PINGs are enough to compare with.
+/// Maximum number of PINGs.
 const PINGS: u32 = 1_000;
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
 }
 
-/// Measures, and prints a line for each figure as soon as it is there.
+/// Prints each measurement immediately.
 ///
 /// # Errors
 ///
-/// The server cannot be reached or used.
+/// The server is unreachable or refuses a command.
 pub(crate) async fn bench(options: &BenchOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let client = connection::connect(server, "leasehold bench").await?;
     let other = connection::connect(server, "leasehold bench").await?;
     let raw = Raw::connect(server).await.map_err(|why| Failure::new(Exit::Unreachable, why))?;
     let name = format!("leasehold:bench:{}", client.id());
-    // A signal must not leave the register of fencing tokens behind, which has no end of its own.
+    // The register of fencing tokens never expires, so a signal must not skip its removal.
     let mut signals = Signals::listen()?;
     let measured = signals.unless_ended(measure([&client, &other], &raw, &name, options, server.json)).await;
-    // What was under way gives its lock back before the keys are removed.
+    // Pending releases finish before the removal of the keys.
     let tidying = async {
         let _ = tokio::join!(client.shutdown(FAREWELL), other.shutdown(FAREWELL));
         raw.remove(server, &name).await;
     };
-    // A server that does not answer keeps this waiting, and one more signal ends that.
+    // A second signal ends the wait for a silent server.
     match (measured, signals.unless_ended(tidying).await) {
         (Ok(measured), Ok(())) => measured,
         (Err(signal), _) | (_, Err(signal)) => Ok(Ending::by(signal)),
@@ -107,16 +107,16 @@ async fn measure(
     for (what, lock) in kinds {
         pairs(what, &lock, options.pairs).await?.tell(unit, json)?;
     }
-    at_once("the same at once, a name for each task", client, options, |task| format!("{name}:{task}"))
+    at_once("concurrent tasks, one name per task", client, options, |task| format!("{name}:{task}"))
         .await?
         .tell(unit, json)?;
-    at_once("the same at once, one name", client, options, |_| name.to_owned()).await?.tell(unit, json)?;
+    at_once("concurrent tasks, one name", client, options, |_| name.to_owned()).await?.tell(unit, json)?;
     wake_ups(client, other, name, options.pairs).await?.tell(unit, json)?;
     Ok(0.into())
 }
 
 async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {
-    let node = raw.primaries().first().ok_or_else(|| unanswered("no primary can be reached"))?;
+    let node = raw.primaries().first().ok_or_else(|| unanswered("no primary is reachable"))?;
     let mut times = Vec::new();
     let begun = Instant::now();
     for _ in 0..count {
@@ -127,11 +127,11 @@ async fn pings(raw: &Raw, count: u32) -> Result<Figure, Failure> {
     Ok(Figure::new("PING", times, begun.elapsed()))
 }
 
-/// The failure of a PING. The answer of a server that refuses begins with a code in capitals.
+/// The failure of a PING. An error reply begins with a code in capitals.
 fn unanswered(why: &str) -> Failure {
     let code = why.split(' ').next().unwrap_or_default();
     let is_refused = code.len() > 2 && code.bytes().all(|byte| byte.is_ascii_uppercase());
-    Failure::new(if is_refused { Exit::Refused } else { Exit::Unreachable }, format!("PING was not answered: {why}"))
+    Failure::new(if is_refused { Exit::Refused } else { Exit::Unreachable }, format!("PING failed: {why}"))
 }
 
 async fn pairs(what: &'static str, lock: &AnyLock, count: u32) -> Result<Figure, Failure> {
@@ -150,7 +150,7 @@ async fn timed(lock: &AnyLock, count: u32) -> Result<Vec<Duration>, Error> {
     Ok(times)
 }
 
-/// Several tasks at a time, each with its share of the pairs.
+/// Splits the pairs between concurrent tasks.
 async fn at_once(
     what: &'static str,
     client: &Client,
@@ -171,12 +171,12 @@ async fn at_once(
     Ok(Figure::new(what, times, begun.elapsed()))
 }
 
-/// From a release by one client to the grant for another that waits.
+/// Measures the time from the release of one client to the grant of a waiting client.
 async fn wake_ups(client: &Client, other: &Client, name: &str, count: u32) -> Result<Figure, Failure> {
     let (here, there) = (client.lock(name), other.lock(name));
     let mut times = Vec::new();
     let begun = Instant::now();
-    // Each is a pair with a wait in between, which takes longer.
+    // Each wake-up takes longer than a pair.
     for _ in 0..count.div_ceil(10) {
         let guard = here.acquire().await?;
         let waiting = async {
@@ -188,7 +188,7 @@ async fn wake_ups(client: &Client, other: &Client, name: &str, count: u32) -> Re
             while other.stats().subscriptions == 0 {
                 tokio::time::sleep(Duration::from_millis(1)).await;
             }
-            // The waiter asks once more after it has begun to listen, and then sleeps.
+            // The waiter tries again after its SUBSCRIBE, and then sleeps.
             tokio::time::sleep(Duration::from_millis(5)).await;
             let at = Instant::now();
             guard.release().await.map(|()| at)
@@ -196,5 +196,5 @@ async fn wake_ups(client: &Client, other: &Client, name: &str, count: u32) -> Re
         let (granted, released) = tokio::join!(waiting, releasing);
         times.push(granted?.saturating_duration_since(released?));
     }
-    Ok(Figure::new("from a release to the grant of a waiter", times, begun.elapsed()))
+    Ok(Figure::new("release to grant of a waiter", times, begun.elapsed()))
 }

@@ -27,14 +27,14 @@ async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> R
     let before = semaphore.inspect().await.map_err(Failure::of_a_look)?;
     let Some(permits) = options.permits else {
         let Some(counts) = before else {
-            let text = format!("there is no semaphore {name:?}; leasehold permits NAME N creates one");
+            let text = format!("no semaphore {name:?}; create it with leasehold permits NAME N");
             return Err(Failure::new(Exit::Conflict, text).of_lock(name));
         };
         return told(name, &counts, None, json);
     };
     semaphore.resize(permits).await?;
     let Some(counts) = semaphore.inspect().await.map_err(Failure::of_a_look)? else {
-        return Err(Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted meanwhile")).of_lock(name));
+        return Err(Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted during the change")).of_lock(name));
     };
     told(name, &counts, Some(before.as_ref()), json)
 }

@@ -1,4 +1,4 @@
-//! The certificates of a secure connection, as options and the environment name them.
+//! The TLS certificates from options and environment variables.
 
 use crate::args::ServerOptions;
 use crate::failure::{Exit, Failure};
@@ -8,21 +8,21 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer};
 use std::env;
 use std::path::{Path, PathBuf};
 
-/// What the files hold, parsed as far as a connection needs it.
+/// The contents of the PEM files.
 #[derive(Debug, Default)]
 pub(crate) struct Certificates {
-    /// The certificate authorities to trust, as PEM, in place of those of the operating system.
+    /// The trusted certificate authorities, as PEM. `None` trusts those of the operating system.
     pub(crate) ca: Option<Vec<u8>>,
     /// The certificate chain of this client and its private key, as PEM.
     pub(crate) identity: Option<(Vec<u8>, Vec<u8>)>,
 }
 
 impl Certificates {
-    /// Reads the files. An option wins over its environment variable.
+    /// Reads the files. An option overrides its environment variable.
     ///
     /// # Errors
     ///
-    /// A file cannot be read, or holds something else; a chain is named without its key, or the reverse.
+    /// A file cannot be read or parsed, or a chain has no key, or the reverse.
     pub(crate) fn of(options: &ServerOptions) -> Result<Self, Failure> {
         let chain = named(options.tls_cert.as_ref(), "LEASEHOLD_TLS_CERT");
         let key = named(options.tls_key.as_ref(), "LEASEHOLD_TLS_KEY");
@@ -30,11 +30,11 @@ impl Certificates {
             (Some(chain), Some(key)) => Some((certificates(&chain)?, private_key(&key)?)),
             (None, None) => None,
             (Some(chain), None) => {
-                let key = "without its private key: --tls-key, or LEASEHOLD_TLS_KEY, names that";
+                let key = "without its private key; set --tls-key or LEASEHOLD_TLS_KEY";
                 return Err(unusable(&chain, key));
             }
             (None, Some(key)) => {
-                let chain = "without its certificate: --tls-cert, or LEASEHOLD_TLS_CERT, names that";
+                let chain = "without its certificate; set --tls-cert or LEASEHOLD_TLS_CERT";
                 return Err(unusable(&key, chain));
             }
         };
@@ -54,7 +54,7 @@ fn certificates(path: &Path) -> Result<Vec<u8>, Failure> {
     if all.is_ok_and(|all| !all.is_empty()) {
         return Ok(pem);
     }
-    Err(unusable(path, "as a certificate: it has none in PEM, which begins with -----BEGIN CERTIFICATE-----"))
+    Err(unusable(path, "as a certificate: expected PEM with -----BEGIN CERTIFICATE-----"))
 }
 
 fn private_key(path: &Path) -> Result<Vec<u8>, Failure> {
@@ -62,12 +62,12 @@ fn private_key(path: &Path) -> Result<Vec<u8>, Failure> {
     if PrivateKeyDer::from_pem_slice(&pem).is_ok() {
         return Ok(pem);
     }
-    // Both forms of a key with a passphrase have this word in their heads.
+    // Both PEM formats with a passphrase contain this word.
     if pem.windows(9).any(|word| word == b"ENCRYPTED") {
-        let without = "as a private key: it has a passphrase; `openssl pkey -in FILE -out OTHER` writes it without";
+        let without = "as a private key: it has a passphrase; remove it with `openssl pkey -in FILE -out OTHER`";
         return Err(unusable(path, without));
     }
-    Err(unusable(path, "as a private key: it has none in PEM, which begins with -----BEGIN and has PRIVATE KEY-----"))
+    Err(unusable(path, "as a private key: expected PEM with -----BEGIN PRIVATE KEY-----"))
 }
 
 fn unusable(path: &Path, why: &str) -> Failure {

@@ -1,4 +1,4 @@
-//! From the options of the command line to a client.
+//! Connects a client according to the options of the command line.
 
 use crate::args::ServerOptions;
 use crate::certificates::Certificates;
@@ -7,25 +7,26 @@ use crate::failure::{Exit, Failure};
 use crate::files::{one_line, read};
 use crate::output;
 use crate::run;
+use crate::shown::counted;
 use leasehold::{Client, ClientBuilder, ConnectError, Credentials};
 use std::env::VarError;
 use std::fmt::Write as _;
 use std::time::{Duration, Instant};
 
-/// How long a command waits at its end for what is under way.
+/// The time limit of the shutdown at the end of a command.
 pub(crate) const FAREWELL: Duration = Duration::from_secs(2);
 
 /// The first and the longest pause between attempts to connect while waiting for a server.
 const PAUSES: [Duration; 2] = [Duration::from_millis(100), Duration::from_secs(1)];
 
-/// The shortest limit of an attempt that the library takes.
+/// The shortest `connect_deadline` that the library accepts.
 const SHORTEST: Duration = Duration::from_millis(10);
 
 /// Connects to the server that options and environment name.
 ///
 /// # Errors
 ///
-/// The options contradict each other or are incomplete, a file cannot be read, or the server cannot be used.
+/// The options are contradictory or incomplete, a file cannot be read, or the connect fails.
 pub(crate) async fn connect(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
     Ok(attempt(options, None, as_whom, None).await??)
 }
@@ -68,7 +69,7 @@ pub(crate) async fn connect_with(
         let pause_left = left.saturating_sub(PAUSES[0]);
         let over = pause_left.is_zero();
         if !passes || !patience.waits || over {
-            // One attempt may end before its limit: nothing listens, or the URL has a shorter one.
+            // An attempt may end before its limit, for example if nothing listens.
             let limit = patience.limit.filter(|limit| passes && (patience.waits || begun.elapsed() >= *limit));
             return Err(match limit {
                 Some(limit) => failure.in_other_words(|text| within(text, limit, patience.option)),
@@ -85,7 +86,7 @@ pub(crate) async fn connect_with(
 fn within(text: &str, limit: Duration, option: &str) -> String {
     let reason = text.split_once("; it was tried for").map_or(text, |(reason, _)| reason);
     let reason = reason.split_once("; try again in a moment").map_or(reason, |(reason, _)| reason);
-    format!("{reason}; waited for {limit:?}, as {option} says")
+    format!("{reason}; waited for {limit:?} ({option})")
 }
 
 /// One attempt to connect, within the limit of the caller and of the URL.
@@ -107,7 +108,7 @@ async fn attempt(
 pub(crate) async fn connect_or_wait(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
     match connect(options, as_whom).await {
         Err(failure) if failure.exit() == Exit::Unreachable => {
-            output::note(&format!("{failure}; waiting for it"), options.json);
+            output::note(&format!("{failure}; retrying"), options.json);
             let (builder, url) = prepare(options, None, as_whom, None)?;
             Ok(builder.connect_lazy(&url)?)
         }
@@ -135,17 +136,17 @@ fn prepare(
     Ok((with_secrets(builder, &url, options)?, url))
 }
 
-/// The settings for plain commands, and the URL of the server.
+/// The settings for raw commands, and the URL of the server.
 ///
 /// # Errors
 ///
-/// As [`connect`], before anything is sent.
+/// As [`connect`], except for errors of the server.
 pub(crate) fn raw(options: &ServerOptions, patience: Duration) -> Result<(ClientBuilder, String), Failure> {
     let url = with_setting(&url(options)?, "command_timeout", &format!("{}ms", patience.as_millis()));
     Ok((with_secrets(Client::builder(), &url, options)?, url))
 }
 
-/// The builder with the certificates, and with the password of the file as it is whenever a connection is made.
+/// Adds the certificates, and the password file, which each connect reads again.
 fn with_secrets(mut builder: ClientBuilder, url: &str, options: &ServerOptions) -> Result<ClientBuilder, Failure> {
     if let Some(path) = options.password_file.clone() {
         let user = parts(url).1.and_then(|user| user.split(':').next()).map(decoded).unwrap_or_default();
@@ -179,21 +180,21 @@ fn with_secrets(mut builder: ClientBuilder, url: &str, options: &ServerOptions) 
 /// No server is named, a password is given twice, or its file cannot be read.
 pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     let mut url = match &options.url {
-        // The list of processes shows every argument to every user of the machine.
+        // Every user of the machine can read the arguments of every process.
         Some(url) if has_password(url) => {
             return Err(usage(
-                "the URL of --url has a password, which every user of this machine can read; set LEASEHOLD_URL or \
+                "--url contains a password, which every user of this machine can read; set LEASEHOLD_URL or \
                  LEASEHOLD_PASSWORD instead, or use --password-file",
             ));
         }
         Some(url) => url.clone(),
         None => variable("LEASEHOLD_URL")?
             .map_or_else(|| variable("REDIS_URL"), |url| Ok(Some(url)))?
-            .ok_or_else(|| usage("no server is named; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
+            .ok_or_else(|| usage("no server URL; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
     };
     if let Some(odd) = url.chars().next().filter(|first| !first.is_ascii_alphanumeric()) {
         let text = format!(
-            "the URL begins with {odd:?}, and not with its scheme, such as redis://; files for docker --env-file have no quotes and no blanks"
+            "the URL begins with {odd:?}; it must begin with its scheme, such as redis://; remove quotes and blanks from a docker --env-file"
         );
         return Err(usage(&text));
     }
@@ -206,14 +207,14 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     }
     if let Some(prefix) = &options.prefix {
         if prefix.is_empty() {
-            return Err(usage("--prefix is empty; name a prefix, or remove the option"));
+            return Err(usage("--prefix is empty; set a prefix, or remove the option"));
         }
         url = with_setting(&url, "prefix", prefix);
     }
     Ok(url)
 }
 
-/// A variable of the environment that is set and not empty.
+/// The value of an environment variable. An empty value counts as unset.
 ///
 /// # Errors
 ///
@@ -226,7 +227,7 @@ fn variable(name: &str) -> Result<Option<String>, Failure> {
     }
 }
 
-/// The text in front of every name: that of the option, or else of the URL.
+/// The prefix of every lock name, from the option or the URL.
 pub(crate) fn prefix(options: &ServerOptions) -> String {
     setting(&url(options).unwrap_or_default(), "prefix").unwrap_or_default()
 }
@@ -238,7 +239,7 @@ fn setting(url: &str, name: &str) -> Option<String> {
     all.last().map(|(_, value)| value.into_owned())
 }
 
-/// The server that options and environment name, for people to read: its URL without user, password and settings.
+/// The URL of the server without user, password and settings, for output.
 ///
 /// # Errors
 ///
@@ -247,10 +248,10 @@ pub(crate) fn place(options: &ServerOptions) -> Result<String, Failure> {
     Ok(without_secrets(&url(options)?))
 }
 
-/// The words for names at which this user may not look: a lock that is not shown may be held.
+/// The message about names that this user may not inspect, because they may be held locks.
 pub(crate) fn unseen(count: u64, refusal: &str) -> String {
-    let names = if count == 1 { "name that fits" } else { "names that fit" };
-    format!("{count} {names} could not be looked at, and may be locks that are held: {refusal}")
+    let names = counted(i128::from(count), "matching name");
+    format!("cannot inspect {names}, which may be held locks: {refusal}")
 }
 
 fn without_secrets(url: &str) -> String {
@@ -258,7 +259,7 @@ fn without_secrets(url: &str) -> String {
     format!("{scheme}://{address}")
 }
 
-/// The parts of a URL: its scheme, the user before the address, the address, and the settings with their question mark.
+/// Splits a URL into scheme, user, address, and settings with their question mark.
 fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     let (scheme, rest) = url.split_once("://").unwrap_or(("redis", url));
     let (rest, settings) = rest.split_at(rest.find('?').unwrap_or(rest.len()));
@@ -270,17 +271,17 @@ fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     }
 }
 
-/// Whether a URL carries a password, of the server or of its Sentinels.
+/// Whether a URL contains a password of the server or of its Sentinels.
 fn has_password(url: &str) -> bool {
     let (_, user, _, settings) = parts(url);
     let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());
     user.is_some_and(|user| user.contains(':')) || settings.any(|(name, _)| name == "sentinelPassword")
 }
 
-/// The URL with a password behind the user that it names, or behind none.
+/// Adds a password to the URL, after its user if any.
 fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     if has_password(url) {
-        return Err(usage("the URL has a password, and another one is given beside it; remove one of them"));
+        return Err(usage("the URL contains a password, and LEASEHOLD_PASSWORD or --password-file sets another; remove one"));
     }
     let (scheme, user, address, settings) = parts(url);
     Ok(format!("{scheme}://{}:{}@{address}{settings}", user.unwrap_or_default(), encoded(password)))
@@ -295,12 +296,12 @@ fn with_setting(url: &str, name: &str, value: &str) -> String {
     format!("{address}?{}", all.join("&"))
 }
 
-/// The text that a part of a URL encodes.
+/// Decodes a part of a URL.
 fn decoded(part: &str) -> String {
     percent_encoding::percent_decode_str(part).decode_utf8_lossy().into_owned()
 }
 
-/// A text with everything encoded that has a meaning in a URL.
+/// Percent-encodes a text for a URL.
 fn encoded(text: &str) -> String {
     text.bytes().fold(String::new(), |mut done, byte| {
         if byte.is_ascii_alphanumeric() || b"-._~".contains(&byte) {

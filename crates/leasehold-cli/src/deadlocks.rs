@@ -1,4 +1,4 @@
-//! `leasehold deadlocks`: processes that wait for each other in a circle.
+//! `leasehold deadlocks`: deadlocks between announced processes.
 
 use crate::args::ServerOptions;
 use crate::connection::{self, FAREWELL};
@@ -6,7 +6,7 @@ use crate::duration::show;
 use crate::failure::{Exit, Failure};
 use crate::output;
 use crate::seen::millis;
-use crate::shown::shown;
+use crate::shown::{counted, shown};
 use leasehold::Error;
 use leasehold::inspect::{Deadlock, DeadlockedWait, UnseenLock};
 use serde_json::{Value, json};
@@ -15,26 +15,26 @@ use std::collections::BTreeSet;
 /// The exit code when there is a deadlock.
 const FOUND: u8 = 1;
 
-/// The rights that the search needs beside those of a lock.
-const RIGHTS: &str = "deadlocks needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
+/// The rights of the search, in addition to those of a lock.
+const RIGHTS: &str = "this user needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
 
-/// The rights that a look at a lock needs, whose key stands for NAME.
-const RIGHTS_TO_LOOK: &str = "each needs the commands of the block locks in docs/security.md, and the keys ~NAME ~{NAME}:* \
+/// The rights to inspect a lock with the key NAME.
+const RIGHTS_TO_LOOK: &str = "for each lock, this user needs the commands of the block locks in docs/security.md, and the keys ~NAME ~{NAME}:* \
     ~redisson_lock_queue:{NAME} ~redisson_lock_timeout:{NAME} ~redisson_lock_token:{NAME} ~leasehold:1:fair:{NAME} \
-    ~leasehold:1:rw_readers:{NAME}, without these braces where NAME has some";
+    ~leasehold:1:rw_readers:{NAME}, without the braces if NAME contains braces";
 
-/// How many locks are named at which the user may not look.
+/// Maximum number of locks in the message about missing rights.
 const NAMED: usize = 20;
 
 /// Prints a line for each deadlock.
 ///
 /// # Errors
 ///
-/// The server gives no answer, or refuses. Without a deadlock it is an error, too, that there are locks at which the user may not look.
+/// The server does not answer or refuses, or there is no deadlock but this user may not inspect all locks.
 pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold deadlocks").await?;
     let found = client.deadlocks().await;
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     let all = found.map_err(failure)?;
     for deadlock in &all.found {
@@ -45,34 +45,32 @@ pub(crate) async fn deadlocks(server: &ServerOptions) -> Result<u8, Failure> {
         (false, false) => output::note(&unseen(&all.unseen), server.json),
         (false, true) => {}
         (true, false) => {
-            return Err(Failure::new(Exit::Refused, format!("no deadlock was found, but {}", unseen(&all.unseen))));
+            return Err(Failure::new(Exit::Refused, format!("no deadlock found, but {}", unseen(&all.unseen))));
         }
         (true, true) => {
-            output::note("no deadlock was found among the processes that announce themselves", server.json);
+            output::note("no deadlock found between announced processes", server.json);
         }
     }
     Ok(if all.found.is_empty() { 0 } else { FOUND })
 }
 
-/// The words for locks that may be part of a deadlock which is not found.
+/// The message about locks that this user may not inspect.
 fn unseen(locks: &[UnseenLock]) -> String {
     let names: Vec<_> = locks.iter().take(NAMED).map(|lock| format!("{:?}", lock.key)).collect();
     let more = locks.len().saturating_sub(NAMED);
     let more = if more > 0 { format!(" and {more} more") } else { String::new() };
     let refusals: BTreeSet<&str> = locks.iter().map(|lock| lock.refusal.as_str()).collect();
     let refusals = refusals.into_iter().collect::<Vec<_>>().join("; ");
-    let (count, names) = (locks.len(), names.join(", "));
-    let noun = if count == 1 { "lock" } else { "locks" };
+    let (locks, names) = (counted(locks.len() as u64, "lock"), names.join(", "));
     format!(
-        "{count} {noun} that processes wait for could not be looked at, and may be part of a deadlock: {names}{more}: \
-         {refusals}; {RIGHTS_TO_LOOK}"
+        "cannot inspect {locks} with waiters, which may be part of a deadlock: {names}{more}: {refusals}; {RIGHTS_TO_LOOK}"
     )
 }
 
-/// The failure of a look at the records of programs, whose names are none of locks.
+/// Converts an error of the search for client records.
 fn failure(error: Error) -> Failure {
     let of_records = |exit, why: &str, advice: &str| {
-        Failure::new(exit, format!("what programs say of themselves cannot be read: {why}{advice}"))
+        Failure::new(exit, format!("cannot read the client records: {why}{advice}"))
     };
     match &error {
         Error::Refused { refusal, .. } | Error::SearchFailed { refusal: Some(refusal), .. } => {

@@ -2,17 +2,17 @@
 
 use std::time::Duration;
 
-/// Reads a time such as `500ms`, `30s`, `5m`, `2h` or `1h30m`.
+/// Parses a time such as `500ms`, `30s`, `5m`, `2h` or `1h30m`.
 ///
 /// # Errors
 ///
-/// The text says what a time looks like.
+/// The text is invalid; the error has examples.
 pub(crate) fn parse(text: &str) -> Result<Duration, String> {
-    let example = "a time is a whole number and its unit, such as 500ms, 30s, 5m, 2h or 1h30m";
+    let example = "expected a whole number with a unit, such as 500ms, 30s, 5m, 2h or 1h30m";
     humantime::parse_duration(text).map_err(|_| example.to_owned())
 }
 
-/// A time as a person says it: to the millisecond below a second, to the tenth below a minute, and to the second above.
+/// Formats a time: in milliseconds below a second, in tenths below a minute, in seconds below an hour.
 pub(crate) fn show(time: Duration) -> String {
     let seconds = time.as_secs();
     match seconds {

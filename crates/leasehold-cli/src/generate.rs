@@ -1,4 +1,4 @@
-//! Completions for shells, and the manual page, both made of the command line that there is.
+//! Shell completions and manual pages, generated from the command line.
 
 use crate::args::Cli;
 use crate::failure::{Exit, Failure};
@@ -17,7 +17,7 @@ pub(crate) fn completions(shell: Shell) -> Result<(), Failure> {
     output::write(&text)
 }
 
-/// Prints the manual page: that of the command, and one for each subcommand behind it.
+/// Prints the manual page of `leasehold`, then those of the subcommands.
 ///
 /// # Errors
 ///
@@ -37,5 +37,5 @@ fn render(command: &clap::Command, text: &mut Vec<u8>) -> Result<(), Failure> {
     let name = command.get_display_name().unwrap_or_else(|| command.get_name()).to_owned();
     let page = clap_mangen::Man::new(command.clone().version(env!("CARGO_PKG_VERSION")));
     let page = page.title(name).source(concat!("leasehold ", env!("CARGO_PKG_VERSION"))).manual("leasehold");
-    page.render(text).map_err(|error| Failure::new(Exit::Other, format!("the manual page cannot be made: {error}")))
+    page.render(text).map_err(|error| Failure::new(Exit::Other, format!("cannot generate the manual page: {error}")))
 }

@@ -1,4 +1,4 @@
-//! `leasehold inspect`: all that the server tells of one name.
+//! `leasehold inspect`: everything that the server knows about one name.
 
 use crate::args::{InspectOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -15,16 +15,16 @@ use leasehold::inspect::{FoundKind, Waiter};
 use serde_json::json;
 use std::fmt::Write as _;
 
-/// Prints what the server knows of a name.
+/// Prints the state of a lock.
 ///
 /// # Errors
 ///
-/// The name is in use by something that is no lock, or the server gives no answer.
+/// Something else uses the name, or the server does not answer.
 pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold inspect").await?;
     let key = format!("{}{}", connection::prefix(server), options.name);
     let seen = look(&client, &options.name, &key).await;
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     let seen = seen?;
     if let Some(unknown) = seen.as_ref().and_then(|(_, unknown)| unknown.as_ref()) {
@@ -47,22 +47,22 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     Ok(if options.check && is_held { Exit::Busy as u8 } else { 0 })
 }
 
-/// Refuses a free name with a *, which is a pattern: no lock has this name, whatever is held.
+/// Rejects a free name with a `*`, which the user may have meant as a pattern.
 ///
 /// # Errors
 ///
-/// It is such a name.
+/// The name contains a `*`.
 pub(crate) fn refuse_pattern(name: &str) -> Result<(), Failure> {
     if name.contains('*') {
         let text = format!(
-            "no lock has the name {name:?}, which looks like a pattern; leasehold ls {name:?} lists the matching locks"
+            "no lock has the name {name:?}, which looks like a pattern; list matching locks with leasehold ls {name:?}"
         );
         return Err(Failure::new(Exit::Usage, text).of_lock(name));
     }
     Ok(())
 }
 
-/// What stands under a name, and what could not be learned of it.
+/// The state of a lock, and a message about unknown holders.
 async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Option<String>)>, Failure> {
     let Some(state) = client.inspect(name).await.map_err(Failure::of_a_look)? else { return Ok(None) };
     if state.kind == FoundKind::Foreign {
@@ -88,7 +88,7 @@ pub(crate) fn headline(seen: &Seen) -> String {
     format!("{}: {} ({})", shown(&seen.state.name), seen.word(), seen.state.kind)
 }
 
-/// Everything else that is known, a line each with its label. No line has a character that moves a cursor.
+/// The other lines with their labels, safe for a terminal.
 pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     let state = &seen.state;
     let mut lines = Vec::new();
@@ -109,7 +109,7 @@ pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
         line("permits", format!("{available} available{held}"));
     }
     if let Some(token) = state.fencing_token {
-        line("token", format!("{token}, of the last grant"));
+        line("token", format!("{token} (last grant)"));
     }
     for (at, (waiter, who)) in seen.queue.iter().enumerate() {
         line("waiter", format!("{}. {}", at + 1, waiter_as_text(waiter, who.as_deref())));
@@ -117,7 +117,7 @@ pub(crate) fn lines(seen: &Seen) -> Vec<(&'static str, String)> {
     match state.waiters {
         Some(1..) if seen.queue.is_empty() => {
             let waiters = state.waiters.unwrap_or_default();
-            line("waiters", format!("{waiters}, counted by the clients that listen for a release"));
+            line("waiters", format!("{waiters} (clients that listen for a release)"));
         }
         Some(all) if all > u64::try_from(seen.queue.len()).unwrap_or(u64::MAX) => {
             line("waiters", format!("{all} in all"));

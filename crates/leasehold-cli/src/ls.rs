@@ -1,4 +1,4 @@
-//! `leasehold ls`: the locks whose names fit a pattern.
+//! `leasehold ls`: the locks whose names match a pattern.
 
 use crate::args::{KindWord, LsOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -7,7 +7,7 @@ use crate::failure::Failure;
 use crate::output;
 use crate::people::People;
 use crate::seen::{Seen, millis};
-use crate::shown::shown;
+use crate::shown::{counted, shown};
 use crate::table::Table;
 use leasehold::Client;
 use leasehold::inspect::FoundKind;
@@ -17,15 +17,15 @@ const HEADER: [&str; 7] = ["NAME", "KIND", "HOLDER", "HELD FOR", "LEASE LEFT", "
 
 const TSV_HEADER: [&str; 8] = ["name", "kind", "holder", "process", "held_ms", "lease_left_ms", "waiters", "problems"];
 
-/// Prints the locks, each as soon as it is found or all sorted.
+/// Prints each lock as soon as the search finds it, or all locks sorted at the end.
 ///
 /// # Errors
 ///
-/// The server gives no answer, or refuses.
+/// The server does not answer or refuses.
 pub(crate) async fn ls(options: &LsOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold ls").await?;
     let result = with_client(&client, options, server.json).await;
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -63,14 +63,14 @@ async fn with_client(client: &Client, options: &LsOptions, json: bool) -> Result
         return Err(failure);
     }
     if printed == 0 {
-        output::note(&format!("no lock was found that fits {:?}", options.pattern), json);
+        output::note(&format!("no lock matches {:?}", options.pattern), json);
     }
     if let Some(refusal) = search.refusal() {
         output::note(&connection::unseen(search.unseen(), refusal), json);
     }
     if ageless > 0 {
-        let locks = if ageless == 1 { "lock was" } else { "locks were" };
-        output::note(&format!("{ageless} held {locks} left out, because no holder says since when"), json);
+        let locks = counted(ageless, "held lock");
+        output::note(&format!("left out {locks}, because no holder publishes the age of its hold"), json);
     }
     Ok(0)
 }
@@ -156,7 +156,7 @@ fn cells(seen: &Seen) -> [String; 7] {
     ]
 }
 
-/// The cells of a line for scripts. Tabs and line breaks are escaped.
+/// The cells of a TSV line, with escaped tabs and line breaks.
 fn tsv(seen: &Seen) -> [String; 8] {
     let state = &seen.state;
     let or_dash = |text: Option<String>| text.filter(|text| !text.is_empty()).unwrap_or_else(|| "-".to_owned());

@@ -1,13 +1,13 @@
-//! The time of day, as logs write it.
+//! Timestamps.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The present moment in UTC, such as `2026-01-31T23:59:59.250Z`.
+/// The current time in UTC, such as `2026-01-31T23:59:59.250Z`.
 pub(crate) fn now() -> String {
     before(Duration::ZERO)
 }
 
-/// The moment so long ago.
+/// The time this long ago.
 pub(crate) fn before(ago: Duration) -> String {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_sub(ago);
     written(u64::try_from(since.as_millis()).unwrap_or_default())
@@ -20,7 +20,7 @@ fn written(millis: u64) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{:02}.{:03}Z", within / 1_000 % 60, within % 1_000)
 }
 
-/// The day of the calendar so many days after 1 January 1970.
+/// The date this many days after 1 January 1970.
 fn date(mut days: u64) -> (u64, usize, u64) {
     let is_leap = |year: u64| year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
     let mut year = 1970;

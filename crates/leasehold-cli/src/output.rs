@@ -1,4 +1,4 @@
-//! Writing to stdout and stderr, whose readers may go away.
+//! Output to stdout and stderr.
 
 use crate::failure::{Exit, Failure};
 use crate::shown::shown;
@@ -8,7 +8,7 @@ use std::io::{ErrorKind, Write as _};
 ///
 /// # Errors
 ///
-/// The reader has gone, which is no fault and ends the command; or another error of the output.
+/// The reader of stdout has gone, which ends the command silently, or another error.
 pub(crate) fn print(text: &str) -> Result<(), Failure> {
     write(text.as_bytes())
 }
@@ -26,12 +26,12 @@ pub(crate) fn write(bytes: &[u8]) -> Result<(), Failure> {
 /// The failure of an output that cannot be written.
 pub(crate) fn unwritten(error: &std::io::Error) -> Failure {
     match error.kind() {
-        ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader of the output has gone"),
-        _ => Failure::new(Exit::Io, format!("the output cannot be written: {error}")),
+        ErrorKind::BrokenPipe => Failure::new(Exit::ClosedPipe, "the reader of stdout has gone"),
+        _ => Failure::new(Exit::Io, format!("cannot write to stdout: {error}")),
     }
 }
 
-/// Tells on stderr something beside the result.
+/// Prints a note on stderr.
 pub(crate) fn note(text: &str, json: bool) {
     if json {
         complain(&serde_json::json!({ "note": text }).to_string());
@@ -40,7 +40,7 @@ pub(crate) fn note(text: &str, json: bool) {
     }
 }
 
-/// Warns on stderr of something about a lock that is no failure.
+/// Prints a warning about a lock on stderr.
 pub(crate) fn warn(what: &str, lock: &str, text: &str, json: bool) {
     if json {
         complain(&serde_json::json!({ "warning": what, "lock": lock, "message": text }).to_string());
@@ -49,7 +49,7 @@ pub(crate) fn warn(what: &str, lock: &str, text: &str, json: bool) {
     }
 }
 
-/// Writes a line to stderr. There is no other place to which an error of this could be told.
+/// Writes a line to stderr. Ignores errors, which have no other output.
 pub(crate) fn complain(line: &str) {
     let _ = std::io::stderr().lock().write_all(format!("{line}\n").as_bytes());
 }

@@ -1,7 +1,7 @@
 //! The processes behind the permits of a semaphore.
 //!
-//! The server has the ids of permits that are leased, and of a bare semaphore no more than a number. Only the clients themselves say which of
-//! them hold permits.
+//! The server stores the ids of leased permits, and only the number of permits of a bare semaphore. The clients publish
+//! their permits in their records.
 
 use crate::failure::reason;
 use crate::people::Person;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::time::{Instant, timeout_at};
 
-/// How long the records of clients are searched for. They stand among all other keys of the server, of which there may be millions.
+/// Time limit of the search for client records, which scans all keys of the server.
 const SEARCH: Duration = Duration::from_secs(5);
 
-/// The rights that the search needs.
-const RIGHTS: &str = "inspect needs +scan, +hlen, +hmget and ~leasehold:1:client:* for that";
+/// The rights of the search.
+const RIGHTS: &str = "this user needs +scan, +hlen, +hmget and ~leasehold:1:client:*";
 
-/// Adds the processes that say to hold permits of this key. The text says of how many permits the process is not known, and why.
+/// Adds the processes that hold permits of this key. Returns a message about permits without a known process.
 pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) -> Option<String> {
     let is_wanted = match seen.state.kind {
         FoundKind::Semaphore => !seen.holds.is_empty(),
@@ -31,25 +31,25 @@ pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) ->
     let unknown = match seen.state.kind {
         FoundKind::Semaphore if unknown == 0 => return None,
         FoundKind::Semaphore => {
-            format!("which process has {}", counted(u64::try_from(unknown).unwrap_or(u64::MAX), "permit"))
+            format!("unknown process of {}", counted(u64::try_from(unknown).unwrap_or(u64::MAX), "permit"))
         }
-        _ => "whether a process holds permits".to_owned(),
+        _ => "unknown holders".to_owned(),
     };
     match why {
         Ended::Seen if seen.state.kind == FoundKind::Counter => None,
         Ended::Seen => {
-            Some(format!("{unknown} is not known: it does not announce itself, or has them for less than two seconds"))
+            Some(format!("{unknown}: it is not announced, or acquired the permit within the last two seconds"))
         }
         Ended::Cut => {
-            Some(format!("{unknown} is not known: the search for what processes say was ended after {SEARCH:?}"))
+            Some(format!("{unknown}: the search for client records ended after {SEARCH:?}"))
         }
-        Ended::Failed(why) => Some(format!("{unknown} is not known: {why}")),
+        Ended::Failed(why) => Some(format!("{unknown}: {why}")),
     }
 }
 
-/// How a search has ended.
+/// The end of a search.
 enum Ended {
-    /// Everything that was wanted has been found, or everything has been seen.
+    /// The search found every permit, or read every record.
     Seen,
     Cut,
     Failed(String),
@@ -77,7 +77,7 @@ fn why(error: &Error) -> String {
     }
 }
 
-/// Adds what a client says of the semaphore.
+/// Adds a client's permits of the semaphore.
 fn add(seen: &mut Seen, key: &str, found: AnnouncedClient) {
     let locks = found.locks.iter().filter(|lock| lock.key == key);
     let holds: Vec<_> = locks.filter_map(|lock| Some((lock.holder.clone()?, lock.lasted))).collect();

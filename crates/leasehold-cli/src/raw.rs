@@ -1,4 +1,4 @@
-//! Plain commands to the server, for what no lock needs: its description of itself, and its clock.
+//! Raw commands for `doctor` and `bench`.
 
 use crate::args::ServerOptions;
 use crate::connection;
@@ -6,10 +6,10 @@ use leasehold::raw::{Frame, RawConnection};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// How long a command may take.
+/// Timeout of a command.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Connections for plain commands to the servers that keep locks.
+/// Raw connections to the primaries.
 pub(crate) struct Raw {
     nodes: Vec<Node>,
 }
@@ -19,7 +19,7 @@ impl Raw {
     ///
     /// # Errors
     ///
-    /// The reason, in words that hold no password.
+    /// The reason, without a password.
     pub(crate) async fn connect(options: &ServerOptions) -> Result<Self, String> {
         let (builder, url) = connection::raw(options, PATIENCE).map_err(|failure| failure.to_string())?;
         let connected = builder.connect_raw(&url).await.map_err(|error| error.to_string())?;
@@ -31,13 +31,13 @@ impl Raw {
         Ok(Self { nodes: connected.into_iter().map(node).collect() })
     }
 
-    /// The servers that keep locks: the only server, or the primaries of a cluster, in the order of their addresses.
+    /// The standalone server, or the primaries of a cluster in the order of their addresses.
     pub(crate) fn primaries(&self) -> &[Node] {
         &self.nodes
     }
 
-    /// Removes what locks leave behind under a name that was made up for them: the counter of a semaphore, the register of fencing tokens, and
-    /// the marks of a queue. A server that does not answer is given up.
+    /// Deletes the keys that outlive test locks: the counter of a semaphore, the register of fencing tokens, and the marks
+    /// of a queue. Gives up after a timeout.
     pub(crate) async fn remove(&self, options: &ServerOptions, name: &str) {
         let name = format!("{}{name}", connection::prefix(options));
         let removed = async {
@@ -62,16 +62,16 @@ pub(crate) async fn ask_sentinels(options: &ServerOptions, word: &str) -> Vec<(S
     for (address, connected) in all {
         let answer = match connected {
             Ok(connection) => Node { address: None, connection }.ask("SENTINEL", &[word, &service]).await,
-            Err(why) => Err(format!("it cannot be reached: {why}")),
+            Err(why) => Err(format!("unreachable: {why}")),
         };
         answers.push((address, answer));
     }
     answers
 }
 
-/// A server that is asked.
+/// A raw connection to a server.
 pub(crate) struct Node {
-    /// Its address, if it is one of several.
+    /// The address of a cluster node.
     pub(crate) address: Option<String>,
     connection: RawConnection,
 }
@@ -81,7 +81,7 @@ impl Node {
     ///
     /// # Errors
     ///
-    /// The server's refusal, or that it gave no answer.
+    /// The server refused the command, or did not answer.
     pub(crate) async fn ask<R: FromReply>(&self, command: &'static str, args: &[&str]) -> Result<R, String> {
         let reply = self.connection.ask(command, args).await?;
         R::from_reply(&reply).ok_or_else(|| format!("unexpected reply to {command}"))
@@ -101,7 +101,7 @@ impl Node {
 
 /// A type that a reply converts to.
 pub(crate) trait FromReply: Sized {
-    /// Converts the reply, if its type fits.
+    /// Converts the reply. `None` for another type.
     fn from_reply(reply: &Frame) -> Option<Self>;
 }
 

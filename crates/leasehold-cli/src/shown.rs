@@ -1,7 +1,7 @@
-//! Texts from elsewhere, which a terminal may take for commands.
+//! Output of untrusted text.
 
-/// A text from elsewhere as a terminal may have it: a character that would move the cursor, break the line, or turn the direction of the text is
-/// written as its escape.
+/// Escapes the characters that a terminal would interpret: control characters, line breaks, and changes of the text
+/// direction.
 pub(crate) fn shown(text: &str) -> String {
     text.chars().fold(String::with_capacity(text.len()), |mut safe, next| {
         match next {
@@ -15,7 +15,7 @@ pub(crate) fn shown(text: &str) -> String {
     })
 }
 
-/// A number of things, such as `1 lock` or `2 locks`.
+/// Formats a count, such as `1 lock` or `2 locks`.
 pub(crate) fn counted<N: Into<i128>>(number: N, thing: &str) -> String {
     let number = number.into();
     let plural = if number == 1 { "" } else { "s" };

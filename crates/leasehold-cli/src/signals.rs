@@ -55,7 +55,7 @@ impl Signals {
         let streams = named.map(|signal| Ok((*signal, listen(signal.as_raw())?)));
         let mut streams = streams
             .collect::<std::io::Result<Vec<_>>>()
-            .map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
+            .map_err(|error| Failure::new(Exit::Other, format!("cannot handle signals: {error}")))?;
         let real_time = REAL_TIME.filter(|number| is_heard(*number)).filter_map(|number| listen(number).ok());
         streams.extend(real_time.map(|stream| (Signal::TERM, stream)));
         Ok(Self(streams))

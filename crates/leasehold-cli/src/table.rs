@@ -1,17 +1,17 @@
-//! A table whose rows are printed as they come.
+//! A table that prints each row immediately.
 
 use unicode_width::UnicodeWidthStr as _;
 
-/// How wide a column becomes at the most. A longer cell moves the rest of its own row alone.
+/// Maximum width of a column. A longer cell only shifts the rest of its own row.
 const WIDEST: usize = 60;
 
-/// The widths of the columns. They grow with the cells, because the rows to come are not known.
+/// The widths of the columns, which grow with the cells.
 pub(crate) struct Table<const N: usize> {
     widths: [usize; N],
 }
 
 impl<const N: usize> Table<N> {
-    /// A table whose columns are at least so wide.
+    /// Creates a table with minimum widths.
     pub(crate) const fn new(widths: [usize; N]) -> Self {
         Self { widths }
     }
@@ -23,7 +23,7 @@ impl<const N: usize> Table<N> {
         }
     }
 
-    /// A row, with its line break.
+    /// Formats a row with its line break.
     pub(crate) fn row<T: AsRef<str>>(&mut self, cells: [T; N]) -> String {
         self.fit(&cells);
         let mut row = String::new();

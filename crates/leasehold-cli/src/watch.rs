@@ -1,6 +1,6 @@
-//! `leasehold watch`: what happens to locks, found by looking again and again.
+//! `leasehold watch`: prints the changes between looks.
 //!
-//! `watch/changes.rs` compares two looks, and this file looks, prints and waits.
+//! `watch/changes.rs` compares two looks. This file looks, prints and waits.
 
 mod changes;
 
@@ -20,18 +20,18 @@ use std::time::Instant;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::sleep;
 
-/// The locks at one look, by their names.
+/// The locks of one look by name.
 type Locks = BTreeMap<String, Looked>;
 
-/// Prints a line for each change until the interrupt signal ends it.
+/// Prints a line for each change until SIGINT.
 ///
 /// # Errors
 ///
-/// A server refuses the search.
+/// The server refuses the search.
 pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let interrupt = signal(SignalKind::interrupt());
     let mut interrupt =
-        interrupt.map_err(|error| Failure::new(Exit::Other, format!("signals cannot be listened for: {error}")))?;
+        interrupt.map_err(|error| Failure::new(Exit::Other, format!("cannot handle signals: {error}")))?;
     let client = tokio::select! {
         _ = interrupt.recv() => return Ok(0),
         client = connection::connect_or_wait(server, "leasehold watch") => client?,
@@ -40,12 +40,12 @@ pub(crate) async fn watch(options: &WatchOptions, server: &ServerOptions) -> Res
         _ = interrupt.recv() => Ok(0),
         failure = go_on(&client, options, server.json) => failure,
     };
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
 
-/// Looks, tells what has changed, and waits, without an end.
+/// Looks and prints the changes until a permanent error.
 async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8, Failure> {
     let teller = Teller { json };
     let mut before: Option<(Instant, Locks)> = None;
@@ -59,7 +59,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                 }
                 let mut people = People::new(client);
                 let changes = match &before {
-                    // From the begin of the former look to the end of this one: a lease that ran out in between is no longer than that.
+                    // From the start of the previous look to the end of this one, so that no expired lease counts as a release.
                     Some((at, before)) => changes::between(before, &now, at.elapsed()),
                     None => changes::at_first(&now),
                 };
@@ -70,7 +70,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                     teller.of_the_server("answers", Some(&fitting(now.len())))?;
                 }
                 if unseen.is_some() && unseen != hidden {
-                    teller.of_the_server("refuses looks", unseen.as_deref())?;
+                    teller.of_the_server("refuses the inspection", unseen.as_deref())?;
                 }
                 hidden = unseen;
                 before = Some((begun, now));
@@ -86,7 +86,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
     }
 }
 
-/// The locks, and the words for names at which this user may not look.
+/// The locks, and the message about names that this user may not inspect.
 async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>), Error> {
     let (mut locks, mut search) = (Locks::new(), client.locks(pattern));
     while let Some(found) = search.next().await {
@@ -97,13 +97,12 @@ async fn look(client: &Client, pattern: &str) -> Result<(Locks, Option<String>),
     Ok((locks, unseen))
 }
 
-/// How many locks there are at the first look.
+/// The number of locks of the first look.
 fn fitting(count: usize) -> String {
-    let verb = if count == 1 { "fits" } else { "fit" };
-    format!("{} {verb}", counted(count as u64, "lock"))
+    counted(count as u64, "matching lock")
 }
 
-/// Prints what happens, each with its time.
+/// Prints events with their time.
 struct Teller {
     json: bool,
 }
@@ -138,8 +137,8 @@ impl Teller {
         let between = match change.event {
             Event::Held(_) => "by",
             Event::Granted(_) => "to",
-            Event::Lost(_) => "by the end of the lease of",
-            _ => "by or from",
+            Event::Lost(_) => "expired lease of",
+            _ => "of",
         };
         self.line(change, word, &format!("{between} {}{who}", shown(id)))
     }
@@ -151,7 +150,7 @@ impl Teller {
             line["now"] = json!(now);
             return output::print(&format!("{line}\n"));
         }
-        self.line(change, "waiters", &format!("{now}, before {before}"))
+        self.line(change, "waiters", &format!("{now}, was {before}"))
     }
 
     fn object(&self, change: &Change, event: &str) -> Value {

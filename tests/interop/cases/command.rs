@@ -179,7 +179,7 @@ async fn frees(world: World, kind: Kind) {
     world.until_waiting(kind, 1).await;
     Program::finish_of(&world, &["unlock", name]).await.fails_with(64, &["use --yes"]);
     let another = Program::finish_of(&world, &["unlock", name, "--yes", "--holder", &next_id]).await;
-    another.fails_with(73, &["is not held so", &id]);
+    another.fails_with(73, &["no such holder", &id]);
     assert_eq!(world.holder().map(|(id, _)| id), Some(id.clone()), "it is left alone");
     assert!(!waiting.is_finished());
     let freed = clock();
@@ -191,11 +191,11 @@ async fn frees(world: World, kind: Kind) {
     jvm.refuses("IllegalMonitorStateException", "unlock", &[&object]).await;
     // What was seen is over, and the one behind it is not hit.
     let late = Program::finish_of(&world, &["unlock", name, "--yes", "--holder", &id]).await;
-    late.fails_with(73, &["is not held so", &next_id]);
+    late.fails_with(73, &["no such holder", &next_id]);
     assert_eq!(world.holder().map(|(id, _)| id), Some(next_id));
     next.tell("unlock", &[&awaited]).await;
     let free = Program::finish_of(&world, &["unlock", name, "--yes"]).await.succeeds();
-    assert_eq!(free, [format!("{name}: free, so there is nothing to do")]);
+    assert_eq!(free, [format!("{name}: already free")]);
 }
 
 /// The lock has no queue when it is looked at, and has one when the question is answered.

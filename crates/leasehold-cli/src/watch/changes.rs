@@ -5,11 +5,11 @@ use leasehold::inspect::{FoundKind, LockState};
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// A lock at one look.
+/// A lock of one look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Looked {
     kind: FoundKind,
-    /// The listed holders, and how long their leases still run.
+    /// The listed holders, with the remaining time of their leases.
     holders: BTreeMap<String, Option<Duration>>,
     waiters: Option<u64>,
 }
@@ -22,7 +22,7 @@ impl Looked {
     }
 }
 
-/// Something that has happened to a lock.
+/// A change of a lock.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Change {
     pub(super) name: String,
@@ -32,13 +32,13 @@ pub(super) struct Change {
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Event {
-    /// The first look has found it so.
+    /// The first look found this holder.
     Held(String),
     Granted(String),
     Released(String),
-    /// The lease can have run out since the last look, at which it was not renewed.
+    /// The lease may have expired since the last look.
     Lost(String),
-    /// Another number waits than before.
+    /// The number of waiters has changed.
     Waiting {
         before: u64,
         now: u64,
@@ -54,7 +54,7 @@ pub(super) fn at_first(now: &Locks) -> Vec<Change> {
     between(&Locks::new(), now, Duration::ZERO).into_iter().map(held).collect()
 }
 
-/// The changes in the time between two looks; the end of a hold before the begin of the next one.
+/// The changes between two looks. The end of a hold comes before the start of the next one.
 pub(super) fn between(before: &Locks, now: &Locks, elapsed: Duration) -> Vec<Change> {
     let gone = before.keys().filter(|name| !now.contains_key(*name));
     let mut changes = Vec::new();
@@ -77,7 +77,7 @@ pub(super) fn between(before: &Locks, now: &Locks, elapsed: Duration) -> Vec<Cha
     changes
 }
 
-/// The change of the number that waits.
+/// The change of the number of waiters.
 fn waiting(old: Option<&Looked>, new: Option<&Looked>) -> Option<Event> {
     let count = |lock: Option<&Looked>| lock.and_then(|lock| lock.waiters).unwrap_or_default();
     let (before, now) = (count(old), count(new));

@@ -15,10 +15,10 @@ fn command_line_that_cannot_be_read_is_usage() {
     for (words, hint) in [
         (&["run", "x"][..], "<CMD>"),
         (&["run"], "<NAME>"),
-        (&["run", "x", "true"], "'true' found; the command stands behind --;"),
+        (&["run", "x", "true"], "'true' found; put the command after --;"),
         (
             &["run", "-x", "--", "true"],
-            "'-x' found; a name that begins with a dash is written so: leasehold run -- -name",
+            "'-x' found; for a name that begins with a dash, use: leasehold run -- -name",
         ),
         (&["run", "--", "-x"], "<NAME>"),
         (&["run", "x", "--wait", "30", "--", "true"], "500ms, 30s"),
@@ -53,7 +53,7 @@ fn lease_that_is_out_of_bounds_is_usage() {
 
 #[test]
 fn no_server_is_usage() {
-    bare().args(["run", "x", "--", "true"]).finish().fails_with(64, &["no server is named", "LEASEHOLD_URL"]);
+    bare().args(["run", "x", "--", "true"]).finish().fails_with(64, &["no server URL", "LEASEHOLD_URL"]);
 }
 
 #[test]

@@ -178,15 +178,15 @@ fn names_that_may_not_be_looked_at_are_told_of() {
         command.env("LEASEHOLD_URL", format!("redis://{user}:secret@127.0.0.1:{}", server.port())).args(words);
         command
     };
-    let hidden = |names: &str| format!("{names} could not be looked at, and may be locks that are held: NOPERM");
+    let hidden = |names: &str| format!("cannot inspect {names}, which may be held locks: NOPERM");
     let seen = as_user("seer", &["ls"]).finish();
     assert!(seen.code() == 0 && seen.stdout.contains("mine:1") && !seen.stdout.contains("theirs:1"), "{seen:?}");
-    assert!(seen.line().contains(&hidden("1 name that fits")), "{seen:?}");
+    assert!(seen.line().contains(&hidden("1 matching name")), "{seen:?}");
     assert_eq!(as_user("seer", &["ls", "mine:*"]).finish().stderr, "");
     let blind = as_user("blind", &["ls"]).finish();
-    assert!(blind.stderr.contains(&hidden("2 names that fit")), "{blind:?}");
+    assert!(blind.stderr.contains(&hidden("2 matching names")), "{blind:?}");
     let watch = as_user("blind", &["watch", "*", "--every", "50ms"]).start();
-    watch.shows(&format!("the server refuses looks: {}", hidden("2 names that fit")));
+    watch.shows(&format!("the server refuses the inspection: {}", hidden("2 matching names")));
 }
 
 #[test]

@@ -122,7 +122,7 @@ fn page_is_there_while_its_server_is_down_and_finds_it_later() {
     let mut table = site.events("/events");
     table.until("the outage is told", |page| page.is_warning && page.status.starts_with("NO ANSWER for "));
     assert!(site.get("/metrics").body.contains("leasehold_serve_up 0\n"));
-    assert!(site.running.stderr().contains("; waiting for it"), "{}", site.running.stderr());
+    assert!(site.running.stderr().contains("; retrying"), "{}", site.running.stderr());
     server.restart();
     held_by_a_jvm(&server, "stock", "3600000");
     table.until("it is held", |page| !page.is_warning && page.row("stock").contains(JVM));

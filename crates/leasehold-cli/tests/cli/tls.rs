@@ -34,10 +34,10 @@ fn fault_of_the_server_certificate_says_what_helps() {
     let other = file(&untrusted, &Ca::new().pem());
     let mut command = leasehold(&untrusted);
     let done = command.args(["run", "--tls-ca", &other, "x", "--", "true"]).finish();
-    done.fails_with(77, &["authority that is not trusted", "; --tls-ca names the authority to trust"]);
+    done.fails_with(77, &["authority that is not trusted", "--tls-ca"]);
     let expired = Server::builder().tls_with(|ca| ca.issue_expired(&["localhost", "127.0.0.1"])).start();
     let done = run_trusting(&expired, "127.0.0.1", &[]).finish();
-    done.fails_with(77, &["the certificate has expired; the server needs a new one"]);
+    done.fails_with(77, &["the certificate has expired; check the clock"]);
     let elsewhere = Server::builder().tls_with(|ca| ca.issue(&["example.org"])).start();
     let done = run_trusting(&elsewhere, "localhost", &[]).finish();
     done.fails_with(77, &["not valid for this host name; the URL must have a name or address"]);

@@ -54,7 +54,7 @@ fn unlocked_command_is_stopped_and_the_next_runs() {
 fn free_lock_needs_nothing() {
     let done = unlock(&[&name(), "--yes"]).finish();
     assert_eq!(done.code(), 0);
-    assert!(done.stdout.contains("free, so there is nothing to do"));
+    assert!(done.stdout.contains("already free"));
 }
 
 #[test]
@@ -73,7 +73,7 @@ fn another_holder_than_the_named_one_is_left_alone() {
     let name = name();
     held_by_a_jvm(&SERVER, &name, "60000");
     let done = unlock(&[&name, "--yes", "--holder", "6f0c0000-0000-4000-8000-000000000000:2"]).finish();
-    done.fails_with(73, &["is not held so", JVM]);
+    done.fails_with(73, &["no such holder", JVM]);
     assert!(exists(&SERVER, &name));
     assert_eq!(unlock(&[&name, "--yes", "--holder", JVM]).finish().code(), 0);
     assert!(!exists(&SERVER, &name));
@@ -155,8 +155,8 @@ fn permit_is_freed_by_its_id_or_by_its_holder() {
         (holder, id)
     });
 
-    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a semaphore; name one of its permits by --holder"]);
-    unlock(&[&name, "--yes", "--holder", JVM]).finish().fails_with(73, &["is not held so"]);
+    unlock(&[&name, "--yes"]).finish().fails_with(73, &["is a semaphore; select a permit with --holder"]);
+    unlock(&[&name, "--yes", "--holder", JVM]).finish().fails_with(73, &["no such holder"]);
     let seen = leasehold(&SERVER).args(["inspect", "--json", &name]).finish();
     let permit = objects(&seen.stdout)[0]["holders"][0]["id"].as_str().expect("an id").to_owned();
     let of_permit =
@@ -314,7 +314,7 @@ fn holder_that_ends_while_it_asked_keeps_no_other_from_being_freed() {
         SERVER.command(&["HDEL", &name, gone]);
         running.write("y\n");
         let done = running.finish();
-        assert!(done.code() == 73 && done.stdout.contains(&format!("{gone} no longer held")), "{done:?}");
+        assert!(done.code() == 73 && done.stdout.contains(&format!("{gone} no longer holds")), "{done:?}");
         assert!(!exists(&SERVER, &name), "{done:?}");
     }
 }

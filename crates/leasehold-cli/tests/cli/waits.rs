@@ -11,9 +11,9 @@ fn silent_server_holds_a_try_and_a_wait_up_for_their_time() {
     server.stop();
     let place = format!("127.0.0.1:{} cannot be reached", server.port());
     for (options, said, least) in [
-        (&["--try"][..], "for 3s, as --try says", Duration::from_secs(3)),
-        (&["--wait", "2s"], "for 2s, as --wait says", Duration::from_secs(2)),
-        (&["--wait", "10ms"], "for 1s, as --wait says", Duration::from_secs(1)),
+        (&["--try"][..], "waited for 3s (--try)", Duration::from_secs(3)),
+        (&["--wait", "2s"], "waited for 2s (--wait)", Duration::from_secs(2)),
+        (&["--wait", "10ms"], "waited for 1s (--wait)", Duration::from_secs(1)),
     ] {
         let begun = Instant::now();
         let done = run(&server, &[options, &["x", "--", "true"]].concat()).finish();
@@ -61,7 +61,7 @@ fn always_says(reply: &'static str) -> String {
 #[test]
 fn reason_of_a_server_that_is_not_ready_is_told_by_a_try_and_a_wait() {
     let url = always_says("-LOADING Redis is loading the dataset in memory\r\n");
-    for (options, said) in [(&["--try"][..], "3s, as --try says"), (&["--wait", "1s"], "1s, as --wait says")] {
+    for (options, said) in [(&["--try"][..], "3s (--try)"), (&["--wait", "1s"], "1s (--wait)")] {
         let done = bare().env("LEASEHOLD_URL", &url).arg("run").args(options).args(["x", "--", "true"]).finish();
         done.fails_with(69, &["loading the dataset", said]);
     }
@@ -91,7 +91,7 @@ fn wait_for_a_server_that_does_not_come_ends_with_its_time_and_the_reason() {
     server.kill();
     let begun = Instant::now();
     let done = run(&server, &["--wait", "2s", "x", "--", "true"]).finish();
-    done.fails_with(69, &["nothing listens there", "waited for 2s, as --wait says"]);
+    done.fails_with(69, &["nothing listens there", "waited for 2s (--wait)"]);
     assert!(begun.elapsed() >= Duration::from_millis(1_900), "{:?}", begun.elapsed());
 }
 

@@ -113,7 +113,7 @@ fn watch_begins_while_the_server_is_down() {
     server.kill();
     let running = leasehold(&server).args(["watch", "*", "--every", "50ms"]).start();
     until("the outage is told", || running.stdout().contains("the server does not answer"));
-    assert!(running.stderr().contains("; waiting for it"), "{}", running.stderr());
+    assert!(running.stderr().contains("; retrying"), "{}", running.stderr());
     server.restart();
     held_by_a_jvm(&server, "stock", "3600000");
     until("it goes on", || running.stdout().contains("stock"));
