@@ -53,8 +53,8 @@ fn told(name: &str, counts: &PermitCounts, before: Option<Option<&PermitCounts>>
         format!("{object}\n")
     } else {
         let before = match before {
-            Some(Some(before)) => format!(", before {before}"),
-            Some(None) => ", before none".to_owned(),
+            Some(Some(before)) => format!(", was {before}"),
+            Some(None) => ", new".to_owned(),
             None => String::new(),
         };
         format!("{}: {}{before}; {available} available, {held} held\n", shown(name), counted(permits, "permit"))

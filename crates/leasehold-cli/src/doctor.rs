@@ -1,7 +1,8 @@
-//! `leasehold doctor`: can this server be trusted with locks?
+//! `leasehold doctor`: checks whether the server can be trusted with locks.
 //!
-//! `doctor/server.rs` judges what a server says of itself, with `settings.rs`, `pace.rs` and `cluster.rs`; `doctor/sentinel.rs` asks the Sentinels; `doctor/trial.rs` takes locks and
-//! measures. This file asks every primary, and joins what they have in common.
+//! `doctor/server.rs` evaluates `INFO`, `settings.rs` `CONFIG GET`, `pace.rs` `SLOWLOG`, `cluster.rs` `CLUSTER INFO`, and
+//! `sentinel.rs` the Sentinels. `doctor/trial.rs` acquires locks and measures them. This file queries every primary, and
+//! merges equal findings.
 
 mod cluster;
 mod pace;
@@ -21,16 +22,16 @@ use crate::signals::Signals;
 use leasehold::{Client, Error};
 use serde_json::json;
 
-/// The exit code when something is wrong with the server.
+/// The exit code for a fault.
 const FAULTY: u8 = 1;
 
-/// How bad a finding is.
+/// The verdict of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Verdict {
     Good,
-    /// It limits what locks promise, or could not be found out, and may be as it is wanted.
+    /// A limit that may be intended, or a check that this user may not run.
     Note,
-    /// Locks can be lost, or cannot be had.
+    /// Locks can be lost, or acquires can fail.
     Fault,
 }
 
@@ -44,11 +45,11 @@ impl Verdict {
     }
 }
 
-/// The answer to one question.
+/// The result of one check.
 #[derive(Clone, Debug)]
 struct Finding {
     check: &'static str,
-    /// The primary that it is about, if it is not about all of them.
+    /// The address of the primary. `None` for all primaries.
     server: Option<String>,
     verdict: Verdict,
     text: String,
@@ -99,19 +100,19 @@ impl Finding {
     }
 }
 
-/// Asks, tries and measures. The exit code is 1 if there is a fault.
+/// Runs all checks. The exit code is 1 for a fault.
 ///
 /// # Errors
 ///
-/// The server cannot be reached or used at all.
+/// The connect fails.
 pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     let client = connection::connect(server, "leasehold doctor").await?;
-    // The trial deletes what it leaves behind, so its name is one that nothing else can have.
+    // The trial deletes its keys at the end, so its name must be unique.
     let begin = options.name.as_deref().unwrap_or("leasehold:doctor");
     let name = format!("{begin}:{}", client.id());
-    // A name that no lock can have says nothing about the server.
+    // An invalid name is a usage error.
     if begin.is_empty() {
-        let text = "--name is empty; names of locks begin with at least one byte that a user may be allowed";
+        let text = "--name is empty; set a prefix that this user may access";
         return Err(Failure::new(Exit::Usage, text));
     }
     if let Err(error @ Error::Invalid(_)) = client.inspect(&name).await {
@@ -119,17 +120,17 @@ pub(crate) async fn doctor(options: &DoctorOptions, server: &ServerOptions) -> R
     }
     let waiter = connection::connect(server, "leasehold doctor").await?;
     let raw = Raw::connect(server).await;
-    // A signal must not leave the register of fencing tokens behind, which has no end of its own.
+    // The register of fencing tokens never expires, so a signal must not skip its removal.
     let mut signals = Signals::listen()?;
     let examined = signals.unless_ended(examine([&client, &waiter], raw.as_ref(), &name, options, server)).await;
-    // What was under way gives its lock back before the keys are removed.
+    // Pending releases finish before the removal of the keys.
     let tidying = async {
         let _ = tokio::join!(client.shutdown(FAREWELL), waiter.shutdown(FAREWELL));
         if let Ok(raw) = raw {
             raw.remove(server, &name).await;
         }
     };
-    // A server that does not answer keeps this waiting, and one more signal ends that.
+    // A second signal ends the wait for a silent server.
     match (examined, signals.unless_ended(tidying).await) {
         (Ok(examined), Ok(())) => examined,
         (Err(signal), _) | (_, Err(signal)) => Ok(Ending::by(signal)),
@@ -155,7 +156,7 @@ async fn examine(
                 tell(finding)?;
             }
         }
-        Err(why) => tell(Finding::note("server", format!("the server cannot be asked about itself: {why}"), ""))?,
+        Err(why) => tell(Finding::note("server", format!("raw commands failed: {why}"), ""))?,
     }
     let rights = trial::of_kinds(client, name).await;
     let has_locks = rights.iter().all(|finding| finding.verdict != Verdict::Fault);
@@ -180,7 +181,7 @@ async fn examine(
     Ok(if faults > 0 { FAULTY } else { 0 }.into())
 }
 
-/// Judges every primary.
+/// Evaluates every primary.
 async fn of_all(primaries: &[Node]) -> Vec<Finding> {
     let mut of_each = Vec::new();
     for node in primaries {
@@ -195,7 +196,7 @@ async fn of_clocks(primaries: &[Node]) -> Vec<Finding> {
     joined(primaries.iter().map(|node| node.address.clone()).zip(findings).collect(), primaries.len())
 }
 
-/// The findings of all primaries, check by check. A finding that all of them have is told once, and so is a check that is good everywhere.
+/// Merges the findings of all primaries by check. Equal findings of all primaries become one, and so do good findings.
 fn joined(of_each: Vec<(Option<String>, Finding)>, primaries: usize) -> Vec<Finding> {
     let mut checks: Vec<Vec<(Option<String>, Finding)>> = Vec::new();
     for (server, finding) in of_each {
@@ -213,7 +214,7 @@ fn joined(of_each: Vec<(Option<String>, Finding)>, primaries: usize) -> Vec<Find
         if of_all(|one, first| one.verdict == first.verdict && one.text == first.text) {
             findings.push(first);
         } else if of_all(|one, _| one.verdict == Verdict::Good) {
-            let text = format!("all {primaries} primaries are well; the first: {}", first.text);
+            let text = format!("all {primaries} primaries are ok; the first: {}", first.text);
             findings.push(Finding { text, ..first });
         } else {
             findings.extend(all.into_iter().map(|(server, one)| Finding { server, ..one }));
@@ -241,10 +242,10 @@ mod tests {
             2,
         );
         let told: Vec<_> = told.iter().map(|one| (one.check, one.server.as_deref(), one.text.as_str())).collect();
-        let memory = ("memory", None, "all 2 primaries are well; the first: 1 MB");
+        let memory = ("memory", None, "all 2 primaries are ok; the first: 1 MB");
         let (first, second) = (("eviction", Some("a:1"), "noeviction"), ("eviction", Some("b:1"), "allkeys-lru"));
         assert_eq!(told, [("version", None, "7.0"), memory, first, second]);
         let of_one = joined(vec![of("b:1", Finding::note("forks", "slow", ""))], 2);
-        assert_eq!(of_one[0].server.as_deref(), Some("b:1"), "the other one has nothing to say about it");
+        assert_eq!(of_one[0].server.as_deref(), Some("b:1"), "the other primary has no such finding");
     }
 }

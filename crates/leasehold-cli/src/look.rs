@@ -1,4 +1,4 @@
-//! A look at a name by whom it can be freed from. It needs no more rights than the lock's own kind, and with more of them it is bounded.
+//! Inspects a name for `unlock` and `run`. Needs only the rights of the lock's own kind; with more rights the reply is bounded.
 
 use crate::failure::{Exit, Failure};
 use crate::people::People;
@@ -7,10 +7,10 @@ use leasehold::inspect::{FoundKind, Holder, LockProblem, LockState};
 use leasehold::{Client, Error};
 use std::time::Duration;
 
-/// No simple lock has a longer text. `inspect` calls such a key no lock, too.
+/// Maximum length of the value of a simple lock, as in `Client::inspect`.
 const LONGEST: usize = 256;
 
-/// The kind of what stands under a name, as far as the server's data tell it.
+/// The kind of a lock, as far as the server's data distinguish it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reentrant, fair, fenced and spin locks look the same.
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     ReadWrite,
     Simple,
     Permits,
-    /// A bare semaphore, a semaphore of which nothing is held, or a latch.
+    /// A bare semaphore, a semaphore without held permits, or a latch.
     Counter,
 }
 
@@ -34,7 +34,7 @@ impl Kind {
     }
 }
 
-/// A name that is in use.
+/// A name in use.
 pub(crate) struct Seen {
     pub(crate) kind: Kind,
     pub(crate) holds: Vec<Hold>,
@@ -124,7 +124,7 @@ pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
 /// The same with the rights for one kind of lock after the other.
 async fn by_kind(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let queue = match client.fair_lock(name).inspect().await {
-        // A user who may see the lock need not have the right to the keys of a queue.
+        // This user may lack the rights for the keys of a queue.
         Err(Error::Refused { .. }) => {
             client.lock(name).inspect().await.map(|holder| (holder.into_iter().collect(), Vec::new()))
         }
@@ -143,7 +143,7 @@ async fn by_kind(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     Ok(Some(Seen { kind: Kind::Lock, holds, has_queue: !waiters.is_empty() }))
 }
 
-/// Looks at a name that no plain lock has.
+/// Inspects a name that is not a plain lock.
 async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
     let seen = |kind, holds| Seen { kind, holds, has_queue: false };
     match client.read_write_lock(name).inspect().await {
@@ -164,38 +164,38 @@ async fn other(client: &Client, name: &str) -> Result<Seen, Failure> {
         Ok(None) | Err(Error::KeyConflict { .. }) => {}
         Err(error) => return Err(error.into()),
     }
-    // The lease of the handle is of no importance to an inspection.
+    // An inspection ignores the lease of the handle.
     let holder = client.simple_lock(name, Duration::from_secs(30)).inspect().await?;
-    // Any text may be that of a simple lock. Such a lock has a lease, and few bytes.
+    // A simple lock is any short string with a time to live.
     let is_a_lock = |holder: &Holder| holder.remaining.is_some() && holder.id.as_str().len() <= LONGEST;
     if !holder.iter().all(is_a_lock) {
         let text = format!(
-            "{name:?} is in use by something else: a text without a time to live, or of more than {LONGEST} bytes"
+            "{name:?} is in use by something else: a string without a time to live, or longer than {LONGEST} bytes"
         );
         return Err(Failure::new(Exit::Conflict, text).of_lock(name));
     }
     Ok(seen(Kind::Simple, holds(client, None, holder).await))
 }
 
-/// Refuses the hash of an application, whose fields look like holders: freeing it from one of them would delete its data.
+/// Rejects the hash of an application, because ending such a hold would delete its data.
 fn of_clients<'a>(name: &str, holders: impl IntoIterator<Item = &'a Holder>) -> Result<(), Failure> {
     holders.into_iter().try_for_each(|holder| of_a_client(name, holder.id.as_str()))
 }
 
-/// Refuses the field of a hash that no lock writes.
+/// Rejects a hash field that no lock writes.
 ///
 /// # Errors
 ///
-/// The name is in use by something else.
+/// Something else uses the name.
 pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
     if is_of_a_client(id) {
         return Ok(());
     }
-    let text = format!("{name:?} is in use by something else: the field {id:?} is none that a lock writes");
+    let text = format!("{name:?} is in use by something else: no lock writes the field {id:?}");
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 
-/// Whether an id has the form that this library and JVMs give to holders: `uuid:number`, and perhaps a mark.
+/// Whether an id has the format of holder ids of this library and of JVMs: `uuid:number` with an optional suffix.
 pub(crate) fn is_of_a_client(id: &str) -> bool {
     let id = id.strip_suffix(['~', '!']).unwrap_or(id);
     let Some((client, number)) = id.rsplit_once(':') else { return false };

@@ -1,4 +1,4 @@
-//! The processes behind holders and waiters, as far as they have announced themselves.
+//! The announced processes behind holders and waiters.
 
 use leasehold::inspect::{AnnouncedClient, AnnouncedLock, ClientRecord};
 use leasehold::{Client, HolderId, PermitId};
@@ -7,21 +7,21 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::task::JoinSet;
 
-/// How many clients are remembered. A search that meets more asks anew for those that come again.
+/// Maximum number of cached clients.
 const REMEMBERED: usize = 1_000;
 
-/// How many clients are asked for at once. A server carries out what comes by one connection in one go, so this bounds how long other programs
-/// wait.
+/// Maximum number of concurrent requests. The server executes the pipeline of one connection without a break, so this
+/// bounds the delay of other programs.
 const AT_ONCE: usize = 32;
 
-/// A process without a record update for this time counts as silent. A live process writes its record every 20 s.
+/// A process without a record update for this time is silent. A live process writes its record every 20 s.
 const SILENT: Duration = Duration::from_secs(25);
 
-/// A client that has announced itself.
+/// An announced client.
 #[derive(Debug)]
 pub(crate) struct Person {
     pub(crate) record: ClientRecord,
-    /// When it was asked for.
+    /// The time of the request.
     asked: Instant,
     locks: Vec<AnnouncedLock>,
 }
@@ -38,7 +38,7 @@ impl Person {
         (ago > SILENT).then_some(ago)
     }
 
-    /// How long it says that it has held a lock under this id, or the permit with it; it says so after a second.
+    /// The age of its hold or permit with this id, which its record lists after the first second.
     pub(crate) fn held(&self, id: &str) -> Option<Duration> {
         self.lock_of(id).map(|lock| lock.lasted + self.asked.elapsed())
     }
@@ -50,7 +50,7 @@ impl Person {
 
     fn lock_of(&self, id: &str) -> Option<&AnnouncedLock> {
         let permit = id.parse::<PermitId>().ok();
-        // An id belongs to one hold, whose lock may have another name here than its key, because of the prefix.
+        // Ids are unique, so this needs no comparison of names and keys.
         let of_hold = |lock: &&AnnouncedLock| {
             let is_of = |permit| lock.holder.as_ref().is_some_and(|holder| holder.has_permit(permit));
             lock.holder.as_ref().is_some_and(|holder| holder.as_str() == id) || permit.is_some_and(is_of)
@@ -84,7 +84,7 @@ impl From<AnnouncedClient> for Person {
     }
 }
 
-/// Asks for each client once, and remembers the answer.
+/// Requests each client record once, and caches it.
 pub(crate) struct People<'a> {
     client: &'a Client,
     known: HashMap<String, Option<Arc<Person>>>,
@@ -95,7 +95,7 @@ impl<'a> People<'a> {
         Self { client, known: HashMap::new() }
     }
 
-    /// The client behind the id of a holder or a waiter; `None` if it has announced nothing, or this user may not read it.
+    /// The client of a holder or waiter. `None` if it is not announced, or this user may not read its record.
     pub(crate) async fn of(&mut self, id: &str) -> Option<Arc<Person>> {
         if let Some(known) = self.known.get(client_of(id)) {
             return known.clone();
@@ -104,7 +104,7 @@ impl<'a> People<'a> {
         self.remember(client_of(id), person)
     }
 
-    /// Asks at once for the clients behind several ids that are not known yet. It is for those who look at many locks.
+    /// Requests the unknown clients of several ids concurrently.
     pub(crate) async fn meet(&mut self, ids: impl Iterator<Item = String>) {
         let strangers: BTreeSet<_> = ids.map(|id| client_of(&id).to_owned()).collect();
         let mut strangers = strangers.into_iter().filter(|one| !self.known.contains_key(one)).collect::<Vec<_>>();
@@ -118,7 +118,7 @@ impl<'a> People<'a> {
             }
             match asked.join_next().await {
                 Some(Ok((person, id))) => drop(self.remember(&id, person)),
-                // A task that panicked has said so, and its client is asked for again when its turn comes.
+                // After a panic, `of` requests this client again.
                 Some(Err(_)) => {}
                 None => return,
             }

@@ -35,7 +35,7 @@ use times::Times;
 ///
 /// The lock was not acquired, or was lost.
 pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<Ending, Failure> {
-    // Before the first thread starts, because each takes over what this one has blocked.
+    // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
     let (application, times) = (application(options), Times::of(options));
@@ -53,13 +53,12 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
         Err(signal) => return Ok(Ending::by(signal)),
     };
     let result = with_client(&client, options, times, &mut signals, unblocks, server.json).await;
-    // A lock that could not be released in time is free when its lease has run out, and was told of.
-    // A server that does not answer keeps this waiting, and a signal ends that.
+    // A signal ends the wait for a silent server. The lock is then free when its lease ends.
     let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
     result
 }
 
-/// The name under which the client announces itself: the program, and none of its arguments, which may be secret.
+/// The announced name: the program without its arguments, which may be secret.
 fn application(options: &RunOptions) -> String {
     let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
     format!("leasehold run {}", program.display())
@@ -83,7 +82,7 @@ async fn with_client(
     };
     let held = match signals.unless_ended(acquiring).await {
         Ok(held) => held?,
-        // The future is dropped, so the client takes back whatever it has asked for.
+        // The drop of the future rolls back a pending acquire.
         Err(signal) => return Ok(Ending::by(signal)),
     };
     // Right after the grant the whole lease remains.
@@ -110,12 +109,12 @@ async fn with_client(
                 drop(held);
             }
             let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
-            Err(Failure::new(Exit::Lost, format!("{}; the command {stopped}, and ended with {ended}", why.told(name)))
+            Err(Failure::new(Exit::Lost, format!("{}; the command {stopped} and ended with {ended}", why.told(name)))
                 .of_lock(name))
         }
         End::NotStarted(error) => {
             held.release().await.told(name, json);
-            Err(Failure::new(Exit::Other, format!("the command cannot be started: {error}")).of_lock(name))
+            Err(Failure::new(Exit::Other, format!("cannot start the command: {error}")).of_lock(name))
         }
     }
 }
@@ -134,21 +133,21 @@ impl Why {
         match self {
             Self::Lost(lost) => lost.to_string(),
             Self::NotRenewed => {
-                format!("the lock {name:?} could not be renewed in time, and its lease was about to end")
+                format!("renewals of the lock {name:?} failed until shortly before the end of its lease")
             }
-            Self::MaxHold(most) => format!("the lock {name:?} was held for {most:?}, as --max-hold says"),
+            Self::MaxHold(most) => format!("the lock {name:?} was held for {most:?} (--max-hold)"),
         }
     }
 }
 
-/// Whether the command ended on its own while the lock was held.
+/// Checks that the lock was held until the command ended.
 fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, json: bool) -> Result<(), Failure> {
     match released {
-        // A hold that the server did not have any more may have been missing before the command was done. One that was held by its own
-        // deadline at the end, and ran out only then, was not.
+        // A hold that is missing on the server may have been lost before the command ended. A hold that only expired after
+        // the end of the command was not.
         Released::Lost { error, on_server } if on_server || !held_to_the_end => Err(Failure::new(
             Exit::Lost,
-            format!("{error}; the command was not stopped, and had ended by then with {ended}"),
+            format!("{error}; the command had already ended with {ended}"),
         )
         .of_lock(name)),
         other => {
@@ -159,14 +158,14 @@ fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, js
 }
 
 impl Released {
-    /// Says a release that is not certain. The command is done, so this is no failure.
+    /// Warns about an unconfirmed release, which is not a failure after the end of the command.
     fn told(&self, name: &str, json: bool) {
         let error = match self {
             Self::Done => return,
             Self::Lost { error, .. } => error.to_string(),
             Self::NotConfirmed(why) => why.clone(),
         };
-        let text = format!("the command is done, and the lock is free when its lease has run out: {error}");
+        let text = format!("the command ended, but the release failed; the lock is free when its lease ends: {error}");
         output::warn("not_released", name, &text, json);
     }
 }

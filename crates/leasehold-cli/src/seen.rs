@@ -1,4 +1,4 @@
-//! A lock as the server has it, together with the processes behind it, for scripts and for people.
+//! The state of a lock with its processes, as text and as JSON.
 
 use crate::duration::show;
 use crate::people::{People, Person};
@@ -10,7 +10,7 @@ use std::fmt::Write as _;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
-/// A hold, and the process behind it.
+/// A hold with its process.
 #[derive(Clone, Debug)]
 pub(crate) struct Hold {
     pub(crate) holder: Holder,
@@ -31,7 +31,7 @@ impl Hold {
         unrenewed(self.holder.id.as_str(), self.holder.remaining, self.who.as_deref())
     }
 
-    /// A line: the id, the lease, for how long it has been held, and the process.
+    /// Formats a line with id, age, lease and process.
     pub(crate) fn as_text(&self) -> String {
         let mut text = shown(self.holder.id.as_str());
         let mut add = |part: String| {
@@ -52,12 +52,12 @@ impl Hold {
             add(format!("held {} times", self.holder.hold_count));
         }
         if self.holder.is_kept() {
-            add("released, and busy for the rest of its least time".to_owned());
+            add("released, but busy because of --at-least".to_owned());
         }
         with_process(&text, self.who.as_deref(), unrenewed)
     }
 
-    /// The process of the hold, or else its id.
+    /// The process of the hold, or its id.
     fn process_as_text(&self) -> String {
         let half = self.half.map(|half| format!("{half}: ")).unwrap_or_default();
         let who = self.who.as_ref().map(|who| process_as_text(&who.record));
@@ -92,7 +92,7 @@ fn lease_as_text(left: Duration, unrenewed: Option<Duration>) -> String {
     }
 }
 
-/// A line for a permit: its id, its age, the lease, and the process.
+/// Formats a line with the id, age, lease and process of a permit.
 pub(crate) fn permit_as_text(permit: &HeldPermit, who: Option<&Person>) -> String {
     let id = permit.id.to_string();
     let unrenewed = unrenewed(&id, permit.remaining, who);
@@ -113,7 +113,7 @@ pub(crate) fn permit_as_json(permit: &HeldPermit, who: Option<&Person>) -> Value
     })
 }
 
-/// A hold of which only its process tells: the server has a number.
+/// A hold that only the record of its process lists.
 #[derive(Clone, Debug)]
 pub(crate) struct Said {
     pub(crate) id: HolderId,
@@ -122,9 +122,9 @@ pub(crate) struct Said {
 }
 
 impl Said {
-    /// A line: the id, for how long it has been held, and the process.
+    /// Formats a line with id, age and process.
     pub(crate) fn as_text(&self) -> String {
-        let text = format!("{}, held for {}, as its process says", shown(self.id.as_str()), show(self.lasted));
+        let text = format!("{}, held for {} according to its process", shown(self.id.as_str()), show(self.lasted));
         with_process(&text, Some(&self.who), None)
     }
 
@@ -137,7 +137,7 @@ impl Said {
     }
 }
 
-/// What stands under a name.
+/// The state of a name.
 pub(crate) struct Seen {
     pub(crate) state: LockState,
     pub(crate) holds: Vec<Hold>,
@@ -147,7 +147,7 @@ pub(crate) struct Seen {
 }
 
 impl Seen {
-    /// Adds the processes to what the server knows. The id of a permit names none.
+    /// Adds the processes. The id of a permit does not name a client.
     pub(crate) async fn new(mut state: LockState, people: &mut People<'_>) -> Self {
         let has_halves = state.kind == FoundKind::ReadWriteLock;
         let names_clients = state.kind != FoundKind::Semaphore;
@@ -166,7 +166,7 @@ impl Seen {
         Self { state, holds, said: Vec::new(), queue }
     }
 
-    /// One word for scripts, or two.
+    /// The state in one or two words.
     pub(crate) fn word(&self) -> &'static str {
         match self.state.kind {
             FoundKind::Foreign => "foreign",
@@ -177,7 +177,7 @@ impl Seen {
         }
     }
 
-    /// Whether an acquire would have to wait: the lock has a holder or a waiter, or the last permit is taken.
+    /// Whether an acquire would wait.
     pub(crate) fn is_held(&self) -> bool {
         match self.state.available {
             Some(available) => available <= 0,
@@ -185,12 +185,12 @@ impl Seen {
         }
     }
 
-    /// How long the lock has been held by the one that has held it longest, as far as clients say so.
+    /// The age of the oldest published hold.
     pub(crate) fn age(&self) -> Option<Duration> {
         self.holds.iter().filter_map(Hold::age).max()
     }
 
-    /// The holder, or the first of several, or what there is instead.
+    /// The first holder, or the number of available permits.
     pub(crate) fn holder_as_text(&self) -> String {
         let state = &self.state;
         let available = || state.available.map_or_else(|| "-".to_owned(), |available| format!("{available} available"));
@@ -252,7 +252,7 @@ pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
     })
 }
 
-/// The process in a few words; these come from the process itself.
+/// The process, as it announced itself.
 pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
 }

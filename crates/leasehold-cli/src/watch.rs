@@ -70,7 +70,7 @@ async fn go_on(client: &Client, options: &WatchOptions, json: bool) -> Result<u8
                     teller.of_the_server("answers", Some(&fitting(now.len())))?;
                 }
                 if unseen.is_some() && unseen != hidden {
-                    teller.of_the_server("refuses the inspection", unseen.as_deref())?;
+                    teller.of_the_server("refuses looks", unseen.as_deref())?;
                 }
                 hidden = unseen;
                 before = Some((begun, now));

@@ -1,17 +1,17 @@
-//! A cluster's description of itself, as one of its nodes gives it.
+//! The state of a cluster, from one of its nodes.
 
 use super::Finding;
 use crate::raw::Node;
 
-/// The slots of every cluster.
+/// The number of slots of every cluster.
 const SLOTS: &str = "16384";
 
-/// Judges the cluster from the point of view of a node.
+/// Evaluates the state of the cluster.
 pub(super) async fn judge(node: &Node) -> Finding {
     match node.ask::<String>("CLUSTER", &["INFO"]).await {
         Ok(text) => of_info(&text),
         Err(why) => {
-            Finding::note("cluster", format!("CLUSTER INFO was not answered: {why}"), "allow CLUSTER INFO to this user")
+            Finding::note("cluster", format!("CLUSTER INFO failed: {why}"), "allow CLUSTER INFO to this user")
         }
     }
 }
@@ -19,16 +19,16 @@ pub(super) async fn judge(node: &Node) -> Finding {
 fn of_info(text: &str) -> Finding {
     let field = |name: &str| text.lines().find_map(|line| line.trim_end().strip_prefix(name)).unwrap_or_default();
     let (assigned, served) = (field("cluster_slots_assigned:"), field("cluster_slots_ok:"));
-    // A cluster that need not be whole is in the state ok without some of its slots.
+    // Without cluster-require-full-coverage, the state is ok even without some slots.
     if assigned != SLOTS || served != SLOTS {
-        let text = format!("of {SLOTS} slots {assigned} have a server, and {served} of these are served");
-        let advice = "locks in the other slots cannot be had; see CLUSTER SLOTS and CLUSTER NODES";
+        let text = format!("{assigned} of {SLOTS} slots have a server, and {served} slots are served");
+        let advice = "acquires in the other slots fail; see CLUSTER SLOTS and CLUSTER NODES";
         return Finding::fault("cluster", text, advice);
     }
     if field("cluster_state:") != "ok" {
         return Finding::fault(
             "cluster",
-            "the cluster is down, and no lock is to be had",
+            "the cluster is down, and every acquire fails",
             "see CLUSTER INFO and CLUSTER NODES",
         );
     }

@@ -1,4 +1,4 @@
-//! How long the server was busy with one command, as its own log of slow commands tells.
+//! Slow commands, from `SLOWLOG`.
 
 use super::Finding;
 use crate::duration::show;
@@ -6,16 +6,16 @@ use crate::raw::Node;
 use leasehold::raw::Frame;
 use std::time::Duration;
 
-/// How far back the log is of interest. A cause that lies further back may have been mended.
+/// Older entries are ignored, because their cause may be fixed.
 const RECENT: Duration = Duration::from_secs(60 * 60);
 
-/// A command of this length is a pause that users notice.
+/// Users notice a pause of this length.
 const SLOW: Duration = Duration::from_millis(100);
 
-/// The usual command timeout of a client: a server that is busy for so long counts as dead for all of them.
+/// The default command timeout: after this time, clients treat the server as dead.
 const TOO_SLOW: Duration = Duration::from_secs(1);
 
-/// A command in the log of slow commands.
+/// An entry of `SLOWLOG`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Slow {
     /// The command without its arguments, which may be secret.
@@ -24,7 +24,7 @@ struct Slow {
     ago: Duration,
 }
 
-/// Judges how long the server left others waiting for one command within the last hour.
+/// Evaluates the slowest command of the last hour.
 pub(super) async fn judge(node: &Node) -> Finding {
     let asked = async {
         let time: Vec<String> = node.ask("TIME", &[]).await?;
@@ -34,7 +34,7 @@ pub(super) async fn judge(node: &Node) -> Finding {
     match asked.await {
         Ok(slowest) => of_slowest(slowest),
         Err(why) => {
-            Finding::note("pace", format!("SLOWLOG was not answered: {why}"), "allow SLOWLOG and TIME to this user")
+            Finding::note("pace", format!("SLOWLOG failed: {why}"), "allow SLOWLOG and TIME to this user")
         }
     }
 }
@@ -44,9 +44,9 @@ fn of_slowest(slowest: Option<Slow>) -> Finding {
         return Finding::good("pace", format!("no command of the last hour in SLOWLOG took {} or longer", show(SLOW)));
     };
     let text =
-        format!("a {} took {}, {} ago, and the server did nothing else", slow.command, show(slow.took), show(slow.ago));
+        format!("{} took {} and blocked the server, {} ago", slow.command, show(slow.took), show(slow.ago));
     let advice =
-        "clients take a server that is silent for a second for dead; see SLOWLOG, or use a server of its own for locks";
+        "clients treat a server as dead after a second without a reply; see SLOWLOG, or use a dedicated server for locks";
     if slow.took >= TOO_SLOW { Finding::fault("pace", text, advice) } else { Finding::note("pace", text, advice) }
 }
 

@@ -1,4 +1,4 @@
-//! The server's description of itself, and its meaning for locks.
+//! The fields of `INFO` that matter for locks.
 
 use super::{Finding, cluster, pace, settings};
 use crate::duration::show;
@@ -6,27 +6,27 @@ use crate::raw::Node;
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-/// The share of a limit from which there is too little left.
+/// Maximum used share of a limit.
 const NEARLY_FULL: f64 = 0.9;
 
-/// Scripts that take more than this were not all written by hand: some program makes a new one for each call.
+/// More memory than this means that some program generates scripts.
 const MANY_SCRIPTS: u64 = 64 << 20;
 
-/// A replica that is further behind than this would lose locks in a failover.
+/// Maximum lag of a replica in seconds. A failover to a slower replica loses locks.
 const MOST_LAG: u64 = 10;
 
-/// A process that is copied to write its memory to the disk answers nothing meanwhile.
+/// The server answers nothing during a fork.
 const LONG_FORK: Duration = Duration::from_millis(100);
 
-/// As long as the usual command timeout of a client, which then takes its connection for dead.
+/// The default command timeout: after this time, clients treat their connections as dead.
 const FORK_TOO_LONG: Duration = Duration::from_secs(1);
 
-/// Judges a server.
+/// Evaluates a server.
 pub(super) async fn judge(node: &Node) -> Vec<Finding> {
     let fields = match node.info().await {
         Ok(fields) => Info(fields),
         Err(why) => {
-            return vec![Finding::note("server", format!("INFO was not answered: {why}"), "allow INFO to this user")];
+            return vec![Finding::note("server", format!("INFO failed: {why}"), "allow INFO to this user")];
         }
     };
     let mut findings = fields.judge();
@@ -64,13 +64,13 @@ impl Info {
             if valkey.is_empty() { ("Redis", self.text("redis_version")) } else { ("Valkey", valkey) };
         let mut parts = version.split('.').map_while(|part| part.parse::<u32>().ok());
         let known = (parts.next().unwrap_or_default(), parts.next().unwrap_or_default());
-        // A restart is what an operator looks for first: a server that has forgotten its locks has been up for a short time.
+        // A restart is the usual reason for lost locks.
         let up = show(Duration::from_secs(self.number("uptime_in_seconds").unwrap_or_default()));
         let text = format!("{name} {version}, up for {up}");
         if known >= (6, 2) {
             return Finding::good("version", text);
         }
-        Finding::fault("version", text, "leasehold is tested on Redis 6.2 and later, and on Valkey; upgrade")
+        Finding::fault("version", text, "upgrade to Redis 6.2 or later, or to Valkey")
     }
 
     fn eviction(&self) -> Finding {
@@ -78,17 +78,17 @@ impl Info {
         match (policy, self.number("maxmemory")) {
             ("noeviction", _) => Finding::good("eviction", "maxmemory-policy is noeviction"),
             ("", _) => {
-                Finding::note("eviction", "the server does not tell its maxmemory-policy", "it must be noeviction")
+                Finding::note("eviction", "INFO does not contain maxmemory-policy", "it must be noeviction")
             }
             (_, Some(0)) => Finding::note(
                 "eviction",
                 format!("maxmemory-policy is {policy}, without effect while maxmemory is 0"),
-                "set maxmemory-policy noeviction before somebody sets maxmemory",
+                "set maxmemory-policy noeviction before you set maxmemory",
             ),
             _ => Finding::fault(
                 "eviction",
-                format!("maxmemory-policy is {policy}, which can evict a lock that is held"),
-                "set maxmemory-policy noeviction, or use a server of its own for locks",
+                format!("maxmemory-policy is {policy}, which can evict a held lock"),
+                "set maxmemory-policy noeviction, or use a dedicated server for locks",
             ),
         }
     }
@@ -99,11 +99,11 @@ impl Info {
         match self.number("maxmemory") {
             Some(most @ 1..) if share(used, most) > NEARLY_FULL => Finding::fault(
                 "memory",
-                format!("{megabytes} MB are in use of {} MB", most >> 20),
-                "a full server refuses every acquire; free memory, or raise maxmemory",
+                format!("{megabytes} MB of {} MB used", most >> 20),
+                "a full server refuses every acquire; free memory or raise maxmemory",
             ),
-            Some(most @ 1..) => Finding::good("memory", format!("{megabytes} MB are in use of {} MB", most >> 20)),
-            _ => Finding::good("memory", format!("{megabytes} MB are in use, without a limit")),
+            Some(most @ 1..) => Finding::good("memory", format!("{megabytes} MB of {} MB used", most >> 20)),
+            _ => Finding::good("memory", format!("{megabytes} MB used, without a limit")),
         }
     }
 
@@ -113,7 +113,7 @@ impl Info {
             return Finding::fault(
                 "persistence",
                 "the last write to the disk failed",
-                "see the server's log; it may refuse all writes until that is mended",
+                "the server may refuse all writes; see its log",
             );
         }
         if self.number("aof_enabled") == Some(1) {
@@ -121,7 +121,7 @@ impl Info {
         }
         Finding::fault(
             "persistence",
-            "appendonly is off: a server that restarts has forgotten locks that are held",
+            "appendonly is off: a restart of the server loses held locks",
             "set appendonly yes",
         )
     }
@@ -134,7 +134,7 @@ impl Info {
         }
         let replicas = self.number("connected_slaves").unwrap_or_default();
         if replicas == 0 {
-            findings.push(Finding::note("replicas", "there are none: without this server there are no locks", ""));
+            findings.push(Finding::note("replicas", "no replicas: an outage of this server blocks all locks", ""));
             return findings;
         }
         let behind = (0..replicas).filter(|at| {
@@ -144,22 +144,22 @@ impl Info {
         });
         let behind = behind.count();
         findings.push(if behind > 0 {
-            let text = format!("{behind} of {replicas} do not follow");
-            Finding::fault("replicas", text, "a failover to one of them loses locks; see INFO replication")
+            let text = format!("{behind} of {replicas} lag or are offline");
+            Finding::fault("replicas", text, "a failover to such a replica loses locks; see INFO replication")
         } else {
-            Finding::good("replicas", format!("{replicas}, and all follow"))
+            Finding::good("replicas", format!("{replicas}, all in sync"))
         });
-        // The field is there only if `min-replicas-to-write` is set.
+        // This field only exists with `min-replicas-to-write`.
         findings.push(match self.number("min_slaves_good_slaves") {
             Some(0) => Finding::fault(
                 "min-replicas",
                 "no replica counts as good, so the server refuses all writes",
                 "see min-replicas-to-write and min-replicas-max-lag",
             ),
-            Some(good) => Finding::good("min-replicas", format!("min-replicas-to-write is set, and {good} count")),
+            Some(good) => Finding::good("min-replicas", format!("min-replicas-to-write is set, and {good} replicas count as good")),
             None => Finding::fault(
                 "min-replicas",
-                "min-replicas-to-write is 0: a primary that is cut off goes on to grant locks",
+                "min-replicas-to-write is 0: an isolated primary continues to grant locks",
                 "set min-replicas-to-write 1 and min-replicas-max-lag 1",
             ),
         });
@@ -169,20 +169,20 @@ impl Info {
     fn clients(&self) -> Finding {
         let (now, most) =
             (self.number("connected_clients").unwrap_or_default(), self.number("maxclients").unwrap_or(0));
-        let text = format!("{now} connections of {most} that are allowed");
+        let text = format!("{now} of {most} connections used");
         if most > 0 && share(now, most) > NEARLY_FULL {
             return Finding::fault(
                 "connections",
                 text,
-                "raise maxclients; a client has one or two connections, and up to five more for durable locks",
+                "raise maxclients; a client uses one or two connections, and up to five more for durable locks",
             );
         }
         if let Some(rejected @ 1..) = self.number("rejected_connections") {
-            let text = format!("{text}; {rejected} were rejected since the start, because there were too many");
+            let text = format!("{text}; {rejected} connections above the limit rejected since the start");
             return Finding::note(
                 "connections",
                 text,
-                "raise maxclients; a client has one or two connections, and up to five more for durable locks",
+                "raise maxclients; a client uses one or two connections, and up to five more for durable locks",
             );
         }
         Finding::good("connections", text)
@@ -193,18 +193,18 @@ impl Info {
             self.number("used_memory_scripts_eval").or_else(|| self.number("used_memory_lua")).unwrap_or_default();
         let text = format!("{} kB for {} scripts", bytes >> 10, self.text("number_of_cached_scripts"));
         if bytes > MANY_SCRIPTS {
-            let advice = "some program sends a new text with each EVAL; SCRIPT FLUSH helps until it is mended";
+            let advice = "some program sends a new script with each EVAL; fix it, and run SCRIPT FLUSH";
             return Finding::fault("scripts", text, advice);
         }
         Finding::good("scripts", text)
     }
 
-    /// The pause for the last copy of the process, if it was long.
+    /// The pause of the last fork, if it was long.
     fn forks(&self) -> Option<Finding> {
         let took = Duration::from_micros(self.number("latest_fork_usec").unwrap_or_default());
         let text =
-            format!("the last fork, for a snapshot or a rewrite, took {took:.0?}, and nothing was answered meanwhile");
-        let advice = "disable transparent huge pages, or give locks a smaller server of their own";
+            format!("the last fork, for a snapshot or rewrite, blocked the server for {took:.0?}");
+        let advice = "disable transparent huge pages, or use a smaller dedicated server for locks";
         if took >= FORK_TOO_LONG {
             return Some(Finding::fault("forks", text, advice));
         }
@@ -220,8 +220,8 @@ impl Info {
     }
 }
 
-/// How much of a limit is used.
-#[expect(clippy::cast_precision_loss, reason = "the ninth digit of a share is of no importance")]
+/// The used share of a limit.
+#[expect(clippy::cast_precision_loss, reason = "a share needs few digits")]
 fn share(used: u64, most: u64) -> f64 {
     used as f64 / most as f64
 }

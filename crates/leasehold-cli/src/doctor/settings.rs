@@ -1,10 +1,10 @@
-//! The settings of the server that `INFO` does not tell, and their meaning for locks.
+//! The settings that matter for locks and are not in `INFO`.
 
 use super::Finding;
 use crate::raw::Node;
 use std::collections::BTreeMap;
 
-/// The settings that are asked for. A server need not know all of them.
+/// The requested settings. Some servers lack some of them.
 const ASKED: [&str; 8] = [
     "appendfsync",
     "no-appendfsync-on-rewrite",
@@ -16,30 +16,30 @@ const ASKED: [&str; 8] = [
     "notify-keyspace-events",
 ];
 
-/// Connections of clients rest for up to a third of a lease, which is 30 s by default, between two renewals.
+/// Connections are idle for up to a third of a lease, which is 30 s by default, between renewals.
 const SHORT_TIMEOUT: u64 = 30;
 
-/// Waiters get messages of some bytes each, and a moment in which they do not read must not end their connections.
+/// A short pause of a waiting client must not fill the buffer of its connection.
 const SMALL_BUFFER: u64 = 1 << 20;
 
-/// A script of leasehold takes less than a millisecond, and a busy machine may stop it for some time more.
+/// A script of leasehold takes less than a millisecond, but longer on a busy machine.
 const SHORT_THRESHOLD: u64 = 100;
 
-/// A primary that is cut off from its replicas goes on to grant locks for so many seconds.
+/// An isolated primary continues to grant locks for this many seconds.
 const MOST_LAG: u64 = 10;
 
-/// Judges the settings of a server.
+/// Evaluates the settings of a server.
 pub(super) async fn judge(node: &Node, has_log: bool) -> Vec<Finding> {
     let mut known = BTreeMap::new();
     for name in ASKED {
         match node.ask::<Vec<String>>("CONFIG", &["GET", name]).await {
             Ok(pair) => known.extend(pair.into_iter().nth(1).map(|value| (name, value))),
             Err(why) => {
-                let text = format!("CONFIG GET was not answered: {why}");
+                let text = format!("CONFIG GET failed: {why}");
                 return vec![Finding::note(
                     "settings",
                     text,
-                    "allow CONFIG GET to this user, or look at the server's file",
+                    "allow CONFIG GET to this user, or check the configuration file",
                 )];
             }
         }
@@ -72,27 +72,27 @@ impl Settings {
         .flatten()
         .collect();
         if findings.is_empty() {
-            findings.push(Finding::good("settings", "none of them hinders locks"));
+            findings.push(Finding::good("settings", "no setting hinders locks"));
         }
         findings
     }
 
     fn sync(&self) -> Option<Finding> {
-        let advice = "set appendfsync always if a crash of the machine must not free locks that are held";
+        let advice = "set appendfsync always if a crash of the machine must not lose locks";
         match self.text("appendfsync") {
             "no" => Some(Finding::fault(
                 "appendfsync",
-                "appendfsync is no: a machine that crashes has forgotten the locks of the last half minute or so",
-                "set appendfsync everysec, or always",
+                "appendfsync is no: a crash of the machine loses the locks of about half a minute",
+                "set appendfsync everysec or always",
             )),
             "everysec" if self.text("no-appendfsync-on-rewrite") == "yes" => Some(Finding::note(
                 "appendfsync",
-                "no-appendfsync-on-rewrite is yes: a machine that crashes during a rewrite has forgotten the locks since its begin",
+                "no-appendfsync-on-rewrite is yes: a crash of the machine during a rewrite loses the locks since its start",
                 "set no-appendfsync-on-rewrite no",
             )),
             "everysec" => Some(Finding::note(
                 "appendfsync",
-                "appendfsync is everysec: a machine that crashes has forgotten the locks of the last second",
+                "appendfsync is everysec: a crash of the machine loses the locks of the last second",
                 advice,
             )),
             _ => None,
@@ -101,10 +101,10 @@ impl Settings {
 
     fn timeout(&self) -> Option<Finding> {
         let seconds = self.number("timeout").filter(|seconds| *seconds > 0)?;
-        let text = format!("timeout is {seconds}: connections that rest for {seconds} s are closed");
-        let advice = "set timeout 0; tcp-keepalive finds clients that are gone";
+        let text = format!("timeout is {seconds}: the server closes connections that are idle for {seconds} s");
+        let advice = "set timeout 0; tcp-keepalive detects dead clients";
         Some(if seconds < SHORT_TIMEOUT {
-            Finding::fault("timeout", format!("{text}, as those of holders do between two renewals"), advice)
+            Finding::fault("timeout", format!("{text}, such as those of holders between renewals"), advice)
         } else {
             Finding::note("timeout", text, advice)
         })
@@ -118,33 +118,33 @@ impl Settings {
             matches!(class[0], "normal" | "pubsub") && (is_small(limit(1)) || is_small(limit(2)))
         })?;
         let text = format!(
-            "client-output-buffer-limit is {}: a burst of replies or release notices ends connections",
+            "client-output-buffer-limit is {}: a burst of replies or release notices closes connections",
             small.join(" ")
         );
         Some(Finding::fault("buffers", text, "set client-output-buffer-limit \"normal 0 0 0 pubsub 32mb 8mb 60\""))
     }
 
     fn threshold(&self) -> Option<Finding> {
-        // The newer name stands for the older one on servers that have both.
+        // Servers with both names use the newer one.
         let name = ["busy-reply-threshold", "lua-time-limit"].into_iter().find(|name| self.number(name).is_some())?;
         let millis = self.number(name).filter(|millis| (1..SHORT_THRESHOLD).contains(millis))?;
         let text =
-            format!("{name} is {millis}: a script that takes {millis} ms has all other clients refused with BUSY");
-        Some(Finding::fault("busy", text, "set it to 5000, which is the default"))
+            format!("{name} is {millis}: after {millis} ms of a script, other clients get BUSY errors");
+        Some(Finding::fault("busy", text, "set the default, 5000"))
     }
 
     fn lag(&self) -> Option<Finding> {
         let seconds = self.number("min-replicas-max-lag").filter(|seconds| *seconds > MOST_LAG)?;
         let text = format!(
-            "min-replicas-max-lag is {seconds}: a primary that is cut off goes on to grant locks for {seconds} s"
+            "min-replicas-max-lag is {seconds}: an isolated primary continues to grant locks for {seconds} s"
         );
         Some(Finding::note("max-lag", text, "set min-replicas-max-lag 1"))
     }
 
     fn events(&self) -> Option<Finding> {
         let flags = self.text("notify-keyspace-events");
-        let text = format!("notify-keyspace-events is {flags}: each change of a lock is published once more");
-        (!flags.is_empty()).then(|| Finding::note("events", text, "set it to \"\" unless a program listens"))
+        let text = format!("notify-keyspace-events is {flags}: the server publishes each change of a lock twice");
+        (!flags.is_empty()).then(|| Finding::note("events", text, "set notify-keyspace-events \"\" unless a program needs the events"))
     }
 }
 

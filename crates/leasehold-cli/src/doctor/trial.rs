@@ -1,4 +1,4 @@
-//! Things that show only when they are tried: the rights of the user, the way of release notices, the server's speed, and its clock.
+//! Trials: the rights of the user, release notices, latency, and the clock of the server.
 
 use super::Finding;
 use crate::raw::Node;
@@ -9,25 +9,26 @@ use tokio::time::{sleep, timeout};
 /// The kind that needs the fewest rights.
 const PLAIN: &str = "lock";
 
-/// A wait that is longer than any release notice takes, and shorter than the time after which a waiter asks by itself.
+/// Longer than any release notice takes, and shorter than the polling interval of a waiter.
 const NOTICE: Duration = Duration::from_secs(2);
 
-/// How many pairs of acquire and release are measured.
+/// Maximum number of measured pairs of acquire and release.
 const PAIRS: usize = 50;
 
-/// A slow server is measured for no longer than this.
+/// Maximum duration of the measurement.
 const MEASURED: Duration = Duration::from_secs(2);
 
-/// An acquire and a release that take longer than this leave a renewal too little time.
+/// A slower pair leaves too little time for renewals.
 const SLOW: Duration = Duration::from_millis(250);
 
-/// How long the server's clock is compared with this machine's.
+/// Duration of the comparison of the clocks.
 const COMPARED: Duration = Duration::from_millis(1_000);
 
-/// Clocks whose rates differ by more than this are outside of what locks rest on.
+/// Maximum drift between the clocks during the comparison.
 const MOST_DRIFT: Duration = Duration::from_millis(10);
 
-/// Takes a lock of each kind. Without the plain lock the others are not tried. A user needs the rights for the kinds that it uses; the plain lock needs the fewest.
+/// Acquires a lock of each kind, starting with the plain lock, which needs the fewest rights. Other kinds may be forbidden
+/// intentionally.
 pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     let locks: [(&str, AnyLock); 8] = [
         (PLAIN, client.lock(name).into()),
@@ -43,8 +44,8 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
     for (kind, lock) in locks {
         if let Err(error) = pair(&lock).await {
             if kind == PLAIN {
-                let advice = advice(&error, "docs/security.md has the rights that locks need");
-                return vec![Finding::fault("rights", format!("no lock is to be had: {error}"), advice)];
+                let advice = advice(&error, "docs/security.md lists the rights");
+                return vec![Finding::fault("rights", format!("cannot acquire a lock: {error}"), advice)];
             }
             refused.push((kind, error));
         }
@@ -59,8 +60,8 @@ pub(super) async fn of_kinds(client: &Client, name: &str) -> Vec<Finding> {
         return vec![Finding::good("rights", "every kind of lock was acquired and released")];
     }
     let finding = |(kind, error): (&str, Error)| {
-        let text = format!("a lock of the kind {kind} was not to be had: {error}");
-        Finding::note("rights", text, advice(&error, "allow it if this kind is used"))
+        let text = format!("cannot use the kind {kind}: {error}");
+        Finding::note("rights", text, advice(&error, "allow it if a program uses this kind"))
     };
     refused.into_iter().map(finding).collect()
 }
@@ -75,16 +76,16 @@ async fn permits(client: &Client, name: &str) -> Result<(), Error> {
     semaphore.acquire().wait(NOTICE).await?.release().await
 }
 
-/// Lets a second client wait, and sees whether the release wakes it.
+/// Checks whether a release wakes a waiting client.
 pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> Finding {
-    // The trial of permits has left its counter under the name itself.
+    // The trial of permits uses the name itself.
     let name = format!("{name}:notices");
     let waited = async {
         let guard = client.lock(&name).acquire().wait(NOTICE).await?;
         let lock = waiter.lock(&name);
         let waiting = lock.acquire().wait(NOTICE);
         let release = async {
-            // The waiter listens, or does not get so far: then the wait says so.
+            // If the SUBSCRIBE fails, the wait returns the error.
             let listens = async {
                 while waiter.stats().subscriptions == 0 {
                     sleep(Duration::from_millis(1)).await;
@@ -100,30 +101,30 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
         got?.release().await?;
         Ok::<_, Error>(took)
     };
-    let advice = "allow SUBSCRIBE and PUBLISH to the lock's channel; see docs/security.md";
+    let advice = "allow SUBSCRIBE and PUBLISH for the lock's channel; see docs/security.md";
     match waited.await {
-        Ok(took) if took < NOTICE / 2 => Finding::good("notices", format!("a waiter was woken after {took:.1?}")),
+        Ok(took) if took < NOTICE / 2 => Finding::good("notices", format!("a release woke a waiter after {took:.1?}")),
         Ok(took) => {
-            let text = format!("a waiter was not woken by the release, and asked by itself after {took:.1?}");
+            let text = format!("a release did not wake a waiter, which polled after {took:.1?}");
             Finding::fault("notices", text, advice)
         }
         Err(error) => {
             let advice = self::advice(&error, advice);
-            Finding::fault("notices", format!("a waiter was not woken: {error}"), advice)
+            Finding::fault("notices", format!("a release did not wake a waiter: {error}"), advice)
         }
     }
 }
 
-/// Advice after a refused command: more rights, if the error message is about rights.
+/// The advice for an error.
 fn advice(error: &Error, rights: &'static str) -> &'static str {
     let text = error.to_string();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
     if says(&["NOPERM", "unknown command", "unknown subcommand", "disabled"]) {
         rights
     } else if says(&["OOM "]) {
-        "the server is full: free memory, or raise maxmemory"
+        "the server is full: free memory or raise maxmemory"
     } else if says(&["MISCONF"]) {
-        "the server cannot save its data: see its log, and its disk"
+        "the server cannot save its data: check its log and disk"
     } else {
         ""
     }
@@ -134,8 +135,8 @@ fn advice(error: &Error, rights: &'static str) -> &'static str {
 pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
     let keys = [format!("{name}:1"), format!("{name}:2")];
     let refusal = node.ask::<i64>("EVAL", &["return #KEYS", "2", &keys[0], &keys[1]]).await.err()?;
-    let text = "keys of several hash slots are refused in one command, as by a proxy before a cluster: the client sends no batches, and \
-                renews the locks of each slot by themselves";
+    let text = "one command cannot use several hash slots, probably because of a proxy in front of a cluster: the client sends no batches, \
+                and renews the locks of each slot separately";
     let advice = "use a URL with redis-cluster:// if the nodes are reachable; see docs/operations.md";
     refusal.contains("same slot").then(|| Finding::note("slots", text, advice))
 }
@@ -147,20 +148,20 @@ pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     while times.len() < PAIRS && (times.is_empty() || all.elapsed() < MEASURED) {
         let begun = Instant::now();
         if let Err(error) = pair(&lock).await {
-            return Finding::fault("latency", format!("no lock could be acquired: {error}"), advice(&error, ""));
+            return Finding::fault("latency", format!("cannot acquire a lock: {error}"), advice(&error, ""));
         }
         times.push(begun.elapsed());
     }
     times.sort_unstable();
     let (pairs, middle) = (times.len(), times[times.len() / 2]);
-    let text = format!("acquire and release take {middle:.1?}, the slowest of {pairs} took {:.1?}", times[pairs - 1]);
+    let text = format!("acquire and release: median {middle:.1?}, slowest of {pairs} {:.1?}", times[pairs - 1]);
     if middle > SLOW {
-        return Finding::fault("latency", text, "use a server that is nearer or less busy; see SLOWLOG");
+        return Finding::fault("latency", text, "use a closer or less busy server; see SLOWLOG");
     }
     Finding::good("latency", text)
 }
 
-/// Compares the rate of each server's clock with that of this machine, and its time with this machine's.
+/// Compares the rate and time of each server's clock with this machine's clock.
 pub(super) async fn of_clocks(nodes: &[Node]) -> Vec<Finding> {
     let mut first = Vec::new();
     for node in nodes {
@@ -172,7 +173,7 @@ pub(super) async fn of_clocks(nodes: &[Node]) -> Vec<Finding> {
         let second = reading(node).await;
         findings.push(match first.and_then(|first| Ok((first, second?))) {
             Ok((first, second)) => of_clock(&first, &second),
-            Err(why) => Finding::note("clock", format!("TIME was not answered: {why}"), "allow TIME to this user"),
+            Err(why) => Finding::note("clock", format!("TIME failed: {why}"), "allow TIME to this user"),
         });
     }
     findings
@@ -183,18 +184,18 @@ fn of_clock(first: &Reading, second: &Reading) -> Finding {
     let drift = here.abs_diff(there);
     if drift > MOST_DRIFT + first.round_trip + second.round_trip {
         let text =
-            format!("{here:.1?} here were {there:.1?} there: the server's clock was stepped, or has another rate");
-        return Finding::fault("clock", text, "use a time service that slews; leases end by this clock");
+            format!("the server's clock advanced {there:.1?} in {here:.1?}: it was stepped, or runs at another rate");
+        return Finding::fault("clock", text, "use a time service that slews the clock; leases expire by this clock");
     }
     let apart = second.here.abs_diff(second.server);
     if apart > Duration::from_secs(5) {
-        let text = format!("the server's clock and this machine's are {apart:.1?} apart");
-        return Finding::note("clock", text, "locks do not mind; a step to the right time would end or prolong leases");
+        let text = format!("the clocks of the server and of this machine differ by {apart:.1?}");
+        return Finding::note("clock", text, "harmless for locks; but a correction by a step would shorten or extend leases");
     }
-    Finding::good("clock", format!("its rate is right, and it is {apart:.1?} from this machine's"))
+    Finding::good("clock", format!("normal rate, {apart:.1?} from the clock of this machine"))
 }
 
-/// A reading of the server's clock beside ours.
+/// A reading of both clocks.
 struct Reading {
     at: Instant,
     here: Duration,
@@ -206,7 +207,7 @@ async fn reading(node: &Node) -> Result<Reading, String> {
     let begun = Instant::now();
     let words: Vec<String> = node.ask("TIME", &[]).await?;
     let round_trip = begun.elapsed();
-    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or("TIME is no time");
+    let number = |at: usize| words.get(at).and_then(|word| word.parse::<u64>().ok()).ok_or("invalid reply to TIME");
     let server = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);
     let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Reading { at: begun + round_trip / 2, here: here.saturating_sub(round_trip / 2), server, round_trip })

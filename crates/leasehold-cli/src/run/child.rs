@@ -53,14 +53,14 @@ pub(super) struct Child {
 }
 
 impl Child {
-    /// Starts the command in a process group of its own, and in front of the terminal where this process is.
+    /// Starts the command in its own process group, in the foreground if this process is there.
     ///
     /// On Linux the kernel kills it when the calling *thread* ends, so the caller must be the main thread. Orphans of
     /// the command become children of this process, which reaps them, because a group with zombies does not look empty.
     ///
     /// # Errors
     ///
-    /// The system has no process or no thread to give. A command that cannot be executed is started all the same, and ends with 126 or 127.
+    /// The system cannot start a process or thread. A command that cannot be executed ends with 126 or 127.
     pub(super) fn start(
         command: &[OsString],
         environment: &[(&str, Option<OsString>)],
@@ -113,10 +113,10 @@ impl Child {
         !matches!(process::waitid(WaitId::Pid(self.group), options), Ok(None))
     }
 
-    /// Sends a signal to the command's process group. A command that has joined another group gets it all the same.
+    /// Sends a signal to the command's process group, or to a command that has joined another group.
     pub(super) fn signal(&self, signal: Signal) -> Reached {
         match reached(process::kill_process_group(self.group, signal)) {
-            // Its id is that of the group. Once it has ended, another process may have that id.
+            // The process id equals the group id. After the end of the command, another process may have this id.
             Reached::Nobody if !self.has_ended => reached(process::kill_process(self.group, signal)),
             reached => reached,
         }

@@ -1,4 +1,4 @@
-//! The lock of `run`, of whichever kind the options name.
+//! Acquires and releases the lock of `run`.
 
 use super::nested;
 use super::times::Times;
@@ -11,10 +11,10 @@ use leasehold::{AnyLock, Client, Error, Guard, HolderId, LossReason, Lost};
 use std::ffi::OsString;
 use std::time::Duration;
 
-/// After this time without the lock, a look tells whether there is one at all.
+/// After this wait, `run` checks whether the name is a lock at all.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// How long the answer to a release may take. The command is done by then, and its caller waits.
+/// Timeout of the release at the end, while the caller waits.
 const RELEASE: Duration = Duration::from_secs(5);
 
 /// The suffix of a holder id whose lock stays busy after its release.
@@ -43,12 +43,12 @@ macro_rules! each {
     };
 }
 
-/// The answer to a release.
+/// The result of a release.
 pub(super) enum Released {
     Done,
     Lost {
         error: Error,
-        /// The server did not have the hold any more, or had another count: it is not known since when.
+        /// The hold was missing or had another count on the server, at an unknown time.
         on_server: bool,
     },
     NotConfirmed(String),
@@ -65,9 +65,9 @@ pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times)
         match attempt(client, options, times).await? {
             Ok(held) => return Ok(held),
             Err(Error::WaitElapsed { lock, holder, .. }) => {
-                // The first field of an application's hash looks like a holder.
+                // The name may be an application's hash, whose first field looks like a holder.
                 holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
-                // A large hash is not read.
+                // The script does not return a holder of a large hash.
                 if holder.is_none()
                     && let Some(failure) = no_lock(client, options).await
                 {
@@ -87,7 +87,7 @@ async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<
     match options.permits {
         Some(permits) => {
             let semaphore = client.semaphore(&options.name);
-            let what = format!("the permits of {:?} are not known", options.name);
+            let what = format!("cannot set up the semaphore {:?}", options.name);
             times
                 .prepare(&what, agree_on(&semaphore, permits))
                 .await
@@ -114,7 +114,7 @@ async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Res
     }
 }
 
-/// Completes when something else than a lock has the name: a wait for that would end by no release.
+/// Completes if something else uses the name, because such a wait would never end.
 async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
     tokio::time::sleep(LOOK).await;
     match no_lock(client, options).await {
@@ -128,7 +128,7 @@ async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
 async fn no_lock(client: &Client, options: &RunOptions) -> Option<Failure> {
     match lock_at(client, &options.name).await {
         Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
-        // The user may lack the rights for this look. The acquire has shown that it has those for its own kind.
+        // The acquire has shown that this user has the rights for its own kind.
         Err(Unseen::Refused) => match client.lock(&options.name).inspect().await {
             Ok(Some(holder)) => of_a_client(&options.name, holder.id.as_str()).err(),
             Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
@@ -150,14 +150,14 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
     }
 }
 
-/// Sets the number of permits where there is none, and refuses another one that is there: it would let more run than this caller expects.
+/// Sets the number of permits of a new semaphore. Rejects another number, which would allow more or fewer commands.
 async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), Failure> {
     let [mut pause, longest] = PAUSES;
     let counts = loop {
-        // Both at once take one round trip. A look that comes first finds no semaphore, or the number that stays.
+        // Both take one round trip, and either order is correct.
         match tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect()) {
             Ok((_, counts)) => break counts,
-            // To set them once more changes nothing where they are set.
+            // try_set_permits is idempotent.
             Err(error) if passes(&error) => tokio::time::sleep(pause).await,
             Err(error) => return Err(error.into()),
         }
@@ -170,29 +170,29 @@ async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), 
     }
     let name = semaphore.name();
     let text = format!(
-        "the semaphore {name:?} has {} in all, but --permits says {permits}; use one number everywhere, or change it: leasehold permits NAME {permits}",
+        "the semaphore {name:?} has {}, but --permits is {permits}; use the same number everywhere, or change it with leasehold permits NAME {permits}",
         counted(capacity, "permit")
     );
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 
-/// Says who holds a busy lock, as far as that can be learned.
+/// The failure for a busy lock, with its holder if known.
 async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
     let who = match holder {
         Some(id) if id.as_str().ends_with(KEPT) => {
-            "; it was held a short time ago, and --at-least keeps it busy".to_owned()
+            "; --at-least keeps it busy after a recent run".to_owned()
         }
-        Some(id) => format!("; {} holds it", with_process(client, &id).await),
+        Some(id) => format!("; held by {}", with_process(client, &id).await),
         None => String::new(),
     };
     let text = match options.wait {
-        Some(wait) => format!("the lock {lock:?} stayed busy for the whole wait of {wait:?}{who}"),
+        Some(wait) => format!("the lock {lock:?} was busy for {wait:?} (--wait){who}"),
         None => format!("the lock {lock:?} is busy{who}"),
     };
     Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
 }
 
-/// A holder, with its process if it has announced itself.
+/// A holder, with its announced process.
 pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
     let process = client.who_is(id).await.ok().flatten();
     let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
@@ -200,8 +200,8 @@ pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
 }
 
 impl Held {
-    /// The variables that the command sees. Without a fencing token its variable is removed: one of a command around this one would be
-    /// that of another lock.
+    /// The variables of the command. Without a fencing token, this removes the variable of an enclosing run, which belongs
+    /// to another lock.
     pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
         let holder = each!(self, guard => guard.holder_id());
         let token = match self {
@@ -232,7 +232,7 @@ impl Held {
         each!(self, guard => guard.is_held())
     }
 
-    /// Gives the lock back.
+    /// Releases the lock.
     pub(super) async fn release(self) -> Released {
         let release = async { each!(self, guard => guard.release().await) };
         match tokio::time::timeout(RELEASE, release).await {

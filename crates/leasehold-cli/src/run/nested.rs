@@ -1,7 +1,7 @@
-//! A command under a lock that waits for the same lock once more: it waits for itself.
+//! Warns about a nested `run` that waits for the lock of an enclosing `run`.
 //!
-//! The environment of a command names the holders of all `run`s around it. A holder has the same name on no other server and under no
-//! other prefix, so that names of locks, which may have any characters, need not be handed down.
+//! A variable of the command lists the holders of all enclosing `run`s. Holder ids are unique across servers and prefixes,
+//! so the variable needs no lock names, which may contain any characters.
 
 use crate::args::RunOptions;
 use crate::look::{is_of_a_client, look};
@@ -10,16 +10,16 @@ use leasehold::{Client, HolderId};
 use std::convert::Infallible;
 use std::time::Duration;
 
-/// The variable that has the holders, the outermost first, with spaces between.
+/// The variable with the holders, outermost first, separated by spaces.
 const VARIABLE: &str = "LEASEHOLD_HOLDERS";
 
-/// How many holders are handed down: the innermost ones. Each takes some forty bytes.
+/// Maximum number of holders in the variable. The innermost holders stay.
 const MOST: usize = 64;
 
-/// A lock that is free is granted by then.
+/// A free lock is granted before this delay.
 const GRANTED: Duration = Duration::from_millis(100);
 
-/// The variable for a command that runs under a hold: those around this process, and the new one.
+/// The variable for the command: the enclosing holders and the new holder.
 pub(super) fn variable(holder: &HolderId) -> (&'static str, String) {
     (VARIABLE, handed_down(around(), holder))
 }
@@ -30,13 +30,13 @@ fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
     around[outermost..].iter().map(HolderId::as_str).collect::<Vec<_>>().join(" ")
 }
 
-/// The holders of the commands around this process.
+/// The holders of the enclosing runs.
 pub(crate) fn around() -> Vec<HolderId> {
     // Other entries may have any encoding.
     read(&std::env::var_os(VARIABLE).unwrap_or_default().to_string_lossy())
 }
 
-/// The holders in a text. Words that name none are left out: anything may have set the variable.
+/// Parses the variable. Ignores invalid words, because any program may have set it.
 fn read(text: &str) -> Vec<HolderId> {
     text.split_ascii_whitespace().filter(|word| is_of_a_client(word)).map(HolderId::from).collect()
 }
@@ -47,31 +47,28 @@ pub(super) async fn warn(client: &Client, options: &RunOptions, json: bool) -> I
     let around = around();
     if !around.is_empty() && !options.try_once {
         tokio::time::sleep(GRANTED).await;
-        // Without an answer there is nothing to warn of, and the acquire tells what becomes of it.
+        // The acquire reports errors.
         let holder = match options.permits {
             Some(_) => holder_of_all_permits(client, &options.name, &around).await,
             None => holder_of_lock(client, &options.name, &around).await,
         };
         if let Some(holder) = holder {
             let which =
-                if around.last() == Some(&holder) { "the command that started it" } else { "a command around it" };
-            let text = format!(
-                "this waits for itself: {which} runs under the lock {:?} and holds it as {holder}",
-                options.name
-            );
+                if around.last() == Some(&holder) { "the enclosing leasehold run" } else { "an outer leasehold run" };
+            let text = format!("deadlock: {which} already holds the lock {:?} as {holder}", options.name);
             output::warn("waits_for_itself", &options.name, &text, json);
         }
     }
     std::future::pending().await
 }
 
-/// The holder of the lock that is one of those around.
+/// The enclosing holder of the lock.
 async fn holder_of_lock(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
     let seen = look(client, name).await.ok().flatten()?;
     seen.holds.into_iter().map(|hold| hold.holder.id).find(|id| around.contains(id))
 }
 
-/// The innermost holder of a permit, if those around hold all permits that there are. A permit of others would come back some day.
+/// The innermost enclosing holder, if enclosing holders hold all permits. Other holders would release theirs.
 async fn holder_of_all_permits(client: &Client, name: &str, around: &[HolderId]) -> Option<HolderId> {
     let counts = client.semaphore(name).inspect().await.ok().flatten()?;
     let holder_of = |permit| around.iter().rposition(|holder| holder.has_permit(permit));

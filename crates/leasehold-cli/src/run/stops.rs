@@ -97,9 +97,9 @@ impl<'a> Stops<'a> {
         self.left = Some((Instant::now() + PAUSE, needs_terminal));
         if !std::mem::replace(&mut self.told, true) {
             let why = if needs_terminal {
-                "it wants the terminal, which belongs to another program; it goes on when the terminal is free"
+                "it needs the terminal, which another program has; it continues when the terminal is free"
             } else {
-                "it stopped again after each resume, and is now resumed once a second"
+                "it stopped again after each resume; retrying once a second"
             };
             let text = format!("the command under the lock {:?} is stopped: {why}", self.name);
             output::warn("stopped", self.name, &text, self.json);

@@ -1,4 +1,4 @@
-//! The meaning of each event while the command runs: a change of its process, a signal, the loss of the lock.
+//! Handles the events while the command runs: state changes, signals, the loss of the lock.
 
 use super::child::{Change, Child, Ended, Reached};
 use super::hold::Held;
@@ -12,7 +12,7 @@ use std::io;
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
-/// How often the rest of a group is looked for that is being stopped.
+/// Interval between two checks of a stopping process group.
 const LOOK: Duration = Duration::from_millis(20);
 
 /// The time for a process to end after SIGKILL, and for its parent to reap it.
@@ -21,22 +21,22 @@ const KILLED: Duration = Duration::from_millis(500);
 /// The longest time between SIGKILL and the end of a lease.
 const SPARE: Duration = Duration::from_millis(500);
 
-/// How the command came to its end.
+/// The end of the command.
 pub(super) enum End {
-    /// It ended by itself, or by a signal that was passed on.
+    /// The command ended by itself or by a forwarded signal.
     Done {
         ended: Ended,
         held_to_the_end: bool,
-        /// A key of the terminal has ended it; no process outside its group received the signal.
+        /// A key of the terminal ended the command, and only its group received the signal.
         by_key: bool,
     },
-    /// `leasehold` stopped it.
+    /// `leasehold` stopped the command.
     Stopped { why: Why, ended: Ended, in_reach: bool },
-    /// It was not started.
+    /// The command was not started.
     NotStarted(io::Error),
 }
 
-/// Why the command is stopped.
+/// The reason to stop the command.
 pub(super) enum Why {
     /// The lock was lost.
     Lost(Lost),
@@ -130,7 +130,7 @@ impl Supervised<'_> {
         self.passed.push(signal);
         if self.child.signal(signal) == Reached::Forbidden {
             let text = format!(
-                "signal {} did not reach the command under the lock {:?}, which runs as another user",
+                "cannot forward signal {} to the command under the lock {:?}: it runs as another user",
                 signal.as_raw(),
                 self.name
             );
@@ -142,11 +142,11 @@ impl Supervised<'_> {
     /// a stopped process, so that it can end.
     async fn stop(&mut self, why: Why) -> End {
         let grace = match &why {
-            // The lease is over, and so is the grace. This only happens after a pause of this process.
+            // The lease has ended, so there is no grace. This only happens after a pause of this process.
             Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed) => Duration::ZERO,
             _ => self.limits.grace,
         };
-        // After a pause of this process the end of the command and that of its lease come at the same time.
+        // After a pause of this process, the command and the lease may both have ended.
         while self.child.is_over() {
             if let Change::Ended(ended) = self.child.changed().await {
                 return End::Done { ended, held_to_the_end: self.held.is_held(), by_key: self.is_by_key(ended) };
@@ -213,11 +213,11 @@ impl Supervised<'_> {
     fn tell_of_a_survivor(&self, left: Reached) {
         let why = match left {
             Reached::Forbidden => "it runs as another user",
-            _ => "SIGKILL does not end it",
+            _ => "SIGKILL had no effect",
         };
-        let lock = if self.held.is_held() { "the lock is held until it ends" } else { "others may hold the lock" };
+        let lock = if self.held.is_held() { "the lock is held until it ends" } else { "another holder may have the lock" };
         let text =
-            format!("the command under the lock {:?} cannot be stopped: {why}; it goes on, and {lock}", self.name);
+            format!("cannot stop the command under the lock {:?}: {why}; it continues, and {lock}", self.name);
         output::warn("not_stopped", self.name, &text, self.json);
     }
 }

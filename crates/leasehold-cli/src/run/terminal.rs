@@ -1,7 +1,7 @@
-//! The terminal, and which process group is in front of it.
+//! The terminal and its foreground process group.
 //!
-//! The command has a process group of its own, so that its grandchildren can be reached. A terminal lets only the group in front read, and
-//! sends it the keys that interrupt and stop. So the command's group is put in front while it runs, as a shell with job control does it.
+//! The command has its own process group, so that signals reach its grandchildren. Only the foreground group can read the
+//! terminal, and gets Ctrl-C and Ctrl-Z. So `run` moves the command's group to the foreground, as a shell does.
 
 use crate::failure::{Exit, Failure};
 use nix::sys::signal::{SigSet, SigmaskHow, Signal as Number};
@@ -17,12 +17,12 @@ pub(crate) struct Terminal {
     interactive: bool,
 }
 
-/// Lets this process, and every thread that it starts from now on, change the terminal from behind. Otherwise the kernel would stop it for
-/// taking the terminal back from the command. Says whether the command must have that undone.
+/// Blocks SIGTTOU for this thread and its new threads. Otherwise the kernel would stop this process when it takes the
+/// terminal back. Returns whether the command must unblock SIGTTOU.
 ///
 /// # Errors
 ///
-/// The system refuses, which it has no reason to.
+/// The system refuses, which should not happen.
 pub(super) fn allow_changes() -> Result<bool, Failure> {
     let before = changes().thread_swap_mask(SigmaskHow::SIG_BLOCK);
     let before = before.map_err(|error| Failure::new(Exit::Other, format!("cannot block a signal: {error}")))?;
@@ -31,7 +31,7 @@ pub(super) fn allow_changes() -> Result<bool, Failure> {
 
 /// Undoes [`allow_changes`] in a process that inherits it.
 pub(crate) fn forbid_changes() {
-    // A failure is unlikely, and only leaves the program in the background.
+    // After a failure the program only lacks the SIGTTOU stop.
     let _ = changes().thread_unblock();
 }
 
@@ -54,7 +54,7 @@ impl Terminal {
         Self { device, interactive: is_in_front && isatty(stdin()) && isatty(stdout()) }
     }
 
-    /// Whether the command is to be put in front from its start.
+    /// Whether the command starts in the foreground.
     pub(super) const fn is_interactive(&self) -> bool {
         self.interactive
     }
@@ -74,7 +74,7 @@ impl Terminal {
         }
     }
 
-    /// Puts this process's own group in front again, if `from` is.
+    /// Moves this process's own group to the foreground, if `from` is there.
     pub(super) fn take_back(&self, from: Pid) {
         if let (Some(device), true) = (&self.device, self.front() == Some(from)) {
             let _ = tcsetpgrp(device, getpgrp());

@@ -1,27 +1,26 @@
-//! How long `run` waits for the server and for the lock. Both are counted from the start of the command.
+//! The time limits of `run` for the server and the lock, both from the start of the command.
 
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure};
 use std::time::{Duration, Instant};
 
-/// How long `--try` may take to connect. It is about a lock that others hold, and a server that is alive takes a few round trips.
+/// The time limit of `--try` to connect.
 const TRY_HAS: Duration = Duration::from_secs(3);
 
-/// The time for the server that a shorter `--wait` has all the same: its lock is asked for once then.
+/// The minimum time to connect, even for a shorter `--wait`. A single attempt to acquire follows.
 const LEAST: Duration = Duration::from_secs(1);
 
-/// The time for an answer after connecting, where connecting has left less. A server far away needs most of a short wait for that, and is asked
-/// all the same.
+/// The minimum time for a reply after a slow connect.
 const LEAST_FOR_AN_ANSWER: Duration = Duration::from_millis(500);
 
-/// The times of a command.
+/// The time limits of a command.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Times {
     begun: Instant,
     wait: Wait,
 }
 
-/// How long the lock is waited for.
+/// The wait for the lock.
 #[derive(Clone, Copy, Debug)]
 enum Wait {
     Try,
@@ -30,7 +29,7 @@ enum Wait {
 }
 
 impl Times {
-    /// The times that options give a command which begins now.
+    /// The time limits of the options. The clock starts now.
     pub(super) fn of(options: &RunOptions) -> Self {
         let wait = match options.wait {
             _ if options.try_once => Wait::Try,
@@ -64,7 +63,7 @@ impl Times {
         }
     }
 
-    /// How long the lock may be waited for from now on.
+    /// The remaining time to wait for the lock.
     pub(super) fn for_lock(self) -> Duration {
         match self.wait {
             Wait::Try => Duration::ZERO,
@@ -73,11 +72,11 @@ impl Times {
         }
     }
 
-    /// Does what comes before the wait for the lock, within the time for the server.
+    /// Runs the setup before the acquire within the time limit for the server.
     ///
     /// # Errors
     ///
-    /// Its own, or the time is over. `what` says in a sentence what is missing then.
+    /// The error of the setup, or a timeout, whose message starts with `what`.
     pub(super) async fn prepare<T>(
         self,
         what: &str,
@@ -85,11 +84,11 @@ impl Times {
     ) -> Result<T, Failure> {
         let Some(limit) = self.for_server() else { return work.await };
         let left = limit.saturating_sub(self.begun.elapsed()).max(LEAST_FOR_AN_ANSWER);
-        // A call has its own time, which may end in the same moment. Its words say less.
+        // A command timeout at the same moment would have a less useful message.
         tokio::select! {
             biased;
             () = tokio::time::sleep(left) => {
-                Err(Failure::new(Exit::Unreachable, format!("{what}: the server did not answer within {limit:?}")))
+                Err(Failure::new(Exit::Unreachable, format!("{what}: no reply within {limit:?}")))
             }
             done = work => done,
         }

@@ -40,5 +40,5 @@ fn refused_ping_is_no_server_that_does_not_answer() {
     server.command(&["ACL", "SETUSER", "few", "on", ">word", "~*", "&*", "+@all", "-ping"]);
     let url = server.url().replace("redis://", "redis://few:word@");
     let done = bare().env("LEASEHOLD_URL", url).args(["bench", "--json"]).finish();
-    done.fails_with(77, &["PING was not answered: NOPERM"]);
+    done.fails_with(77, &["PING failed: NOPERM"]);
 }

@@ -71,7 +71,7 @@ fn memory_that_is_nearly_full_is_found() {
     server.command(&["SETRANGE", "large", "50000000", "x"]);
     let used: u64 = server.info("used_memory").and_then(|used| used.parse().ok()).expect("a number");
     server.command(&["CONFIG", "SET", "maxmemory", &(used + used / 20).to_string()]);
-    has_fault(&examined(&server, &[]), "memory", "are in use of");
+    has_fault(&examined(&server, &[]), "memory", " used");
 }
 
 #[test]
@@ -107,7 +107,7 @@ fn replicas_that_are_waited_for_and_are_not_there_are_found() {
 fn connections_that_are_nearly_used_up_are_found() {
     let server = well().arg("maxclients", "40").start();
     let idle: Vec<_> = (0..33).map(|_| server.connect().expect("a connection")).collect();
-    has_fault(&examined(&server, &[]), "connections", "of 40 that are allowed");
+    has_fault(&examined(&server, &[]), "connections", "of 40 connections used");
     drop(idle);
 }
 
@@ -124,7 +124,7 @@ fn scripts_that_fill_the_memory_are_found() {
 #[test]
 fn connections_that_may_not_rest_are_found() {
     let server = well().arg("timeout", "5").start();
-    has_fault(&examined(&server, &[]), "timeout", "rest for 5 s");
+    has_fault(&examined(&server, &[]), "timeout", "idle for 5 s");
 }
 
 #[test]
@@ -143,7 +143,7 @@ fn threshold_that_a_busy_machine_exceeds_is_found() {
 fn command_that_held_all_others_up_is_found() {
     let server = well().start();
     server.command(&["DEBUG", "SLEEP", "1.01"]);
-    has_fault(&examined(&server, &[]), "pace", "a DEBUG took 1.0 s");
+    has_fault(&examined(&server, &[]), "pace", "DEBUG took 1.0 s");
 }
 
 #[test]
@@ -163,7 +163,7 @@ fn clock_that_is_stepped_is_found() {
     // A time of 2026, and the clock stands still there.
     let clock = Arc::new(WallClock::at_micros(1_790_000_000_000_000));
     let server = well().clock(&clock).start();
-    has_fault(&examined(&server, &[]), "clock", "was stepped, or has another rate");
+    has_fault(&examined(&server, &[]), "clock", "was stepped, or runs at another rate");
 }
 
 #[test]
@@ -178,7 +178,7 @@ fn sentinels_that_are_too_few_are_found() {
     let silent = world.url().replace('?', "?node=127.0.0.1:1&");
     let done = examined_at(&silent);
     has_fault(&done, "sentinel", "NOQUORUM");
-    assert!(done.stdout.contains("note   sentinel     127.0.0.1:1: it cannot be reached"), "{}", done.stdout);
+    assert!(done.stdout.contains("note   sentinel     127.0.0.1:1: unreachable"), "{}", done.stdout);
 }
 
 /// What is said to a user with these rights.
@@ -214,7 +214,7 @@ fn user_who_needs_plain_locks_alone_is_well() {
     let rule = format!("~{name}* ~redisson_lock__channel:{{{name}* &* +@all -config -slowlog -time");
     let done = examined_as(&rule, &["--name", name]);
     assert_eq!((done.code(), faults(&done)), (0, vec![]), "{done:?}");
-    for note in ["rights       a lock of the kind fair", "settings", "pace", "clock"] {
+    for note in ["rights       cannot use the kind fair", "settings", "pace", "clock"] {
         assert!(done.stdout.contains(&format!("note   {note}")), "{note} in {}", done.stdout);
     }
 }
@@ -254,7 +254,7 @@ fn odd_primary_and_slot_without_a_server_are_found() {
     let cluster = Cluster::builder().arg("appendonly", "yes").arg(arg, "no").start();
     let well = examined_at(&cluster.url());
     assert_eq!((well.code(), faults(&well)), (0, vec![]), "{well:?}");
-    assert!(well.stdout.contains("all 3 primaries are well"), "{}", well.stdout);
+    assert!(well.stdout.contains("all 3 primaries are ok"), "{}", well.stdout);
     for odd in cluster.nodes() {
         odd.command(&["CONFIG", "SET", "timeout", "5"]);
         has_fault(&examined_at(&cluster.url()), "timeout", &format!("{}: timeout is 5", odd.addr()));
@@ -276,9 +276,9 @@ fn cluster_without_one_of_its_nodes_is_told_as_such() {
         info.as_str().is_some_and(|info| info.contains("cluster_state:fail"))
     });
     let done = examined_at(&cluster.url());
-    let is_told = faults(&done).iter().any(|line| line.contains(" cluster ") && line.contains("of these are served"));
+    let is_told = faults(&done).iter().any(|line| line.contains(" cluster ") && line.contains("slots are served"));
     assert!(done.code() == 1 && is_told, "{done:?}");
-    assert!(!done.stdout.contains("cannot be asked") && !done.stdout.contains("docs/security.md"), "{done:?}");
+    assert!(!done.stdout.contains("raw commands failed") && !done.stdout.contains("docs/security.md"), "{done:?}");
     // A look changes nothing, so its outcome is no question.
     let done = bare().env("LEASEHOLD_URL", cluster.url()).args(["inspect", "x"]).finish();
     assert_eq!(done.code(), 69, "{done:?}");
@@ -291,9 +291,9 @@ fn full_server_is_not_told_as_a_lack_of_rights() {
     server.command(&["CONFIG", "SET", "maxmemory", "1"]);
     let done = examined(&server, &[]);
     assert_eq!(done.code(), 1, "{done:?}");
-    let rights = faults(&done).into_iter().find(|line| line.contains(" rights ")).expect("no lock is to be had");
+    let rights = faults(&done).into_iter().find(|line| line.contains(" rights ")).expect("a fault");
     assert!(
-        rights.contains("OOM") && rights.ends_with("; the server is full: free memory, or raise maxmemory"),
+        rights.contains("OOM") && rights.contains("; the server is full"),
         "{rights}"
     );
     for wrong in ["docs/security.md", "allow "] {

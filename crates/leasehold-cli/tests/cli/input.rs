@@ -22,7 +22,7 @@ fn command_line_that_cannot_be_read_is_usage() {
         ),
         (&["run", "--", "-x"], "<NAME>"),
         (&["run", "x", "--wait", "30", "--", "true"], "500ms, 30s"),
-        (&["run", "x", "--try", "--wait", "3s", "--", "true"], "cannot be used with '--wait <TIME>'; --help"),
+        (&["run", "x", "--try", "--wait", "3s", "--", "true"], "cannot be used with '--wait <TIME>'; see --help"),
         (&["run", "x", "--at-least", "5m", "--permits", "2", "--", "true"], "cannot be used with"),
         (&["run", "x", "--read", "--fair", "--", "true"], "--fair"),
         (&["run", "x", "--permits", "0", "--", "true"], "0"),

@@ -128,7 +128,7 @@ fn nothing_found_is_said_and_is_no_failure() {
     let pattern = format!("{}:*", name());
     let done = listed(&[&pattern]);
     assert_eq!(done.stdout, "");
-    assert!(done.line().contains("no lock was found") && done.line().contains(&pattern), "{done:?}");
+    assert!(done.line().contains("no lock matches") && done.line().contains(&pattern), "{done:?}");
     let done = listed(&[&pattern, "--json"]);
     assert_eq!((done.stdout.as_str(), objects(done.line()).len()), ("", 1));
 }
@@ -145,7 +145,7 @@ fn long_holds_are_found_by_what_holders_say() {
     let done = listed(&[&pattern, "--held-longer-than", "1s", "--json"]);
     let seen = objects(&done.stdout);
     assert!(seen.len() == 1 && seen[0]["held_ms"].as_u64().is_some_and(|age| age >= 1_000), "{seen:?}");
-    assert!(done.line().contains("1 held lock was left out"), "{done:?}");
+    assert!(done.line().contains("left out 1 held lock"), "{done:?}");
     assert!(listed_as_json(&[&pattern, "--held-longer-than", "1h"]).is_empty());
 }
 
@@ -186,7 +186,7 @@ fn names_that_may_not_be_looked_at_are_told_of() {
     let blind = as_user("blind", &["ls"]).finish();
     assert!(blind.stderr.contains(&hidden("2 matching names")), "{blind:?}");
     let watch = as_user("blind", &["watch", "*", "--every", "50ms"]).start();
-    watch.shows(&format!("the server refuses the inspection: {}", hidden("2 matching names")));
+    watch.shows(&format!("the server refuses looks: {}", hidden("2 matching names")));
 }
 
 #[test]

@@ -18,10 +18,10 @@ fn number_of_permits_is_changed_while_some_are_held() {
     let refused = run(&SERVER, &[&name, "--permits", "3", "--try", "--", "true"]).finish();
     refused.fails_with(73, &["has 2 permits in total", "leasehold permits NAME 3"]);
     for (count, line) in [
-        ("3", "3 permits, before 2; 1 available, 2 held"),
-        ("3", "3 permits, before 3; 1 available, 2 held"),
-        ("1", "1 permit, before 3; -1 available, 2 held"),
-        ("3", "3 permits, before 1; 1 available, 2 held"),
+        ("3", "3 permits, was 2; 1 available, 2 held"),
+        ("3", "3 permits, was 3; 1 available, 2 held"),
+        ("1", "1 permit, was 3; -1 available, 2 held"),
+        ("3", "3 permits, was 1; 1 available, 2 held"),
     ] {
         let done = permits(&[&name, count]).finish();
         assert_eq!((done.code(), done.stdout), (0, format!("{name}: {line}\n")), "{}", done.stderr);
@@ -34,12 +34,12 @@ fn number_of_permits_is_changed_while_some_are_held() {
 #[test]
 fn idle_semaphore_is_changed_and_one_that_is_not_there_is_made() {
     let name = name();
-    permits(&[&name]).finish().fails_with(73, &["there is no semaphore", "permits NAME N"]);
+    permits(&[&name]).finish().fails_with(73, &["no semaphore", "permits NAME N"]);
     assert_eq!(
         permits(&[&name, "5"]).finish().stdout,
-        format!("{name}: 5 permits, before none; 5 available, 0 held\n")
+        format!("{name}: 5 permits, new; 5 available, 0 held\n")
     );
-    assert_eq!(permits(&[&name, "4"]).finish().stdout, format!("{name}: 4 permits, before 5; 4 available, 0 held\n"));
+    assert_eq!(permits(&[&name, "4"]).finish().stdout, format!("{name}: 4 permits, was 5; 4 available, 0 held\n"));
     let told = objects(&permits(&[&name, "6", "--json"]).finish().stdout).remove(0);
     assert_eq!((&told["permits"], &told["before"], &told["held"]), (&6.into(), &4.into(), &0.into()), "{told}");
 }

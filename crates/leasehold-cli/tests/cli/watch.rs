@@ -18,9 +18,9 @@ fn first_look_counts_locks_in_words_that_fit() {
         let told = told.iter().find(|event| event["event"] == "server").expect("the first look");
         told["message"].as_str().expect("a text").to_owned()
     };
-    assert_eq!(first(&format!("{name}:*")), "1 lock fits");
+    assert_eq!(first(&format!("{name}:*")), "1 matching lock");
     held_by_a_jvm(&SERVER, &format!("{name}:2"), "60000");
-    assert_eq!([first(&format!("{name}:*")), first(&format!("{name}:3"))], ["2 locks fit", "0 locks fit"]);
+    assert_eq!([first(&format!("{name}:*")), first(&format!("{name}:3"))], ["2 matching locks", "0 matching locks"]);
 }
 
 /// Watches until the first look is told of.
