@@ -113,7 +113,7 @@ pub(crate) async fn lock_at(client: &Client, name: &str) -> Result<Option<LockSt
     Ok(Some(state))
 }
 
-/// The reason for which a name has no lock, without the words that go before it.
+/// The reason why a name is not a lock.
 pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
     match problem {
         LockProblem::NotALock { what } => what.clone(),
@@ -121,7 +121,7 @@ pub(crate) fn why_no_lock(problem: &LockProblem) -> String {
     }
 }
 
-/// The same with the rights for one kind of lock after the other.
+/// Inspects the name as one kind after another, with the rights for each kind.
 async fn by_kind(client: &Client, name: &str) -> Result<Option<Seen>, Failure> {
     let queue = match client.fair_lock(name).inspect().await {
         // This user may lack the rights for the keys of a queue.

@@ -1,7 +1,7 @@
-//! The locks that fit a pattern, look after look: `top` draws them, and `serve` shows them in a browser.
+//! The table of `top` and `serve`.
 //!
-//! `overview/looks.rs` looks at the server, and tells this file, which does no I/O. `overview/history.rs` adds what no single look tells, and
-//! `overview/order.rs` puts the rows in order.
+//! `overview/looks.rs` looks at the server and sends the results to this file, which does no I/O. `overview/history.rs`
+//! derives rates and ages from several looks, and `overview/order.rs` sorts the rows.
 
 pub(crate) mod column;
 mod filter;
@@ -21,29 +21,29 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// The picture, and what the next one needs of the looks until now.
+/// The current picture and the history of the looks.
 #[derive(Debug, Default)]
 pub(crate) struct Overview {
     picture: Picture,
     history: History,
-    /// The numbers of the rows of the picture.
+    /// The row numbers by lock name.
     places: HashMap<String, usize>,
 }
 
-/// The locks as the last look has found them. A copy costs little.
+/// The locks of the last look. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Picture {
     pub(crate) server: Server,
-    /// The begin of the look under way, and how many locks it has found.
+    /// The start of the current look, and the number of locks so far.
     pub(crate) looking: Option<(Instant, usize)>,
-    /// The look that the rows are of; `None` before the first one.
+    /// The look of the rows. `None` before the first look.
     pub(crate) table: Option<Table>,
     pub(crate) rows: Arc<Vec<Row>>,
-    /// Another number where there are other rows, or all of them were looked at. While it is the same, a row keeps its number.
+    /// Changes with the set of rows. Row numbers are stable within an edition.
     pub(crate) edition: u64,
 }
 
-/// The server, as the last look has found it.
+/// The state of the server at the last look.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Server {
     #[default]
@@ -54,17 +54,17 @@ pub(crate) enum Server {
     },
 }
 
-/// The look that a table shows.
+/// The look of a table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Table {
     pub(crate) begun: Instant,
     pub(crate) took: Duration,
     pub(crate) is_cut: bool,
-    /// The words for names at which this user may not look, if there are some.
+    /// The message about names that this user may not inspect.
     pub(crate) unseen: Option<String>,
 }
 
-/// How many locks there are.
+/// The numbers of locks.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Totals {
     pub(crate) locks: usize,
@@ -74,7 +74,7 @@ pub(crate) struct Totals {
 }
 
 impl Overview {
-    /// Takes in what is told of the looks.
+    /// Handles an event of the looks.
     pub(crate) fn take(&mut self, told: Told) {
         match told {
             Told::Begun(at) => self.picture.looking = Some((at, 0)),
@@ -96,7 +96,7 @@ impl Overview {
         }
     }
 
-    /// A look has ended, and the rows stay as they are.
+    /// Ends a look without a change of the rows.
     pub(crate) fn answers(&mut self) {
         (self.picture.looking, self.picture.server) = (None, Server::Answers);
     }
@@ -114,7 +114,7 @@ impl Overview {
         self.picture.edition += 1;
     }
 
-    /// Puts the rows of some locks in the places of those that they had.
+    /// Replaces the rows of some locks.
     fn glance(&mut self, glance: Glance) {
         let changed = self.history.glance(glance);
         if changed.is_empty() {

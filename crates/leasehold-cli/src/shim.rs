@@ -1,7 +1,7 @@
-//! The shim between `leasehold run` and its command: the same program once more, which prepares its process and then becomes the command.
+//! The shim of `leasehold run`: the same program prepares its process, then replaces itself with the command.
 //!
-//! A program may change only its own process without `unsafe`, so the child arranges by itself that it dies with its parent and waits for
-//! the terminal. `leasehold` starts it with the words that [`words`] makes.
+//! Without `unsafe`, a program can only change its own process. So the child itself requests its death with the parent,
+//! and waits for the terminal. [`words`] creates its arguments.
 
 use crate::failure::{Exit, Failure};
 use crate::output;
@@ -15,19 +15,19 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-/// The first word of the shim's command line. People have no reason to type it.
+/// The first argument of the shim. Users do not type it.
 const WORD: &str = "__become";
 
-/// The exit codes that shells use for a command that does not start.
+/// The exit codes of shells for a command that does not start.
 const NOT_EXECUTABLE: u8 = 126;
 const NOT_FOUND: u8 = 127;
 
-/// How the shim starts.
+/// The start options of the shim.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Start {
-    /// It waits until its process group is in front of the terminal.
+    /// The shim waits until its process group is in the foreground.
     pub(crate) in_front: bool,
-    /// It stops itself first, until its parent lets it go on.
+    /// The shim stops itself first, until its parent resumes it.
     pub(crate) stops: bool,
     /// The shim undoes `terminal::allow_changes` of its parent.
     pub(crate) unblocks: bool,
@@ -59,14 +59,14 @@ impl Start {
     }
 }
 
-/// The words that the shim is told.
+/// The arguments of the shim.
 pub(crate) struct Words {
     parent: OsString,
     start: Start,
     command: Vec<OsString>,
 }
 
-/// The arguments with which this program is started as the shim.
+/// Creates the arguments of the shim.
 pub(crate) fn words(parent: Pid, start: Start, command: &[OsString]) -> Vec<OsString> {
     let mut words = vec![WORD.into(), parent.as_raw_nonzero().to_string().into(), start.word()];
     words.extend_from_slice(command);
@@ -80,7 +80,7 @@ const THIS: &str = "/proc/self/exe";
 ///
 /// # Errors
 ///
-/// The system does not tell where the program is.
+/// The path of the program is unknown.
 pub(crate) fn program() -> io::Result<OsString> {
     if is_there(THIS) { Ok(THIS.into()) } else { by_its_path() }
 }
@@ -106,10 +106,10 @@ pub(crate) fn not_started(error: io::Error) -> io::Error {
     if is_there(THIS) || !cfg!(target_os = "linux") {
         return error;
     }
-    io::Error::new(error.kind(), format!("leasehold cannot find its own program without {THIS}; mount /proc ({error})"))
+    io::Error::new(error.kind(), format!("leasehold cannot find its own executable without {THIS}; mount /proc ({error})"))
 }
 
-/// The words for the shim, if the program was started as such.
+/// Parses the arguments of the shim. `None` for a normal start.
 pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
     let mut args = args.skip(1);
     if args.next()? != WORD {
@@ -119,16 +119,16 @@ pub(crate) fn asked_for(args: impl Iterator<Item = OsString>) -> Option<Words> {
     Some(Words { parent, start: Start::read(&start), command: args.collect() })
 }
 
-/// Becomes the command. This returns only if that fails, and the exit code is that of a shell.
+/// Replaces this process with the command. Only returns after a failure, with the exit code of a shell.
 pub(crate) fn become_the_command(words: Words) -> u8 {
     let Some((program, args)) = words.command.split_first() else { return NOT_FOUND };
     if let Err(error) = die_with_parent() {
-        output::note(&format!("the command would outlive a crash: {error}"), words.start.json);
+        output::note(&format!("the command would survive a crash of leasehold: {error}"), words.start.json);
     }
     if words.start.stops {
         let _ = process::kill_process(process::getpid(), Signal::STOP);
     }
-    // The parent may have died before the kernel was told to watch it.
+    // The parent may have died before `die_with_parent`.
     let parent = getppid().map(|parent| OsString::from(parent.as_raw_nonzero().to_string()));
     if parent.as_ref() != Some(&words.parent) {
         return tell(
@@ -164,9 +164,9 @@ fn with_own_pid(mut command: Command, parent: &OsStr) -> Command {
     command
 }
 
-/// Tells why there is no command, and gives the exit code.
+/// Prints the reason, and returns the exit code.
 fn tell(why: String, code: u8, json: bool) -> u8 {
-    // The lock is known from what the command would have been told.
+    // The environment of the command contains the lock.
     let lock = std::env::var("LEASEHOLD_NAME").unwrap_or_default();
     if let Some(line) = Failure::new(Exit::Other, why).of_lock(&lock).with_code(code).line(json) {
         output::complain(&line);
@@ -176,30 +176,30 @@ fn tell(why: String, code: u8, json: bool) -> u8 {
 
 fn why_not(program: &OsStr, error: &io::Error) -> String {
     if program.is_empty() {
-        return "the command behind -- is empty".to_owned();
+        return "the command after -- is empty".to_owned();
     }
     let program = program.display();
     match error.kind() {
-        ErrorKind::NotFound => format!("{program}: the command was not found"),
-        _ => format!("{program}: the command cannot be executed: {error}"),
+        ErrorKind::NotFound => format!("{program}: command not found"),
+        _ => format!("{program}: cannot execute the command: {error}"),
     }
 }
 
-/// Has the kernel kill this process when the thread that started it ends. The order survives an `exec`, except of a program that changes
-/// its user or its capabilities, and is not inherited by children.
+/// Requests SIGKILL from the kernel when the parent thread ends. The request survives an `exec`, except of a program that
+/// changes its user or capabilities. Children do not inherit it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn die_with_parent() -> io::Result<()> {
     process::set_parent_process_death_signal(Some(Signal::KILL)).map_err(Into::into)
 }
 
-/// Other systems have no such order.
+/// Other systems lack this request.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn die_with_parent() -> io::Result<()> {
     Ok(())
 }
 
-/// Waits until the parent has put this process group in front: a program that reads the terminal before is stopped. Without an answer in
-/// a second it goes on, and is put in front when it is stopped.
+/// Waits until the parent has moved this process group to the foreground, because an earlier read would stop the program.
+/// Continues after a second; the parent also handles a later stop.
 fn wait_for_terminal() {
     let terminal = Terminal::of_this_process();
     let end = Instant::now() + Duration::from_secs(1);

@@ -28,25 +28,25 @@ const ENDING_HERE: &[Signal] = &[Signal::IO, Signal::POWER];
 #[cfg(not(target_os = "linux"))]
 const ENDING_HERE: &[Signal] = &[];
 
-/// The others that `run` passes on to its command, and the one by which a terminal stops its processes.
+/// The other signals that `run` forwards, and SIGTSTP.
 const OTHERS: [Signal; 4] = [Signal::USR1, Signal::USR2, Signal::WINCH, Signal::TSTP];
 
-/// The numbers of the real-time signals. A C library reserves the first ones, and refuses them.
+/// The real-time signals. The C library reserves the first numbers.
 #[cfg(target_os = "linux")]
 const REAL_TIME: std::ops::RangeInclusive<i32> = 34..=64;
 #[cfg(not(target_os = "linux"))]
 const REAL_TIME: std::ops::Range<i32> = 0..0;
 
-/// The signals to this process. From the moment at which they are listened for, none of them ends it.
+/// The signals to this process, with handlers, so that they do not end it.
 pub(crate) struct Signals(Vec<(Signal, unix::Signal)>);
 
 impl Signals {
-    /// Begins to listen. An ignored signal stays ignored, as `nohup` intends. A real-time signal counts as SIGTERM,
+    /// Installs the handlers. An ignored signal stays ignored, as `nohup` intends. A real-time signal counts as SIGTERM,
     /// because forwarding it needs `unsafe`.
     ///
     /// # Errors
     ///
-    /// The system refuses, which it has no reason to.
+    /// The system refuses, which should not happen.
     pub(crate) fn listen() -> Result<Self, Failure> {
         let ignored = ignored();
         let is_heard = |number: i32| ignored >> (number - 1) & 1 == 0;
@@ -74,7 +74,7 @@ impl Signals {
         .await
     }
 
-    /// Handles a signal while there is no command to pass it on to.
+    /// Handles a signal while no command runs.
     fn heed(signal: Signal) -> Result<(), Signal> {
         match signal {
             signal if asks_to_end(signal) => return Err(signal),
@@ -107,19 +107,19 @@ impl Signals {
     }
 }
 
-/// Whether a signal asks this process to end.
+/// Whether a signal requests the end of this process.
 pub(crate) fn asks_to_end(signal: Signal) -> bool {
     ENDING.contains(&signal) || ENDING_HERE.contains(&signal)
 }
 
-/// Stops this process until it is told to go on, as the terminal's stop key asks for; without a shell that could tell it, nothing is
-/// stopped. Returns whether it was. The kernel delivers the signal before the call returns, because the main thread
-/// sends it to its own process.
+/// Stops this process until SIGCONT, as Ctrl-Z does. Does nothing without a shell that can resume it. Returns whether the
+/// process was stopped. The kernel delivers the signal before the call returns, because the main thread sends it to its
+/// own process.
 pub(crate) fn stop_this_process() -> bool {
     is_a_job() && process::kill_process(process::getpid(), Signal::STOP).is_ok()
 }
 
-/// Whether a shell controls this process as a job. Such a shell gives every job a process group apart from that of its session.
+/// Whether a shell controls this process as a job, in another process group than that of the session.
 pub(crate) fn is_a_job() -> bool {
     process::getsid(None).is_ok_and(|session| session != process::getpgrp())
 }
@@ -129,7 +129,7 @@ pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() >> (signal.as_raw() - 1) & 1 == 1
 }
 
-/// The set of ignored signals, a bit for each. Only Linux tells it without `unsafe`; elsewhere none counts as ignored.
+/// The bit set of ignored signals. Only available on Linux without `unsafe`; empty elsewhere.
 fn ignored() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let set = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));

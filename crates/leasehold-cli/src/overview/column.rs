@@ -1,4 +1,4 @@
-//! The columns of the table: what each shows, and the order that it gives to the rows.
+//! The columns of the table: cells and sort order.
 
 use super::row::{Held, Row};
 pub(crate) use crate::args::Column;
@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 /// The text of a cell that has no value.
 const NOTHING: &str = "-";
 
-/// A value by which rows are put in order.
+/// A sort key.
 enum Value<'a> {
     Missing,
     Number(f64),
@@ -18,7 +18,7 @@ enum Value<'a> {
 }
 
 impl Column {
-    /// All of them, from left to right.
+    /// All columns, from left to right.
     pub(crate) fn all() -> impl Iterator<Item = Self> {
         Self::value_variants().iter().copied()
     }
@@ -38,7 +38,7 @@ impl Column {
         }
     }
 
-    /// The key that sorts by the column, and the word for it.
+    /// The key that sorts by the column, and its label.
     pub(crate) const fn key(self) -> (char, &'static str) {
         match self {
             Self::Name => ('n', "name"),
@@ -58,12 +58,12 @@ impl Column {
         Self::all().find(|column| column.key().0 == key)
     }
 
-    /// Whether its cells are numbers and times, which end at the right.
+    /// Whether its cells are numbers or times, which are right-aligned.
     pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Grants | Self::Held | Self::Lease | Self::Waiters | Self::Queue | Self::Wait)
     }
 
-    /// Whether the largest value comes first, unless the order is turned round. The lease that ends first is worth a look.
+    /// Whether the largest value comes first by default. For leases, the next end comes first.
     const fn is_descending(self) -> bool {
         self.is_number() && !matches!(self, Self::Lease)
     }
@@ -90,7 +90,7 @@ impl Column {
         text.unwrap_or_else(|| NOTHING.to_owned())
     }
 
-    /// The order of two rows; a row without a value comes last, whichever way round.
+    /// Compares two rows. A row without a value always comes last.
     pub(crate) fn compare(self, one: &Row, other: &Row, is_reversed: bool) -> Ordering {
         let order = match (self.value(one), self.value(other)) {
             (Value::Missing, Value::Missing) => return Ordering::Equal,
@@ -105,7 +105,7 @@ impl Column {
 
     fn value(self, row: &Row) -> Value<'_> {
         let found = &row.found;
-        // Counts are far below the numbers that lose a digit.
+        // Counts are far below the precision of f64.
         let number = match self {
             Self::Name => return Value::Text(&found.name),
             Self::Kind => return Value::Text(found.kind.word()),

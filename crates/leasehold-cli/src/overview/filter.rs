@@ -1,16 +1,16 @@
-//! The filter that is typed.
+//! The filter of the table.
 
 use super::column::Column;
 use super::row::Row;
 
-/// Whether a row has the text of the filter in its name, kind, holder or problems, in capital letters or not. A `*` stands for any text.
+/// Whether the name, kind, holder or problems contain the filter, ignoring case. A `*` matches any text.
 pub(crate) fn fits(filter: &str, row: &Row) -> bool {
     let filter = filter.to_lowercase();
     let columns = [Column::Name, Column::Kind, Column::Holder, Column::Problems];
     columns.into_iter().any(|column| has(&column.text(row).to_lowercase(), &filter))
 }
 
-/// Whether the parts between the stars are in a text, one behind the other.
+/// Whether a text contains the parts between the stars in order.
 fn has(text: &str, filter: &str) -> bool {
     let mut rest = text;
     filter.split('*').all(|part| match rest.split_once(part) {

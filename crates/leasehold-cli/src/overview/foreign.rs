@@ -1,20 +1,20 @@
-//! The names at which no lock was found, so that not every look asks for all keys of an application again.
+//! A cache of names without a lock, so that not every look inspects all keys of an application.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How long a name is left out at the least. One that an application uses may become that of a lock, if rarely.
+/// Minimum time for which looks skip a name.
 const LEFT_OUT: Duration = Duration::from_secs(30);
 
-/// The further time of some names, so that not all of them are asked for again at once.
+/// Maximum additional time in milliseconds, so that the entries do not expire all at once.
 const SPREAD: u64 = 30_000;
 
-/// How many names are remembered at the most. It takes some forty megabytes.
+/// Maximum number of names, about 40 MB.
 const MOST: usize = 1_000_000;
 
-/// The names, which all looks share. Each is one number: two that have the same one are left out together, which the next half minute mends.
+/// The names, shared by all looks. Stores hashes; a collision only skips a lock until the entry expires.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Foreign {
     until: Arc<Mutex<HashMap<u64, Instant>>>,
@@ -22,7 +22,7 @@ pub(crate) struct Foreign {
 }
 
 impl Foreign {
-    /// A look has found that no lock stands under this name.
+    /// Adds a name without a lock.
     pub(crate) fn add(&self, name: &str, now: Instant) {
         let mut until = self.until();
         if until.len() >= MOST {

@@ -1,55 +1,55 @@
-//! The things that no single look tells: how often a lock changes hands, and how long a holder was seen.
+//! Data from several looks: the rate of grants, and the observed age of holds.
 
 use super::looks::Glance;
 use super::row::{Found, Held, Row};
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-/// The seconds after which a grant counts for little more than a third of a new one.
+/// Time constant in seconds of the average of grants.
 const MEMORY: f64 = 10.0;
 
-/// How long a lock that is free stays in the table.
+/// Time for which a free lock stays in the table.
 const KEPT: Duration = Duration::from_secs(10);
 
-/// How many locks that are free are kept at the most.
+/// Maximum number of free locks in the table.
 const MOST_KEPT: usize = 10_000;
 
-/// The looks until now.
+/// The history of the looks.
 #[derive(Debug, Default)]
 pub(crate) struct History {
     known: HashMap<String, Known>,
-    /// When the last look began.
+    /// The start of the last look.
     last: Option<Instant>,
-    /// The seconds of all looks, of which old ones count less.
+    /// The decayed sum of the seconds of all looks.
     seconds: f64,
 }
 
-/// A lock at the looks until now.
+/// The history of a lock.
 #[derive(Debug)]
 struct Known {
     found: Found,
     place: Place,
-    /// The end of the last look that has found the lock.
+    /// The end of the last look that found the lock.
     seen: Instant,
-    /// The begin of the look that this is of. One that began before tells nothing newer, even if it ends later.
+    /// The start of the last look. Results of an earlier look are older, even if that look ends later.
     looked: Instant,
-    /// The holders at the last look, each with the end of the first look that has found it.
+    /// The holders of the last look, with the end of the first look that found each.
     since: BTreeMap<String, Instant>,
-    /// The new holders, of which old ones count less.
+    /// The decayed number of new holders.
     grants: f64,
 }
 
-/// Whether a lock is there.
+/// Whether a lock exists.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Place {
-    /// The last look at it has found it.
+    /// The last look found the lock.
     There,
-    /// It is free.
+    /// The lock is free.
     Gone,
 }
 
 impl History {
-    /// Adds a look at all locks, and makes the rows of the table of it.
+    /// Adds a look at all locks, and returns the rows.
     pub(crate) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
         let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
         let kept = (-passed.unwrap_or_default() / MEMORY).exp();
@@ -72,7 +72,7 @@ impl History {
         self.known.values().map(|known| known.row(begun, self.seconds)).collect()
     }
 
-    /// Adds a look at some locks, and makes their rows of it. A lock that was not known, and is free, has none.
+    /// Adds a look at some locks, and returns their rows. A free unknown lock has no row.
     pub(crate) fn glance(&mut self, glance: Glance) -> Vec<Row> {
         let (begun, ended) = (glance.begun, glance.ended);
         let mut rows = Vec::new();

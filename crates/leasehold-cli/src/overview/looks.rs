@@ -13,68 +13,68 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// How many locks a look finds at the most, so that a server with millions of them does not fill the memory of this process.
+/// Maximum number of locks in a look, which bounds the memory of this process.
 pub(crate) const MOST: usize = 20_000;
 
-/// How many locks are gathered before their processes are asked for.
+/// Number of locks in a batch of process requests.
 const AT_ONCE: usize = 32;
 
-/// How often a look under way says how far it is.
+/// Interval of progress events.
 const PROGRESS: Duration = Duration::from_millis(250);
 
-/// The shortest pause after a look that failed.
+/// Minimum pause after a failed look.
 const AFTER_FAILURE: Duration = Duration::from_millis(500);
 
-/// Something that is told of the looks.
+/// An event of the looks.
 #[derive(Debug)]
 pub(crate) enum Told {
-    /// A look has begun.
+    /// A look started.
     Begun(Instant),
-    /// The look under way has found so many locks.
+    /// The number of locks so far in the current look.
     Progress(usize),
     Done(Look),
-    /// Some locks were looked at by themselves.
+    /// The result of a look at some locks.
     Some(Glance),
-    /// The server did not answer, and may do so later.
+    /// The look failed temporarily.
     Failed {
         at: Instant,
         why: String,
     },
 }
 
-/// All that a look has found.
+/// The result of a look.
 #[derive(Debug)]
 pub(crate) struct Look {
     pub(crate) begun: Instant,
     pub(crate) ended: Instant,
     pub(crate) found: Vec<Found>,
-    /// Whether the look ended early, because there are too many locks.
+    /// Whether the look ended early because of too many locks.
     pub(crate) is_cut: bool,
-    /// The words for names at which this user may not look, if there are some.
+    /// The message about names that this user may not inspect.
     pub(crate) unseen: Option<String>,
 }
 
-/// A look at some locks and no others.
+/// The result of a look at some locks.
 #[derive(Debug)]
 pub(crate) struct Glance {
     pub(crate) begun: Instant,
     pub(crate) ended: Instant,
-    /// Each lock by its name; `None` where it is free.
+    /// The locks by name. `None` for a free lock.
     pub(crate) found: Vec<(String, Option<Found>)>,
 }
 
-/// The locks that are looked for.
+/// The settings of the looks.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
     pub(crate) pattern: String,
-    /// All kinds of locks if there is none.
+    /// Empty means all kinds of locks.
     pub(crate) kinds: Vec<FoundKind>,
-    /// The time between the begins of two looks.
+    /// The interval between the starts of two looks.
     pub(crate) every: Duration,
 }
 
-/// Looks again and again, as long as there are viewers, until the server refuses to be looked at. It rests for at least as long as it has looked,
-/// so that it takes no more than half of what one connection can ask of the server.
+/// Looks at the server while there are viewers, until a permanent failure. Rests for at least the duration of each look,
+/// so that looks use at most half of the capacity of one connection.
 pub(crate) async fn repeat(
     client: &Client,
     wanted: &Wanted,
@@ -84,7 +84,7 @@ pub(crate) async fn repeat(
 ) -> Failure {
     loop {
         if viewers.wait_for(|viewers| *viewers > 0).await.is_err() {
-            // The table is gone, and with it this future.
+            // The table has gone, and the caller drops this future.
             std::future::pending::<()>().await;
         }
         let begun = Instant::now();
@@ -106,7 +106,7 @@ pub(crate) async fn repeat(
 }
 
 fn tell(told: &mpsc::UnboundedSender<Told>, what: Told) {
-    // The table may have been left meanwhile, and then this future is dropped.
+    // After the end of the table, the caller drops this future.
     let _ = told.send(what);
 }
 
@@ -143,7 +143,7 @@ async fn look(
     Ok(Look { begun, ended: Instant::now(), found: found.into_values().collect(), is_cut, unseen })
 }
 
-/// The next locks of a search that are wanted; none behind the last one. A name without a lock is remembered.
+/// The next matching locks of a search. Empty at its end. Caches names without a lock.
 ///
 /// # Errors
 ///
@@ -172,7 +172,7 @@ pub(crate) async fn next(
 
 /// Adds the processes behind locks.
 pub(crate) async fn with_processes(some: Vec<LockState>, people: &mut People<'_>) -> Vec<Found> {
-    // The ids of permits name no clients.
+    // The ids of permits do not contain clients.
     let of_clients = some.iter().filter(|state| state.kind != FoundKind::Semaphore);
     let ids = of_clients.flat_map(|state| {
         let holders = state.holders.iter().chain(&state.readers).map(|holder| holder.id.to_string());

@@ -1,4 +1,4 @@
-//! The rows that are wanted, in the order that is wanted.
+//! Filters and sorts the rows.
 
 use super::column::Column;
 use super::filter;
@@ -13,8 +13,8 @@ pub(crate) struct Sort {
     pub(crate) is_reversed: bool,
 }
 
-/// The numbers of the rows that fit the filter and are of one of the kinds, in their order. All kinds fit if none is named. Rows that are alike in the
-/// column follow each other by their waiters, by their age, and by their names.
+/// The sorted row numbers that match the filter and the kinds. Empty kinds match every kind. Ties are sorted by waiters, age
+/// and name.
 pub(crate) fn in_order(rows: &[Row], filter: &str, kinds: &[FoundKind], sort: Sort) -> Vec<usize> {
     let is_wanted = |row: &Row| kinds.is_empty() || kinds.contains(&row.found.kind);
     let fits = |at: &usize| is_wanted(&rows[*at]) && (filter.is_empty() || filter::fits(filter, &rows[*at]));

@@ -1,27 +1,27 @@
-//! A lock in the table.
+//! The rows of the table.
 
 use crate::seen::Seen;
 use crate::shown::shown;
 use leasehold::inspect::FoundKind;
 use std::time::Duration;
 
-/// A lock as one look has found it. Texts that people read are harmless to a terminal, except for the name.
+/// A lock in one look. All texts except the name are safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) kind: FoundKind,
     /// The ids of the listed holders.
     pub(crate) ids: Vec<String>,
-    /// Whether all holders are listed. Otherwise nothing follows from one that is not.
+    /// Whether `ids` is complete.
     pub(crate) is_listed_whole: bool,
-    /// The holder, or what there is instead.
+    /// The holder, or the number of available permits.
     pub(crate) holder: String,
-    /// How long a holder says that it has held the lock.
+    /// The age of the hold from the holder's record.
     pub(crate) said: Option<Duration>,
     pub(crate) lease: Option<Duration>,
-    /// How many clients listen for a release; `None` for a fair lock, whose waiters have places in a queue.
+    /// Number of clients that listen for a release. `None` for a fair lock.
     pub(crate) listeners: Option<u64>,
-    /// How many wait in the queue of a fair lock.
+    /// Length of the queue of a fair lock.
     pub(crate) queue: Option<u64>,
     /// The longest wait in that queue.
     pub(crate) wait: Option<Duration>,
@@ -32,7 +32,7 @@ impl Found {
     pub(crate) fn of(seen: &Seen) -> Self {
         let state = &seen.state;
         let is_fair = matches!(state.kind, FoundKind::FairLock | FoundKind::FencedFairLock);
-        // The end of an id says what becomes of the hold after its release, and changes with that.
+        // The suffix of an id can change during a hold.
         let id = |id: &str| id.trim_end_matches(['!', '~']).to_owned();
         let ids: Vec<_> = seen.holds.iter().map(|hold| id(hold.holder.id.as_str())).collect();
         Self {
@@ -50,7 +50,7 @@ impl Found {
         }
     }
 
-    /// The same lock when it is free.
+    /// A copy with the state free.
     pub(crate) fn when_free(&self) -> Self {
         Self {
             ids: Vec::new(),
@@ -65,20 +65,20 @@ impl Found {
         }
     }
 
-    /// How many wait, in a queue or not.
+    /// Number of waiters, queued or listening.
     pub(crate) fn waiting(&self) -> u64 {
         self.queue.or(self.listeners).unwrap_or_default()
     }
 }
 
-/// How long a lock has been held.
+/// The age of a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Held {
-    /// The lock is free, or was not seen held before.
+    /// The lock is free, or this is its first look.
     Unknown,
-    /// The holder says so.
+    /// From the holder's record.
     Said(Duration),
-    /// It was seen held for this long, by one holder.
+    /// Observed with one holder for this long.
     AtLeast(Duration),
 }
 
@@ -95,9 +95,9 @@ impl Held {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Row {
     pub(crate) found: Found,
-    /// Whether the lock was gone at the last look.
+    /// Whether the lock was free at the last look.
     pub(crate) is_gone: bool,
-    /// New holders a second; `None` where not all holders are listed.
+    /// New holders per second. `None` without a complete list of holders.
     pub(crate) grants: Option<f64>,
     pub(crate) held: Held,
 }

@@ -3,7 +3,7 @@
 use super::row::{Found, Held, Row};
 use leasehold::inspect::FoundKind;
 
-/// A plain lock that a process holds which says nothing of itself.
+/// A plain lock with an unannounced holder.
 pub(crate) fn lock(name: &str) -> Found {
     Found {
         name: name.to_owned(),
@@ -20,7 +20,7 @@ pub(crate) fn lock(name: &str) -> Found {
     }
 }
 
-/// The row of a lock of which one look has told.
+/// The row of a lock after one look.
 pub(crate) fn row(found: Found) -> Row {
     Row { found, is_gone: false, grants: Some(0.0), held: Held::Unknown }
 }

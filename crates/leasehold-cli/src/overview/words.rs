@@ -1,11 +1,11 @@
-//! The sentences about a picture: what there is, how old that is, and whether the server answers.
+//! The status lines of `top` and `serve`.
 
 use super::{Picture, Server, Table};
 use crate::duration::show;
 use crate::shown::counted;
 use std::time::{Duration, Instant};
 
-/// How old the table is and what there is in it; `None` before the first look has ended.
+/// The age and totals of the table. `None` before the end of the first look.
 pub(crate) fn summary(picture: &Picture, now: Instant) -> Option<String> {
     let table = picture.table.as_ref()?;
     let totals = picture.totals();
@@ -16,34 +16,34 @@ pub(crate) fn summary(picture: &Picture, now: Instant) -> Option<String> {
     Some(format!("{age} old: {count} {locks}, {held} held, {waiting} waiting{problems}"))
 }
 
-/// For how long the server has not answered, and why; `None` if it answers.
+/// The duration and reason of an outage. `None` if the server answers.
 pub(crate) fn outage(server: &Server, now: Instant) -> Option<String> {
     let Server::Away { since, why } = server else { return None };
     Some(format!("NO ANSWER for {}: {why}", age(now.saturating_duration_since(*since))))
 }
 
-/// The first look, which is under way, and how far it is.
+/// The progress of the first look.
 pub(crate) fn first_look((since, found): (Instant, usize), now: Instant) -> String {
     format!(
-        "the first look goes on for {}, {} so far",
+        "first look running for {}, {} so far",
         age(now.saturating_duration_since(since)),
         counted(found as u64, "lock")
     )
 }
 
-/// What a table leaves out. A table without the locks that are looked for must not look like a server without them.
+/// Warnings about an incomplete table.
 pub(crate) fn gaps(table: &Table) -> Vec<String> {
-    let cut = table.is_cut.then(|| "TOO MANY LOCKS: some are left out, name a narrower pattern".to_owned());
+    let cut = table.is_cut.then(|| "TOO MANY LOCKS: the table is incomplete, use a narrower pattern".to_owned());
     table.unseen.clone().into_iter().chain(cut).collect()
 }
 
-/// The cost of a look, and how often one is taken.
+/// The duration and interval of the looks.
 pub(crate) fn pace(took: Duration, every: Duration) -> String {
-    // After a look comes a pause of at least equal length.
-    format!("a look takes {}, one every {}", show(took), show(every.max(2 * took)))
+    // The pause after a look is at least as long as the look.
+    format!("look: {} every {}", show(took), show(every.max(2 * took)))
 }
 
-/// An age to the second, so that the line stands still in between.
+/// Formats an age in seconds, so that the line only changes once a second.
 pub(crate) fn age(time: Duration) -> String {
     match time.as_secs() {
         0 => "<1 s".to_owned(),

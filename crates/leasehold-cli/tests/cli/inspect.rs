@@ -169,7 +169,7 @@ fn holds_of_a_bare_semaphore_are_told_as_their_processes_say() {
         let guard = seats.acquire().await.expect("a permit");
         (client, guard)
     });
-    until("it says what it holds", || inspected(&name).contains("as its process says"));
+    until("it says what it holds", || inspected(&name).contains("according to its process"));
     let text = inspected(&name);
     for word in ["2 available", guard.holder_id().as_str(), "; orders, process "] {
         assert!(text.contains(word), "{text:?} has {word:?}");

@@ -194,7 +194,7 @@ fn command_without_a_turn_at_the_terminal_waits_for_it() {
     let script = format!("(until [ -e {front_is_there} ]; do sleep 0.02; done; {back}) & {front}; wait");
     let mut running = script_in_a_terminal(&script);
     running.says("ready");
-    running.shows("is stopped: it wants the terminal");
+    running.shows("is stopped: it needs the terminal");
     running.write("one\n");
     running.shows("front <one>");
     running.write("two\n");
