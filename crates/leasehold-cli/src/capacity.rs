@@ -34,7 +34,9 @@ async fn with_client(client: &Client, options: &PermitsOptions, json: bool) -> R
     };
     semaphore.resize(permits).await?;
     let Some(counts) = semaphore.inspect().await.map_err(Failure::of_a_look)? else {
-        return Err(Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted during the change")).of_lock(name));
+        return Err(
+            Failure::new(Exit::Conflict, format!("the semaphore {name:?} was deleted during the change")).of_lock(name)
+        );
     };
     told(name, &counts, Some(before.as_ref()), json)
 }

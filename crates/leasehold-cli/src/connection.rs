@@ -281,7 +281,9 @@ fn has_password(url: &str) -> bool {
 /// Adds a password to the URL, after its user if any.
 fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     if has_password(url) {
-        return Err(usage("the URL contains a password, and LEASEHOLD_PASSWORD or --password-file sets another; remove one"));
+        return Err(usage(
+            "the URL contains a password, and LEASEHOLD_PASSWORD or --password-file sets another; remove one",
+        ));
     }
     let (scheme, user, address, settings) = parts(url);
     Ok(format!("{scheme}://{}:{}@{address}{settings}", user.unwrap_or_default(), encoded(password)))

@@ -69,9 +69,8 @@ fn unseen(locks: &[UnseenLock]) -> String {
 
 /// Converts an error of the search for client records.
 fn failure(error: Error) -> Failure {
-    let of_records = |exit, why: &str, advice: &str| {
-        Failure::new(exit, format!("cannot read the client records: {why}{advice}"))
-    };
+    let of_records =
+        |exit, why: &str, advice: &str| Failure::new(exit, format!("cannot read the client records: {why}{advice}"));
     match &error {
         Error::Refused { refusal, .. } | Error::SearchFailed { refusal: Some(refusal), .. } => {
             let advice = if refusal.is_transient() { String::new() } else { format!("; {RIGHTS}") };

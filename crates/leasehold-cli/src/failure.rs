@@ -117,8 +117,7 @@ impl Failure {
     pub(crate) fn of_a_look(error: Error) -> Self {
         match error {
             Error::OutcomeUnknown { lock, message, .. } => {
-                Self::new(Exit::Unreachable, format!("no usable reply for the lock {lock:?}: {message}"))
-                    .of_lock(&lock)
+                Self::new(Exit::Unreachable, format!("no usable reply for the lock {lock:?}: {message}")).of_lock(&lock)
             }
             other => other.into(),
         }

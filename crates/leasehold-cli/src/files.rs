@@ -18,7 +18,7 @@ pub(crate) fn read(path: &Path) -> Result<Vec<u8>, Failure> {
 ///
 /// The contents are not UTF-8.
 pub(crate) fn one_line(bytes: Vec<u8>, path: &Path) -> Result<String, Failure> {
-    let text = String::from_utf8(bytes)
-        .map_err(|_| Failure::new(Exit::Io, format!("{} is not UTF-8", path.display())))?;
+    let text =
+        String::from_utf8(bytes).map_err(|_| Failure::new(Exit::Io, format!("{} is not UTF-8", path.display())))?;
     Ok(text.strip_suffix('\n').map_or(text.as_str(), |line| line.strip_suffix('\r').unwrap_or(line)).to_owned())
 }

@@ -90,7 +90,8 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
 fn in_runtime<E: Into<Ending>>(task: impl Future<Output = Result<E, Failure>>) -> Result<Ending, Failure> {
     has_room_for_descriptors()?;
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-    let runtime = runtime.map_err(|error| Failure::new(Exit::Other, format!("cannot start the async runtime: {error}")))?;
+    let runtime =
+        runtime.map_err(|error| Failure::new(Exit::Other, format!("cannot start the async runtime: {error}")))?;
     let result = runtime.block_on(task);
     // A silent DNS resolver would block a thread for many seconds.
     runtime.shutdown_background();

@@ -40,9 +40,7 @@ pub(crate) async fn find_holders(client: &Client, key: &str, seen: &mut Seen) ->
         Ended::Seen => {
             Some(format!("{unknown}: it is not announced, or acquired the permit within the last two seconds"))
         }
-        Ended::Cut => {
-            Some(format!("{unknown}: the search for client records ended after {SEARCH:?}"))
-        }
+        Ended::Cut => Some(format!("{unknown}: the search for client records ended after {SEARCH:?}")),
         Ended::Failed(why) => Some(format!("{unknown}: {why}")),
     }
 }

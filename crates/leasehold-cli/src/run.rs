@@ -145,11 +145,9 @@ fn judge(name: &str, ended: Ended, held_to_the_end: bool, released: Released, js
     match released {
         // A hold that is missing on the server may have been lost before the command ended. A hold that only expired after
         // the end of the command was not.
-        Released::Lost { error, on_server } if on_server || !held_to_the_end => Err(Failure::new(
-            Exit::Lost,
-            format!("{error}; the command had already ended with {ended}"),
-        )
-        .of_lock(name)),
+        Released::Lost { error, on_server } if on_server || !held_to_the_end => {
+            Err(Failure::new(Exit::Lost, format!("{error}; the command had already ended with {ended}")).of_lock(name))
+        }
         other => {
             other.told(name, json);
             Ok(())

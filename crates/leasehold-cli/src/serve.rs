@@ -1,8 +1,9 @@
-//! `leasehold serve`: the locks on a web page, and figures for Prometheus.
+//! `leasehold serve`: the locks on a web page, and metrics for Prometheus.
 //!
-//! `serve/sampler.rs` looks at the locks of the table and `serve/details.rs` at single ones, for all browsers together. `serve/view.rs` makes texts of that, which
-//! `serve/page.rs` writes as HTML and `serve/changes.rs` as messages. `serve/routes.rs` has the addresses, `serve/unlock.rs` the only one that
-//! writes, and `serve/connections.rs` the connections.
+//! `serve/sampler.rs` looks at the locks of the table and `serve/details.rs` at single locks, for all browsers together.
+//! `serve/view.rs` creates the texts; `serve/page.rs` writes them as HTML and `serve/changes.rs` as messages.
+//! `serve/routes.rs` defines the routes, `serve/unlock.rs` the only route that writes, and `serve/connections.rs` manages
+//! the connections.
 
 mod answer;
 mod app;
@@ -50,7 +51,7 @@ use tokio::sync::{Mutex, Semaphore, watch};
 use view::Views;
 use viewers::Viewers;
 
-/// Shows the page until a signal ends it.
+/// Serves the page until a signal.
 ///
 /// # Errors
 ///
@@ -61,7 +62,7 @@ pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Res
     let listener = TcpListener::bind(options.listen).await.map_err(|error| {
         Failure::new(
             Exit::Usage,
-            format!("nothing can listen on {}: {error}; --listen names another address", options.listen),
+            format!("cannot listen on {}: {error}; set another address with --listen", options.listen),
         )
     })?;
     let client = match signals.unless_ended(connection::connect_or_wait(server, "leasehold serve")).await {
@@ -69,7 +70,7 @@ pub(crate) async fn serve(options: &ServeOptions, server: &ServerOptions) -> Res
         Err(signal) => return Ok(ending(signal)),
     };
     let result = with_client(&client, options, server, listener, token, &mut signals).await;
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -116,7 +117,7 @@ async fn with_client(
     result
 }
 
-/// The signal that ends the program.
+/// Waits for a signal that ends the program.
 async fn end(signals: &mut Signals) -> Signal {
     loop {
         match signals.next().await {
@@ -127,12 +128,12 @@ async fn end(signals: &mut Signals) -> Signal {
     }
 }
 
-/// The end after a signal. SIGINT and SIGTERM, which people and service managers send, are not failures.
+/// The end after a signal. SIGINT and SIGTERM are normal ends.
 fn ending(signal: Signal) -> Ending {
     if matches!(signal, Signal::INT | Signal::TERM) { 0.into() } else { Ending::by(signal) }
 }
 
-/// Says where the page is, and what is worth a thought.
+/// Prints the URL and warnings.
 fn introduce(
     listener: &TcpListener,
     options: &ServeOptions,
@@ -140,20 +141,20 @@ fn introduce(
     token: Option<&(Token, bool)>,
 ) -> Result<(), Failure> {
     let address = listener.local_addr();
-    let address = address.map_err(|error| Failure::new(Exit::Other, format!("the address is not known: {error}")))?;
+    let address =
+        address.map_err(|error| Failure::new(Exit::Other, format!("cannot read the local address: {error}")))?;
     if !is_for_this_machine(address) {
         let text = format!(
-            "{} can be reached from other machines, and the page has no password: every one that reaches it reads the names of locks and \
-             processes",
+            "other machines can reach {}, and the page has no password: it shows the names of locks and processes to everyone",
             options.listen
         );
         output::note(&text, server.json);
     }
     if let Some((token, true)) = token {
-        output::note(&format!("the token that frees locks: {}", token.as_str()), server.json);
+        output::note(&format!("token to free locks: {}", token.as_str()), server.json);
     }
     let url = format!("http://{address}/");
-    let line = if server.json { json!({ "url": url }).to_string() } else { format!("the locks are on {url}") };
+    let line = if server.json { json!({ "url": url }).to_string() } else { format!("listening on {url}") };
     output::print(&format!("{line}\n"))
 }
 

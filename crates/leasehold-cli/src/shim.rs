@@ -106,7 +106,10 @@ pub(crate) fn not_started(error: io::Error) -> io::Error {
     if is_there(THIS) || !cfg!(target_os = "linux") {
         return error;
     }
-    io::Error::new(error.kind(), format!("leasehold cannot find its own executable without {THIS}; mount /proc ({error})"))
+    io::Error::new(
+        error.kind(),
+        format!("leasehold cannot find its own executable without {THIS}; mount /proc ({error})"),
+    )
 }
 
 /// Parses the arguments of the shim. `None` for a normal start.

@@ -1,7 +1,7 @@
-//! `leasehold top`: the locks in a table on the terminal.
+//! `leasehold top`: a live table of the locks on the terminal.
 //!
-//! `overview/looks.rs` looks at the server, `top/keys.rs` reads the keys, and both tell `top/state.rs`, which does no I/O. `top/view.rs` draws the
-//! state, `top/terminal.rs` has the terminal, and this file waits for whatever happens next.
+//! `overview/looks.rs` looks at the server, and `top/keys.rs` reads the keys. Both send events to `top/state.rs`, which does
+//! no I/O. `top/view.rs` draws the state, `top/terminal.rs` manages the terminal, and this file runs the event loop.
 
 mod keys;
 #[cfg(test)]
@@ -26,22 +26,22 @@ use tokio::sync::{mpsc, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep};
 use view::Colours;
 
-/// How often the table is drawn although nothing has happened, because its age is on the screen.
+/// Redraw interval without events, for the age on the screen.
 const TICK: Duration = Duration::from_millis(500);
 
-/// How often a process in the background looks whether it is in front again.
+/// Interval between two checks for the foreground after a stop.
 const BACKGROUND: Duration = Duration::from_millis(200);
 
 /// Shows the table until a key or a signal ends it.
 ///
 /// # Errors
 ///
-/// Stdout is no terminal or cannot be written, no server answers at the beginning, or a server refuses to be looked at.
+/// Stdout is not a terminal or fails, the connect fails, or the server refuses the search.
 pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<Ending, Failure> {
     if server.json || !terminal::can_be_drawn_on() {
-        let text = "top draws on a terminal, and stdout is none; `leasehold ls --json` tells of all locks once, and \
-                    `leasehold watch --json` of what happens to them";
-        let text = if server.json { text.replace("stdout is none", "--json is for programs") } else { text.to_owned() };
+        let why =
+            if server.json { "top has no JSON output" } else { "top needs a terminal, and stdout is not a terminal" };
+        let text = format!("{why}; use `leasehold ls --json` for a list, or `leasehold watch --json` for changes");
         return Err(Failure::new(Exit::Usage, text));
     }
     let mut signals = Signals::listen()?;
@@ -62,7 +62,7 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
         failure = looks::repeat(&client, &wanted, &foreign, viewing, told) => Err(failure),
         end = table.show(looks, &mut signals) => end,
     };
-    // Nothing is held, so nothing is left behind.
+    // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     result
 }
@@ -72,16 +72,16 @@ fn ending(signal: Signal) -> Ending {
     if signal == Signal::INT { 0.into() } else { Ending::by(signal) }
 }
 
-/// The table, and what it says to the looks.
+/// The table, and its connection to the looks.
 struct Table {
     state: State,
-    /// One, or none while the table is paused.
+    /// 1, or 0 during a pause.
     viewers: watch::Sender<usize>,
     colours: Colours,
 }
 
 impl Table {
-    /// Draws, and does what keys and signals ask for, until one of them ends it. Its screen is gone when this returns or is dropped.
+    /// Draws the table and handles keys and signals until one of them ends it. Restores the screen on return and on drop.
     async fn show(
         mut self,
         mut looks: mpsc::UnboundedReceiver<Told>,
@@ -105,8 +105,8 @@ impl Table {
                 },
                 event = keys.recv() => match event {
                     Some(Ok(event)) => keys::key_of(&event).map_or(Asked::Nothing, |key| self.state.press(key)),
-                    Some(Err(error)) => return Err(Failure::new(Exit::Io, format!("keys cannot be read: {error}"))),
-                    None => return Err(Failure::new(Exit::Io, "keys cannot be read any more")),
+                    Some(Err(error)) => return Err(Failure::new(Exit::Io, format!("cannot read keys: {error}"))),
+                    None => return Err(Failure::new(Exit::Io, "cannot read keys: the terminal has gone")),
                 },
                 Some(told) = looks.recv() => {
                     self.state.take(told);
@@ -130,7 +130,7 @@ impl Table {
     }
 }
 
-/// Stops this process until it is told to go on, and is in front of the terminal again; a signal that ends it meanwhile is the result.
+/// Stops this process until it is in the foreground again. Returns a signal that ends the process.
 async fn stop(screen: &mut Screen, signals: &mut Signals) -> Result<Option<Signal>, Failure> {
     Screen::lend();
     stop_this_process();

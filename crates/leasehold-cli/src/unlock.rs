@@ -117,7 +117,9 @@ async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: b
             (_, true) => "the lock is free".to_owned(),
             (_, false) => format!("the holder is {holders}"),
         };
-        return Err(Failure::new(Exit::Conflict, format!("no such holder of the lock {name:?}: {holders}")).of_lock(name));
+        return Err(
+            Failure::new(Exit::Conflict, format!("no such holder of the lock {name:?}: {holders}")).of_lock(name)
+        );
     }
     if !options.yes {
         ask(&hits, None).await?;
@@ -190,9 +192,10 @@ fn free(name: &str, json: bool) -> Result<u8, Failure> {
 /// Asks for confirmation to end these holds.
 async fn ask(hits: &[Hit], process: Option<&str>) -> Result<(), Failure> {
     let (what, left) = match (process, hits) {
-        (Some(process), _) => {
-            (format!("these {}", counted(hits.len() as u64, "hold")), format!("not confirmed; the locks of {process} were not freed"))
-        }
+        (Some(process), _) => (
+            format!("these {}", counted(hits.len() as u64, "hold")),
+            format!("not confirmed; the locks of {process} were not freed"),
+        ),
         (None, [hit, ..]) => ("the lock".to_owned(), format!("not confirmed; the lock {:?} was not freed", hit.name)),
         (None, []) => return Ok(()),
     };

@@ -40,7 +40,7 @@ impl Site {
     pub(crate) fn started(server: &Server, words: &[&str]) -> Self {
         let mut command = leasehold(server);
         command.arg("serve").args(words).env("LEASEHOLD_SERVE_TOKEN", TOKEN);
-        let (process, line) = started(command, "the locks are on http://");
+        let (process, line) = started(command, "listening on http://");
         Self { process, address: line.trim_end_matches('/').to_owned() }
     }
 

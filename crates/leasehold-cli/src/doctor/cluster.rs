@@ -10,9 +10,7 @@ const SLOTS: &str = "16384";
 pub(super) async fn judge(node: &Node) -> Finding {
     match node.ask::<String>("CLUSTER", &["INFO"]).await {
         Ok(text) => of_info(&text),
-        Err(why) => {
-            Finding::note("cluster", format!("CLUSTER INFO failed: {why}"), "allow CLUSTER INFO to this user")
-        }
+        Err(why) => Finding::note("cluster", format!("CLUSTER INFO failed: {why}"), "allow CLUSTER INFO to this user"),
     }
 }
 

@@ -33,9 +33,7 @@ pub(super) async fn judge(node: &Node) -> Finding {
     };
     match asked.await {
         Ok(slowest) => of_slowest(slowest),
-        Err(why) => {
-            Finding::note("pace", format!("SLOWLOG failed: {why}"), "allow SLOWLOG and TIME to this user")
-        }
+        Err(why) => Finding::note("pace", format!("SLOWLOG failed: {why}"), "allow SLOWLOG and TIME to this user"),
     }
 }
 
@@ -43,10 +41,8 @@ fn of_slowest(slowest: Option<Slow>) -> Finding {
     let Some(slow) = slowest.filter(|slow| slow.took >= SLOW) else {
         return Finding::good("pace", format!("no command of the last hour in SLOWLOG took {} or longer", show(SLOW)));
     };
-    let text =
-        format!("{} took {} and blocked the server, {} ago", slow.command, show(slow.took), show(slow.ago));
-    let advice =
-        "clients treat a server as dead after a second without a reply; see SLOWLOG, or use a dedicated server for locks";
+    let text = format!("{} took {} and blocked the server, {} ago", slow.command, show(slow.took), show(slow.ago));
+    let advice = "clients treat a server as dead after a second without a reply; see SLOWLOG, or use a dedicated server for locks";
     if slow.took >= TOO_SLOW { Finding::fault("pace", text, advice) } else { Finding::note("pace", text, advice) }
 }
 

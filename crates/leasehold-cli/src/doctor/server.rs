@@ -77,9 +77,7 @@ impl Info {
         let policy = self.text("maxmemory_policy");
         match (policy, self.number("maxmemory")) {
             ("noeviction", _) => Finding::good("eviction", "maxmemory-policy is noeviction"),
-            ("", _) => {
-                Finding::note("eviction", "INFO does not contain maxmemory-policy", "it must be noeviction")
-            }
+            ("", _) => Finding::note("eviction", "INFO does not contain maxmemory-policy", "it must be noeviction"),
             (_, Some(0)) => Finding::note(
                 "eviction",
                 format!("maxmemory-policy is {policy}, without effect while maxmemory is 0"),
@@ -156,7 +154,10 @@ impl Info {
                 "no replica counts as good, so the server refuses all writes",
                 "see min-replicas-to-write and min-replicas-max-lag",
             ),
-            Some(good) => Finding::good("min-replicas", format!("min-replicas-to-write is set, and {good} replicas count as good")),
+            Some(good) => Finding::good(
+                "min-replicas",
+                format!("min-replicas-to-write is set, and {good} replicas count as good"),
+            ),
             None => Finding::fault(
                 "min-replicas",
                 "min-replicas-to-write is 0: an isolated primary continues to grant locks",
@@ -202,8 +203,7 @@ impl Info {
     /// The pause of the last fork, if it was long.
     fn forks(&self) -> Option<Finding> {
         let took = Duration::from_micros(self.number("latest_fork_usec").unwrap_or_default());
-        let text =
-            format!("the last fork, for a snapshot or rewrite, blocked the server for {took:.0?}");
+        let text = format!("the last fork, for a snapshot or rewrite, blocked the server for {took:.0?}");
         let advice = "disable transparent huge pages, or use a smaller dedicated server for locks";
         if took >= FORK_TOO_LONG {
             return Some(Finding::fault("forks", text, advice));

@@ -128,23 +128,22 @@ impl Settings {
         // Servers with both names use the newer one.
         let name = ["busy-reply-threshold", "lua-time-limit"].into_iter().find(|name| self.number(name).is_some())?;
         let millis = self.number(name).filter(|millis| (1..SHORT_THRESHOLD).contains(millis))?;
-        let text =
-            format!("{name} is {millis}: after {millis} ms of a script, other clients get BUSY errors");
+        let text = format!("{name} is {millis}: after {millis} ms of a script, other clients get BUSY errors");
         Some(Finding::fault("busy", text, "set the default, 5000"))
     }
 
     fn lag(&self) -> Option<Finding> {
         let seconds = self.number("min-replicas-max-lag").filter(|seconds| *seconds > MOST_LAG)?;
-        let text = format!(
-            "min-replicas-max-lag is {seconds}: an isolated primary continues to grant locks for {seconds} s"
-        );
+        let text =
+            format!("min-replicas-max-lag is {seconds}: an isolated primary continues to grant locks for {seconds} s");
         Some(Finding::note("max-lag", text, "set min-replicas-max-lag 1"))
     }
 
     fn events(&self) -> Option<Finding> {
         let flags = self.text("notify-keyspace-events");
         let text = format!("notify-keyspace-events is {flags}: the server publishes each change of a lock twice");
-        (!flags.is_empty()).then(|| Finding::note("events", text, "set notify-keyspace-events \"\" unless a program needs the events"))
+        (!flags.is_empty())
+            .then(|| Finding::note("events", text, "set notify-keyspace-events \"\" unless a program needs the events"))
     }
 }
 

@@ -190,7 +190,11 @@ fn of_clock(first: &Reading, second: &Reading) -> Finding {
     let apart = second.here.abs_diff(second.server);
     if apart > Duration::from_secs(5) {
         let text = format!("the clocks of the server and of this machine differ by {apart:.1?}");
-        return Finding::note("clock", text, "harmless for locks; but a correction by a step would shorten or extend leases");
+        return Finding::note(
+            "clock",
+            text,
+            "harmless for locks; but a correction by a step would shorten or extend leases",
+        );
     }
     Finding::good("clock", format!("normal rate, {apart:.1?} from the clock of this machine"))
 }

@@ -40,7 +40,7 @@ pub(crate) fn gaps(table: &Table) -> Vec<String> {
 /// The duration and interval of the looks.
 pub(crate) fn pace(took: Duration, every: Duration) -> String {
     // The pause after a look is at least as long as the look.
-    format!("look: {} every {}", show(took), show(every.max(2 * took)))
+    format!("a look takes {}, interval {}", show(took), show(every.max(2 * took)))
 }
 
 /// Formats an age in seconds, so that the line only changes once a second.

@@ -179,9 +179,7 @@ async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), 
 /// The failure for a busy lock, with its holder if known.
 async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
     let who = match holder {
-        Some(id) if id.as_str().ends_with(KEPT) => {
-            "; --at-least keeps it busy after a recent run".to_owned()
-        }
+        Some(id) if id.as_str().ends_with(KEPT) => "; --at-least keeps it busy after a recent run".to_owned(),
         Some(id) => format!("; held by {}", with_process(client, &id).await),
         None => String::new(),
     };

@@ -215,9 +215,9 @@ impl Supervised<'_> {
             Reached::Forbidden => "it runs as another user",
             _ => "SIGKILL had no effect",
         };
-        let lock = if self.held.is_held() { "the lock is held until it ends" } else { "another holder may have the lock" };
-        let text =
-            format!("cannot stop the command under the lock {:?}: {why}; it continues, and {lock}", self.name);
+        let lock =
+            if self.held.is_held() { "the lock is held until it ends" } else { "another holder may have the lock" };
+        let text = format!("cannot stop the command under the lock {:?}: {why}; it continues, and {lock}", self.name);
         output::warn("not_stopped", self.name, &text, self.json);
     }
 }

@@ -1,4 +1,4 @@
-//! An answer, and a page with a sentence as one.
+//! Responses.
 
 use super::page;
 use axum::body::Body;
@@ -8,12 +8,12 @@ use axum::response::Response;
 
 pub(super) const HTML: &str = "text/html; charset=utf-8";
 
-/// An answer that is a page with a sentence.
+/// A response with a page of one sentence.
 pub(super) fn sentence(status: StatusCode, text: &str) -> Response {
     answer(status, HTML, page::of_sentence(text, text, None))
 }
 
-/// An answer.
+/// A response.
 pub(super) fn answer(status: StatusCode, kind: &'static str, body: impl Into<Body>) -> Response {
     let mut response = AnyResponse::new(body.into());
     *response.status_mut() = status;

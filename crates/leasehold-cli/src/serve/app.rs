@@ -1,4 +1,4 @@
-//! Everything that answers are made of.
+//! The shared state of all requests.
 
 use super::details::Details;
 use super::host::Hosts;
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{Mutex, Semaphore, watch};
 
-/// How many browsers get live changes at the same time.
+/// Maximum number of browsers with live changes.
 pub(super) const MOST_LISTENERS: usize = 64;
 
-/// The parts that all requests share.
+/// The shared state of all requests.
 pub(super) struct App {
     pub(super) client: Client,
-    /// The server and the pattern, for people to read.
+    /// The pattern and the URL of the server without secrets.
     pub(super) place: String,
     pub(super) every: Duration,
     pub(super) samples: watch::Receiver<Sample>,
@@ -28,9 +28,9 @@ pub(super) struct App {
     pub(super) on_view: Arc<OnView>,
     pub(super) views: Views,
     pub(super) hosts: Hosts,
-    /// The token that frees locks; `None` where the page frees none.
+    /// The token for unlock requests. `None` without `--allow-unlock`.
     pub(super) token: Option<Token>,
-    /// Held by the one whose wrong token is being answered.
+    /// Serializes the penalties for wrong tokens.
     pub(super) penalty: Mutex<()>,
     pub(super) unlocks: Unlocks,
     pub(super) listeners: Arc<Semaphore>,

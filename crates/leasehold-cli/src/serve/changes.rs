@@ -1,15 +1,15 @@
-//! The part of a view that has changed since the last message to a browser.
+//! The changes of a view since the last message to a browser.
 
 use super::view::{Line, View};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
 
-/// The view that a browser has.
+/// The last view of a browser.
 #[derive(Debug, Default)]
 pub(super) struct Sent(Option<View>);
 
 impl Sent {
-    /// The message that makes of the browser's view the present one; `None` if both are the same. The first one has everything.
+    /// The changes from the browser's view to this view. `None` without a change. The first message contains everything.
     pub(super) fn message(&mut self, view: &View) -> Option<String> {
         let before = self.0.as_ref();
         let mut message = Map::new();
@@ -40,7 +40,7 @@ impl Sent {
     }
 }
 
-/// The rows in their order: the key alone of a row that is the same as before.
+/// The rows in their order. An unchanged row is only its key.
 fn rows(before: &[Line], now: &[Line]) -> Value {
     let before: HashMap<&str, &Line> = before.iter().map(|line| (line.key.as_str(), line)).collect();
     let row = |line: &Line| match before.get(line.key.as_str()) {

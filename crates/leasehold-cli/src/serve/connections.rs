@@ -1,4 +1,4 @@
-//! The connections of browsers: how many there are at most, how long they may take, and how they end.
+//! The connections of browsers: limits, timeouts and shutdown.
 
 use super::patience::Patient;
 use axum::{Extension, Router};
@@ -12,22 +12,22 @@ use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, timeout};
 
-/// How many connections there are at the most. Further ones wait.
+/// Maximum number of connections. Others wait.
 const MOST: usize = 256;
 
-/// How long the head of a request may take, and a connection may be idle.
+/// Timeout of request headers and of idle connections.
 const HEAD: Duration = Duration::from_secs(10);
 
-/// How long a browser may leave its answer unread.
+/// Timeout of a browser that does not read its response.
 const UNREAD: Duration = Duration::from_secs(30);
 
-/// The pause after a connection that the system could not give us, for want of file descriptors for instance.
+/// Pause after a failed accept, for example without free file descriptors.
 const AFTER_FAILURE: Duration = Duration::from_millis(200);
 
-/// How long requests under way may go on at the end.
+/// Time limit of pending requests at shutdown.
 const FAREWELL: Duration = Duration::from_secs(2);
 
-/// Answers requests until the end, and then those that are under way.
+/// Handles requests until shutdown, then finishes pending requests.
 pub(super) async fn serve(listener: TcpListener, router: Router, mut ended: watch::Receiver<bool>) {
     let (places, mut all) = (Arc::new(Semaphore::new(MOST)), JoinSet::new());
     loop {
@@ -41,7 +41,7 @@ pub(super) async fn serve(listener: TcpListener, router: Router, mut ended: watc
             },
         }
     }
-    // Dropping the set ends what takes longer.
+    // The drop of the set aborts slower requests.
     let _ = timeout(FAREWELL, async { while all.join_next().await.is_some() {} }).await;
 }
 
@@ -52,14 +52,14 @@ async fn accept(listener: &TcpListener, places: &Arc<Semaphore>) -> Option<(TcpS
 }
 
 async fn until_ended(ended: &mut watch::Receiver<bool>) {
-    // Without a sender the program has ended as well.
+    // A dropped sender also means shutdown.
     let _ = ended.wait_for(|ended| *ended).await;
 }
 
-/// Answers the requests of one connection.
+/// Handles the requests of one connection.
 async fn converse(stream: TcpStream, place: OwnedSemaphorePermit, router: Router, mut ended: watch::Receiver<bool>) {
     let Ok(came_to) = stream.local_addr() else { return };
-    // Messages are small, and wait for nothing.
+    // Messages are small.
     let _ = stream.set_nodelay(true);
     let service = TowerToHyperService::new(router.layer(Extension(came_to.ip())));
     let stream = TokioIo::new(Patient::new(stream, UNREAD));
@@ -70,7 +70,7 @@ async fn converse(stream: TcpStream, place: OwnedSemaphorePermit, router: Router
         .serve_connection(stream, service);
     let mut connection = std::pin::pin!(connection);
     let is_over = tokio::select! {
-        // A browser that goes away, or sends nonsense, is no concern of ours.
+        // Ignore errors of the browser.
         _ = connection.as_mut() => true,
         () = until_ended(&mut ended) => false,
     };

@@ -1,4 +1,4 @@
-//! The looks at single locks, which all browsers on the page of a lock share. A lock at which no page is open is not looked at.
+//! Looks at the locks with open pages, shared by all browsers.
 
 use crate::failure::Failure;
 use crate::inspect::{headline, lines};
@@ -14,21 +14,21 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, watch};
 use tokio::time::sleep;
 
-/// How many locks are looked at at once, as in a search.
+/// Maximum number of concurrent inspections, as in a search.
 const AT_ONCE: usize = 8;
 
-/// A lock as the last look has found it.
+/// The state of a lock at the last look.
 #[derive(Clone, Debug)]
 pub(super) struct Detail {
     pub(super) server: Server,
     /// The name, its state and its kind.
     pub(super) headline: String,
     pub(super) lines: Vec<(&'static str, String)>,
-    /// The ids of the holders from which the lock can be freed, each with a text.
+    /// The ids and texts of the holders that the page can free.
     pub(super) holders: Vec<(String, String)>,
 }
 
-/// The locks at which pages are open.
+/// The locks with open pages.
 #[derive(Debug, Default)]
 pub(super) struct Details {
     open: Mutex<HashMap<String, Open>>,
@@ -61,7 +61,7 @@ impl Details {
         Followed { details: self.clone(), name: name.to_owned(), detail }
     }
 
-    /// Looks at the locks of all open pages again and again.
+    /// Looks at the locks of all open pages in a loop.
     pub(super) async fn look_at_all(&self, client: &Client, every: Duration) {
         loop {
             let names: Vec<String> = self.open().keys().cloned().collect();
@@ -75,7 +75,7 @@ impl Details {
                     self.share(name, look);
                 }
             }
-            // A page that is opened meanwhile need not wait.
+            // A new page does not wait.
             tokio::select! {
                 () = sleep(every) => {}
                 () = self.more.notified() => {}
@@ -113,7 +113,7 @@ impl Drop for Followed {
 ///
 /// # Errors
 ///
-/// The name is none, or the server refuses or gives no answer.
+/// The name is invalid, or the server refuses or does not answer.
 pub(super) async fn look(client: &Client, name: &str) -> Result<Detail, Error> {
     let free = || Detail { headline: format!("{name}: free"), ..Detail::empty() };
     let Some(state) = client.inspect(name).await? else { return Ok(free()) };
@@ -124,7 +124,7 @@ pub(super) async fn look(client: &Client, name: &str) -> Result<Detail, Error> {
     Ok(Detail { headline: headline(&seen), lines: lines(&seen), holders: holders.collect(), ..Detail::empty() })
 }
 
-/// The last detail, and that the server does not answer.
+/// The last state, marked with the outage.
 pub(super) fn away(last: Option<&Detail>, name: &str, error: &Error) -> Detail {
     let last = last.cloned().unwrap_or_else(|| Detail { headline: name.to_owned(), ..Detail::empty() });
     let since = if let Server::Away { since, .. } = last.server { since } else { Instant::now() };

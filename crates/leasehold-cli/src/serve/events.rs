@@ -1,6 +1,6 @@
-//! Server-sent events: the changes of a view, as one browser needs them.
+//! Server-sent events: the changes of a view for one browser.
 //!
-//! A browser that reads slowly gets fewer messages and not a queue of them: each is made of the present view when there is room for it.
+//! A slow browser gets fewer messages instead of a queue, because each message is created from the current view.
 
 use super::changes::Sent;
 use super::view::View;
@@ -12,18 +12,18 @@ use std::time::Duration;
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// How often texts that have an age are made anew.
+/// Update interval of ages.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The interval of keep-alive messages. A page that receives nothing for much longer says so (`page.js`).
 const SILENCE: Duration = Duration::from_secs(3);
 
-/// A source of views. It keeps what the stream needs for as long as the stream lives.
+/// A source of views, alive as long as the stream.
 pub(super) trait Source: Send + 'static {
     /// Waits until there may be another view.
     fn changed(&mut self) -> impl Future<Output = ()> + Send;
 
-    /// The present view; `None` before the first one.
+    /// The current view. `None` before the first view.
     fn view(&mut self) -> Option<View>;
 }
 

@@ -1,14 +1,14 @@
-//! The names and addresses for which requests are answered.
+//! The accepted values of the `Host` header.
 //!
-//! A page from elsewhere can let its own name point to this machine. Then a browser lets that page read the answers, because for the browser
-//! both have one origin. The header `Host` gives such a request away: it has the name of that page.
+//! In a DNS rebinding attack, a foreign page points its own name to this machine. The browser then treats both as one origin,
+//! so the foreign page can read the responses. The `Host` header of such a request contains the foreign name.
 
 use axum::http::header::HOST;
 use axum::http::uri::Authority;
 use axum::http::{HeaderMap, Uri};
 use std::net::IpAddr;
 
-/// The name of this machine, and the further names of the option `--host`.
+/// The name of this machine, and the names of `--host`.
 #[derive(Clone, Debug)]
 pub(super) struct Hosts(Vec<String>);
 
@@ -23,12 +23,12 @@ impl Hosts {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// Whether a request that came to an address of this machine is meant for this program.
+    /// Whether the host of a request is one of ours.
     pub(super) fn are_meant(&self, uri: &Uri, headers: &HeaderMap, came_to: IpAddr) -> bool {
         let mut named = headers.get_all(HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else { return false };
         let Some(host) = host.to_str().ok().and_then(|host| host.parse::<Authority>().ok()) else { return false };
-        // A request that is written for a proxy has a host in its first line, too.
+        // A request for a proxy also has a host in its request line.
         let both = [Some(&host), uri.authority()];
         both.into_iter().flatten().all(|authority| self.is_ours(authority, came_to))
     }

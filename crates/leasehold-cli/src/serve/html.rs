@@ -1,4 +1,4 @@
-//! HTML. This is the one place that escapes: a text that is not part of the program cannot get into a page unescaped.
+//! HTML with escaping. No other code adds untrusted text to a page.
 
 use crate::shown::shown;
 
@@ -7,13 +7,13 @@ use crate::shown::shown;
 pub(super) struct Html(String);
 
 impl Html {
-    /// Adds markup, which is part of the program.
+    /// Adds literal markup.
     pub(super) fn raw(&mut self, markup: &'static str) -> &mut Self {
         self.0.push_str(markup);
         self
     }
 
-    /// Adds a text from elsewhere, between tags or within the quotes of an attribute.
+    /// Adds an escaped text, between tags or within a quoted attribute.
     pub(super) fn text(&mut self, text: &str) -> &mut Self {
         for next in shown(text).chars() {
             match next {
@@ -28,7 +28,7 @@ impl Html {
         self
     }
 
-    /// Adds an element with a text in it; the tag may have attributes.
+    /// Adds an element with an escaped text. The tag may have attributes.
     pub(super) fn element(&mut self, open: &'static str, text: &str, close: &'static str) -> &mut Self {
         self.raw(open).text(text).raw(close)
     }

@@ -1,4 +1,4 @@
-//! Figures for Prometheus. No label has the name of a lock, so their number is bounded.
+//! Metrics for Prometheus. No label contains a lock name, so their number is bounded.
 
 use super::sample::Sample;
 use crate::args::KindWord;
@@ -8,7 +8,7 @@ use std::fmt::Write as _;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// What became of the requests to free a lock.
+/// Counters of the requests to free a lock.
 #[derive(Debug, Default)]
 pub(super) struct Unlocks {
     pub(super) freed: AtomicU64,
@@ -20,11 +20,11 @@ pub(super) struct Unlocks {
 pub(super) fn text(sample: &Sample, listeners: usize, unlocks: &Unlocks, now: Instant) -> String {
     let mut text = Text(String::new());
     let answers = sample.picture.server == Server::Answers && sample.picture.table.is_some();
-    text.one("up", "gauge", "1 if the last look at the server was answered", f64::from(u8::from(answers)));
+    text.one("up", "gauge", "1 if the server answered the last look", f64::from(u8::from(answers)));
     text.many(
         "looks_total",
         "counter",
-        "looks at the server by their outcome",
+        "looks by outcome",
         &[("outcome=\"done\"", sample.done as f64), ("outcome=\"failed\"", sample.failed as f64)],
     );
     text.one("listeners", "gauge", "browsers that get live changes", listeners as f64);
@@ -34,15 +34,20 @@ pub(super) fn text(sample: &Sample, listeners: usize, unlocks: &Unlocks, now: In
         ("outcome=\"refused\"", count(&unlocks.refused)),
         ("outcome=\"failed\"", count(&unlocks.failed)),
     ];
-    text.many("unlocks_total", "counter", "requests to free a lock by their outcome", &of_unlocks);
+    text.many("unlocks_total", "counter", "requests to free a lock by outcome", &of_unlocks);
     let Some(table) = &sample.picture.table else { return text.0 };
-    text.one("look_seconds", "gauge", "how long the last look took", table.took.as_secs_f64());
+    text.one("look_seconds", "gauge", "duration of the last look", table.took.as_secs_f64());
     let age = now.saturating_duration_since(table.begun);
-    text.one("look_age_seconds", "gauge", "the age of the figures of locks", age.as_secs_f64());
-    // Figures that are not true any more are left out.
+    text.one("look_age_seconds", "gauge", "age of the metrics of locks", age.as_secs_f64());
+    // Outdated metrics are omitted.
     if answers {
         of_locks(&mut text, sample);
-        text.one("cut", "gauge", "1 if there were too many locks for one look", f64::from(u8::from(table.is_cut)));
+        text.one(
+            "cut",
+            "gauge",
+            "1 if there were more locks than the limit of one look",
+            f64::from(u8::from(table.is_cut)),
+        );
     }
     text.0
 }
@@ -53,16 +58,16 @@ fn of_locks(text: &mut Text, sample: &Sample) {
     let labels: Vec<_> = kinds.iter().map(|kind| format!("kind=\"{}\"", kind.word())).collect();
     let counts = kinds.iter().map(|kind| rows().filter(|row| row.found.kind == *kind).count() as f64);
     let by_kind: Vec<_> = labels.iter().map(String::as_str).zip(counts).collect();
-    text.many("locks", "gauge", "locks by their kind", &by_kind);
+    text.many("locks", "gauge", "locks by kind", &by_kind);
     let Totals { held, waiting, problems, .. } = sample.picture.totals();
-    text.one("held_locks", "gauge", "locks that are held", held as f64);
-    text.one("waiters", "gauge", "those that wait for a lock, as `leasehold top` counts them", waiting as f64);
-    text.one("problem_locks", "gauge", "locks of which something looks wrong", problems as f64);
+    text.one("held_locks", "gauge", "held locks", held as f64);
+    text.one("waiters", "gauge", "waiters, as `leasehold top` counts them", waiting as f64);
+    text.one("problem_locks", "gauge", "locks with a problem", problems as f64);
     let longest = |times: Option<Duration>| times.unwrap_or_default().as_secs_f64();
     let held = longest(rows().filter_map(|row| row.held.time()).max());
-    text.one("longest_held_seconds", "gauge", "the longest hold, as far as holders say so or it was seen", held);
+    text.one("longest_held_seconds", "gauge", "longest hold, from holders' statements or observation", held);
     let wait = longest(rows().filter_map(|row| row.found.wait).max());
-    text.one("longest_wait_seconds", "gauge", "the longest wait in the queue of a fair lock", wait);
+    text.one("longest_wait_seconds", "gauge", "longest wait in the queue of a fair lock", wait);
 }
 
 /// Prometheus's text.

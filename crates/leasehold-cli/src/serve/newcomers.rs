@@ -1,4 +1,4 @@
-//! The locks that were not there at the last look at all of them. The names of all keys are read for that, and the new ones alone are looked at.
+//! Looks for new locks: scans the names of all keys, and only inspects the new names.
 
 use super::sample::Sample;
 use crate::overview::foreign::Foreign;
@@ -11,10 +11,10 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::sleep;
 
-/// How many locks are gathered before their processes are asked for.
+/// Number of locks in a batch of process requests.
 const AT_ONCE: usize = 32;
 
-/// Looks for new locks again and again, as long as there are viewers. It rests for at least as long as it has looked.
+/// Looks for new locks while there are viewers. Rests for at least the duration of each look.
 pub(super) async fn look_for_all(
     client: &Client,
     wanted: &Wanted,
@@ -25,14 +25,14 @@ pub(super) async fn look_for_all(
 ) {
     loop {
         if viewers.wait_for(|viewers| *viewers > 0).await.is_err() {
-            // The program is at its end.
+            // The program ends.
             return;
         }
         let begun = Instant::now();
-        // The borrow ends here: who shares a sample meanwhile would wait for ever, on this thread.
+        // The borrow ends here, because a `send` during the borrow would deadlock this thread.
         let known = known(&samples.borrow());
         if let Some(known) = known {
-            // Looks at all locks tell of an outage.
+            // The look at all locks reports outages.
             if let Ok(found) = look(client, wanted, foreign, known).await
                 && !found.is_empty()
             {
@@ -45,8 +45,8 @@ pub(super) async fn look_for_all(
     }
 }
 
-/// The names of the locks that are there; `None` before the first look. It is also `None` where that look has left something out, which would be
-/// taken for new every time.
+/// The names of the known locks. `None` before the first look, and after an incomplete look, whose missing locks would
+/// count as new every time.
 fn known(sample: &Sample) -> Option<HashSet<String>> {
     let table = sample.picture.table.as_ref()?;
     if table.is_cut || table.unseen.is_some() {

@@ -1,4 +1,4 @@
-//! The locks that browsers have before them, which are looked at by themselves: a look at all locks takes as long as there are many.
+//! Looks at the visible rows of all browsers, because a look at all locks can take long.
 
 use super::view::Lines;
 use crate::overview::looks::{Glance, Told, with_processes};
@@ -13,13 +13,13 @@ use std::time::{Duration, Instant};
 use tokio::sync::{Notify, mpsc};
 use tokio::time::sleep;
 
-/// How many locks are looked at at once. A server carries them out in one go, in less than half a millisecond.
+/// Maximum number of concurrent inspections. The server executes them together in less than half a millisecond.
 const AT_ONCE: usize = 16;
 
-/// How long the processes behind holders are remembered.
+/// Lifetime of cached processes.
 const REMEMBERED: Duration = Duration::from_secs(1);
 
-/// The rows of all browsers.
+/// The visible rows of all browsers.
 #[derive(Debug, Default)]
 pub(super) struct OnView {
     browsers: Mutex<Browsers>,
@@ -32,7 +32,7 @@ struct Browsers {
     lines: HashMap<u64, Arc<Lines>>,
 }
 
-/// The rows of one browser, until it leaves.
+/// The visible rows of one browser, until the drop.
 #[derive(Debug)]
 pub(super) struct Shown {
     all: Arc<OnView>,
@@ -40,7 +40,7 @@ pub(super) struct Shown {
 }
 
 impl OnView {
-    /// A browser that has no rows yet.
+    /// Adds a browser without rows.
     pub(super) fn open(self: &Arc<Self>) -> Shown {
         let mut browsers = self.browsers();
         browsers.next += 1;
@@ -58,7 +58,7 @@ impl OnView {
         self.browsers.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at these locks again and again. It rests for at least as long as it has looked.
+    /// Looks at these locks in a loop. Rests for at least the duration of each look.
     pub(super) async fn look_at_all(&self, client: &Client, every: Duration, told: mpsc::UnboundedSender<Told>) {
         let (mut people, mut met) = (People::new(client), Instant::now());
         loop {
@@ -75,7 +75,7 @@ impl OnView {
             for some in names.chunks(AT_ONCE) {
                 found.extend(look(client, some, &mut people).await);
             }
-            // The program may be at its end.
+            // The receiver may have gone at shutdown.
             let _ = told.send(Told::Some(Glance { begun, ended: Instant::now(), found }));
             let took = begun.elapsed();
             sleep(every.saturating_sub(took).max(took)).await;
@@ -84,7 +84,7 @@ impl OnView {
 }
 
 impl Shown {
-    /// The browser has these rows now.
+    /// Sets the visible rows.
     pub(super) fn are(&self, lines: &Arc<Lines>) {
         self.all.browsers().lines.insert(self.browser, lines.clone());
         if !lines.lines.is_empty() {
@@ -99,7 +99,7 @@ impl Drop for Shown {
     }
 }
 
-/// Looks at some locks. Those of which the server says nothing are left out: looks at all locks tell of an outage.
+/// Looks at some locks. Omits locks without a reply, because the look at all locks reports outages.
 async fn look(client: &Client, names: &[String], people: &mut People<'_>) -> Vec<(String, Option<Found>)> {
     let looks = join_all(names.iter().map(|name| client.inspect(name))).await;
     let (mut held, mut found) = (Vec::new(), Vec::new());
@@ -115,7 +115,7 @@ async fn look(client: &Client, names: &[String], people: &mut People<'_>) -> Vec
     found
 }
 
-/// The lock, if a search would find it too: a register of fencing tokens alone is none.
+/// The lock, if a search would find it. A register of fencing tokens alone is not a lock.
 fn kept(look: Result<Option<LockState>, Error>) -> Result<Option<LockState>, Error> {
     let is_there = |state: &LockState| state.held > 0 || state.available.is_some() || !state.queue.is_empty();
     Ok(look?.filter(|state| state.kind != FoundKind::Foreign && is_there(state)))

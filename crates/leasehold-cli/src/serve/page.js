@@ -1,4 +1,4 @@
-// Keeps the page up to date. It sets texts and never markup, so that no text from elsewhere becomes part of the page.
+// Updates the page. Sets texts and never markup, so that no untrusted text becomes markup.
 "use strict";
 (() => {
   const events = document.body.dataset.events;
@@ -9,7 +9,7 @@
   const isNumber = Array.from(document.querySelectorAll("thead th"), (cell) => cell.className === "number");
   const connection = document.getElementById("connection");
   const texts = ["summary", "status", "counts"];
-  // The program sends something every three seconds.
+  // The server sends a message at least every three seconds.
   const silence = 10000;
   let heard = Date.now();
   let rows = new Map();
@@ -36,7 +36,7 @@
     return row;
   }
 
-  // Changes the texts of a row that stays, so that a link which has the focus keeps it.
+  // Changes the texts of an existing row, so that a focused link keeps the focus.
   function changeRow(row, name, cells) {
     row.className = name;
     cells.forEach((text, at) => {
@@ -58,7 +58,7 @@
     rows = next;
   }
 
-  // There may be pages before and behind this one that were not there when it was read.
+  // The number of pages may have changed since the page was loaded.
   function turn(pages) {
     const nav = document.querySelector("nav");
     if (!nav) return;
@@ -100,10 +100,10 @@
     source = null;
   }
 
-  // How old the page is, on the clock of this machine.
+  // Shows the age of the page.
   function say(what) {
     const seconds = Math.round((Date.now() - heard) / 1000);
-    connection.textContent = `${what} for ${seconds} s: this page is not up to date.`;
+    connection.textContent = `${what} for ${seconds} s: this page is out of date.`;
   }
 
   function hear() {
@@ -121,20 +121,20 @@
     };
     source.addEventListener("alive", hear);
     source.onerror = () => {
-      say("No answer from leasehold serve");
+      say("No connection to leasehold serve");
       close();
       later = setTimeout(open, 2000);
     };
   }
 
-  // A connection that stands still ends in no error.
+  // A stalled connection causes no error event.
   setInterval(() => {
     if (!source) return;
-    if (Date.now() - heard > silence) say("Nothing was heard from leasehold serve");
+    if (Date.now() - heard > silence) say("No message from leasehold serve");
     if (Date.now() - Math.max(opened, heard) > silence) open();
   }, 1000);
 
-  // A page that is not seen costs nothing.
+  // A hidden page has no connection.
   document.addEventListener("visibilitychange", () => (document.hidden ? close() : open()));
   if (!document.hidden) open();
 })();

@@ -1,4 +1,4 @@
-//! The pages as HTML. They work without JavaScript. All links are relative, so that the pages work below a path of a proxy.
+//! The pages as HTML, usable without JavaScript. Relative links work below a path of a proxy.
 
 use super::details::Detail;
 use super::html::Html;
@@ -33,8 +33,9 @@ pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     }
     html.raw("</tbody></table></div>");
     html.raw(
-        "<p>HELD FOR is what holders say of themselves, and with a &gt; in front how long the lock was seen held. GRANTS/S counts new holders \
-         between two looks. A lock that is free stays in the table for ten seconds. <a href=\"metrics\">Figures for Prometheus</a></p>",
+        "<p>HELD FOR is the holder's own statement; with a &gt; it is the time that this page has seen the hold. GRANTS/S counts new \
+         holders between two looks, over the last ten seconds. A free lock stays in the table for ten seconds. \
+         <a href=\"metrics\">Prometheus metrics</a></p>",
     );
     foot(html)
 }
@@ -45,7 +46,9 @@ pub(super) fn of_lock(view: &View, name: &str, detail: &Detail, can_unlock: bool
     head(&mut html, name, &address_of("events", &[("name", name)]));
     html.raw("<p><a href=\"./\">all locks</a></p>");
     status(&mut html, view);
-    html.raw("<div class=\"table\"><table><thead class=\"hidden\"><tr><th>what</th><th>value</th></tr></thead><tbody>");
+    html.raw(
+        "<div class=\"table\"><table><thead class=\"hidden\"><tr><th>field</th><th>value</th></tr></thead><tbody>",
+    );
     for line in &view.lines.lines {
         row(&mut html, line, None);
     }
@@ -58,19 +61,19 @@ pub(super) fn of_lock(view: &View, name: &str, detail: &Detail, can_unlock: bool
     foot(html)
 }
 
-/// A page with a sentence, such as the end of an unlock.
+/// A page of one sentence, such as the result of an unlock.
 pub(super) fn of_sentence(title: &str, sentence: &str, name: Option<&str>) -> String {
     let mut html = Html::default();
     head(&mut html, title, "");
     html.element("<p id=\"summary\">", sentence, "</p>");
     if let Some(name) = name {
-        html.raw("<p><a href=\"").text(&address_of("lock", &[("name", name)])).raw("\">the lock</a></p>");
+        html.raw("<p><a href=\"").text(&address_of("lock", &[("name", name)])).raw("\">back to the lock</a></p>");
     }
     html.raw("<p><a href=\"./\">all locks</a></p>");
     foot(html)
 }
 
-/// The beginning of a page. It is read anew without JavaScript if it has live changes.
+/// The head of a page. A page with live changes reloads itself without JavaScript.
 fn head(html: &mut Html, title: &str, events: &str) {
     html.raw("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
@@ -127,12 +130,12 @@ fn pages(html: &mut Html, view: &View, query: &Query) {
     html.raw("</nav>");
 }
 
-/// A line of a table, whose first cell may be a link.
+/// A row of a table, whose first cell may be a link.
 fn row(html: &mut Html, line: &Line, link: Option<&str>) {
     html.raw("<tr class=\"").text(line.class).raw("\">");
     for (at, cell) in line.cells.iter().enumerate() {
         match Column::all().nth(at).filter(|_| link.is_some()) {
-            // A narrow screen shows the title beside the text.
+            // A narrow screen shows the column title beside the text.
             Some(column) => {
                 html.raw(if column.is_number() { "<td class=\"number\" data-title=\"" } else { "<td data-title=\"" });
                 html.text(column.title()).raw("\">")
@@ -148,13 +151,13 @@ fn row(html: &mut Html, line: &Line, link: Option<&str>) {
     html.raw("</tr>");
 }
 
-/// The form that frees a lock from one holder, and from no other.
+/// The form that ends the hold of one holder.
 fn unlock(html: &mut Html, name: &str, id: &str, text: &str) {
     html.raw("<form class=\"unlock\" method=\"post\" autocomplete=\"off\" action=\"");
     html.text(&address_of("unlock", &[("name", name), ("holder", id)])).raw("\" data-holder=\"").text(id);
-    html.element("\"><fieldset><legend>Free the lock from ", text, "</legend>");
+    html.element("\"><fieldset><legend>End the hold of ", text, "</legend>");
     html.raw(
-        "<p>The holder is not told, and may work on beside the next holder.</p>\
+        "<p>The holder gets no notice, and may keep working while the next holder works.</p>\
          <label>Token <input type=\"password\" name=\"token\" required autocomplete=\"off\"></label> <button>Free the lock</button></fieldset></form>",
     );
 }

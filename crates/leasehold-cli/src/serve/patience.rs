@@ -1,4 +1,4 @@
-//! A connection that ends when its other side does not read.
+//! A stream with a write timeout.
 
 use std::io;
 use std::pin::Pin;
@@ -7,11 +7,11 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Sleep, sleep};
 
-/// A stream whose writes fail once one of them has waited for too long.
+/// A stream whose writes fail after a timeout.
 pub(super) struct Patient<S> {
     stream: S,
     patience: Duration,
-    /// The end of the present wait.
+    /// The end of the current wait.
     end: Option<Pin<Box<Sleep>>>,
 }
 

@@ -1,4 +1,4 @@
-//! The rows that an address asks for: a filter, a kind, an order and a page.
+//! The query of a URL: filter, kind, order and page.
 
 use crate::args::{Column, KindWord};
 use crate::overview::order::Sort;
@@ -6,24 +6,24 @@ use clap::ValueEnum;
 use form_urlencoded::{Serializer, parse};
 use leasehold::inspect::FoundKind;
 
-/// How many rows a page has.
+/// Number of rows on a page.
 pub(super) const PAGE: usize = 100;
 
-/// How long a filter is at the most, in characters.
+/// Maximum length of a filter in characters.
 const LONGEST_FILTER: usize = 200;
 
-/// The part of an address behind the question mark.
+/// The query of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Query {
     pub(super) filter: String,
     pub(super) kind: Option<KindWord>,
     pub(super) sort: Sort,
-    /// The number of the page, from 1 on.
+    /// The page number, from 1.
     pub(super) page: usize,
 }
 
 impl Query {
-    /// Reads it. Parts that are none count as absent.
+    /// Parses the query. Ignores invalid parts.
     pub(super) fn of(query: Option<&str>) -> Self {
         let value = |name: &str| value(query, name);
         let column = value("sort").and_then(|word| Column::from_str(&word, true).ok());
@@ -35,12 +35,12 @@ impl Query {
         }
     }
 
-    /// The kinds that are wanted; all of them if there is none.
+    /// The requested kinds. Empty means every kind.
     pub(super) fn kinds(&self) -> Vec<FoundKind> {
         self.kind.map(KindWord::found).into_iter().collect()
     }
 
-    /// The address of a page with these rows.
+    /// The URL of a page with these rows.
     pub(super) fn address(&self, path: &str) -> String {
         let mut query = Serializer::new(String::new());
         if !self.filter.is_empty() {
@@ -59,25 +59,25 @@ impl Query {
         format!("{path}?{}", query.finish())
     }
 
-    /// The same rows from the first one on, sorted by a column; the present column is turned round.
+    /// The first page, sorted by a column. Selecting the current column reverses the order.
     pub(super) fn sorted_by(&self, column: Column) -> Self {
         let is_reversed = column == self.sort.column && !self.sort.is_reversed;
         Self { sort: Sort { column, is_reversed }, page: 1, ..self.clone() }
     }
 
-    /// The same rows, another page of them.
+    /// Another page of the same rows.
     pub(super) fn at_page(&self, page: usize) -> Self {
         Self { page, ..self.clone() }
     }
 }
 
-/// The first value of this name.
+/// The first value with this name.
 pub(super) fn value(query: Option<&str>, name: &str) -> Option<String> {
     let found = parse(query.unwrap_or_default().as_bytes()).find(|(key, _)| key == name);
     found.map(|(_, value)| value.into_owned())
 }
 
-/// The address of something that belongs to a lock.
+/// Builds a URL with a query.
 pub(super) fn address_of(path: &str, pairs: &[(&str, &str)]) -> String {
     format!("{path}?{}", Serializer::new(String::new()).extend_pairs(pairs).finish())
 }

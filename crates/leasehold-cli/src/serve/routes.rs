@@ -1,4 +1,4 @@
-//! The addresses of the page, and what every answer has in common.
+//! The routes, and the headers of all responses.
 
 use super::answer::{HTML, answer, sentence};
 use super::app::{App, MOST_LISTENERS};
@@ -24,7 +24,7 @@ use std::sync::Arc;
 use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
-/// The headers of every answer. No script runs but our own file, no other page may frame this one, and nothing is kept.
+/// The headers of every response: only our own script, no frames, no cache.
 const HEADERS: [(&str, &str); 8] = [
     (
         "content-security-policy",
@@ -33,7 +33,7 @@ const HEADERS: [(&str, &str); 8] = [
     ),
     ("x-content-type-options", "nosniff"),
     ("x-frame-options", "DENY"),
-    // The names of locks are in addresses, which no other page is told; our own form has its origin nevertheless.
+    // URLs contain lock names, so other pages must not get them. Our own form still sends its origin.
     ("referrer-policy", "same-origin"),
     ("cross-origin-opener-policy", "same-origin"),
     ("cross-origin-resource-policy", "same-origin"),
@@ -44,7 +44,7 @@ const HEADERS: [(&str, &str); 8] = [
 /// The headers of live changes, which a proxy must neither buffer nor compress.
 const OF_EVENTS: [(&str, &str); 2] = [("x-accel-buffering", "no"), ("cache-control", "no-store, no-transform")];
 
-/// All addresses.
+/// All routes.
 pub(super) fn router(app: Arc<App>) -> Router {
     Router::new()
         .route("/", get(table))
@@ -57,13 +57,13 @@ pub(super) fn router(app: Arc<App>) -> Router {
             get(async || answer(StatusCode::OK, "text/javascript; charset=utf-8", include_str!("page.js"))),
         )
         .route("/page.css", get(async || answer(StatusCode::OK, "text/css; charset=utf-8", include_str!("page.css"))))
-        .fallback(async || sentence(StatusCode::NOT_FOUND, "there is no such page"))
-        .method_not_allowed_fallback(async || sentence(StatusCode::METHOD_NOT_ALLOWED, "the page has no such method"))
+        .fallback(async || sentence(StatusCode::NOT_FOUND, "page not found"))
+        .method_not_allowed_fallback(async || sentence(StatusCode::METHOD_NOT_ALLOWED, "method not allowed"))
         .layer(from_fn_with_state(app.clone(), guard))
         .with_state(app)
 }
 
-/// Refuses what is meant for another host, and gives every answer its headers.
+/// Rejects requests for other hosts, and adds the headers.
 async fn guard(
     State(app): State<Arc<App>>,
     Extension(came_to): Extension<IpAddr>,
@@ -73,7 +73,7 @@ async fn guard(
     let mut response = if app.hosts.are_meant(request.uri(), request.headers(), came_to) {
         next.run(request).await
     } else {
-        let text = "the header Host names another host than this one; leasehold serve --host names more of them";
+        let text = "unknown Host header; allow it with leasehold serve --host";
         sentence(StatusCode::MISDIRECTED_REQUEST, text)
     };
     for (name, value) in HEADERS {
@@ -91,7 +91,7 @@ async fn table(State(app): State<Arc<App>>, uri: Uri) -> Response {
 
 async fn lock(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let Some(name) = value(uri.query(), "name") else {
-        return sentence(StatusCode::BAD_REQUEST, "the address names no lock");
+        return sentence(StatusCode::BAD_REQUEST, "the URL has no lock name");
     };
     let (status, detail) = match details::look(&app.client, &name).await {
         Ok(detail) => (StatusCode::OK, detail),
@@ -111,7 +111,8 @@ async fn figures(State(app): State<Arc<App>>) -> Response {
 /// Live changes of the table, or of one lock.
 async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
     let Ok(place) = app.listeners.clone().try_acquire_owned() else {
-        let mut response = sentence(StatusCode::SERVICE_UNAVAILABLE, "too many browsers get live changes already");
+        let mut response =
+            sentence(StatusCode::SERVICE_UNAVAILABLE, "too many browsers with live changes; reload later");
         response.headers_mut().insert(RETRY_AFTER, HeaderValue::from_static("10"));
         return response;
     };
@@ -130,7 +131,7 @@ async fn listen(State(app): State<Arc<App>>, uri: Uri) -> Response {
     response
 }
 
-/// The table as one browser has it.
+/// The table of one browser.
 struct AllLocks {
     app: Arc<App>,
     samples: watch::Receiver<Sample>,
@@ -155,7 +156,7 @@ impl Source for AllLocks {
     }
 }
 
-/// A lock as one browser has it.
+/// The lock page of one browser.
 struct OneLock {
     followed: Followed,
     _place: OwnedSemaphorePermit,

@@ -1,7 +1,7 @@
-//! The looks at locks, which all browsers share. None is taken while there is no viewer.
+//! The looks of `serve`, shared by all browsers. There are none without a viewer.
 //!
-//! There are three of them side by side: at all locks, which takes long where there are many; at those that browsers have before them
-//! (`on_view.rs`); and for those that are new (`newcomers.rs`). The last two keep the page close to what happens.
+//! Three loops run concurrently: looks at all locks, which can take long; looks at the visible rows (`on_view.rs`); and looks
+//! for new locks (`newcomers.rs`). The last two keep the page current.
 
 use super::newcomers;
 use super::on_view::OnView;
@@ -16,19 +16,19 @@ use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
 
-/// The pause after a look that the server has refused.
+/// Pause after a refused look.
 const AFTER_REFUSAL: Duration = Duration::from_secs(2);
 
-/// The shortest time between two looks at the locks on view, and two searches for new ones.
+/// Minimum interval of looks at visible rows and for new locks.
 const SHORTEST: Duration = Duration::from_millis(100);
 
-/// The age of a table that is as good as a new one.
+/// Maximum age of a fresh table.
 const FRESH: Duration = Duration::from_secs(1);
 
-/// How long a page waits for a new table.
+/// Maximum wait of a page for a fresh table.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-/// Looks as long as there are viewers, and shares what is found. The first look is taken in any case.
+/// Looks while there are viewers, and shares the results. The first look needs no viewer.
 ///
 /// # Errors
 ///

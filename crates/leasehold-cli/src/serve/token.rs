@@ -1,4 +1,4 @@
-//! The token that frees locks.
+//! The token for unlock requests.
 
 use crate::failure::{Exit, Failure};
 use crate::files;
@@ -7,17 +7,17 @@ use std::io::Read as _;
 use std::path::Path;
 use subtle::ConstantTimeEq as _;
 
-/// The environment variable that may have the token.
+/// The environment variable for the token.
 const VARIABLE: &str = "LEASEHOLD_SERVE_TOKEN";
 
-/// The least length. A shorter one could be guessed.
+/// Minimum length, against guessing.
 const LEAST: usize = 16;
 
-/// The secret that a request to free a lock has to know.
+/// The secret of unlock requests.
 pub(super) struct Token(String);
 
 impl Token {
-    /// The token of the file, or of the environment, or else a new one, which the result says.
+    /// The token from the file or the environment, or a new token. Returns whether the token is new.
     ///
     /// # Errors
     ///
@@ -37,12 +37,12 @@ impl Token {
         }
     }
 
-    /// The token for whom the page shall obey.
+    /// The token for output.
     pub(super) fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Whether this is the token. The time that it takes says nothing of the characters.
+    /// Compares the token in constant time.
     pub(super) fn is(&self, given: &str) -> bool {
         self.0.as_bytes().ct_eq(given.as_bytes()).into()
     }
@@ -52,7 +52,7 @@ impl Token {
 fn random() -> Result<String, Failure> {
     let mut bytes = [0; 16];
     let read = File::open("/dev/urandom").and_then(|mut source| source.read_exact(&mut bytes));
-    read.map_err(|error| Failure::new(Exit::Io, format!("/dev/urandom cannot be read: {error}")))?;
+    read.map_err(|error| Failure::new(Exit::Io, format!("cannot read /dev/urandom: {error}")))?;
     Ok(format!("{:032x}", u128::from_ne_bytes(bytes)))
 }
 

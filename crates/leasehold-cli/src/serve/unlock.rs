@@ -1,7 +1,7 @@
-//! The request to free a lock: the only one that writes.
+//! The unlock request, the only request that writes.
 //!
-//! The token is in the body, which no other page can know, and never in an address, which browsers and proxies remember. The request names the holder
-//! that its page showed, so a page that is old frees nothing else.
+//! The token is in the body, never in a URL, which browsers and proxies store. The request contains the displayed holder,
+//! so an old page cannot end another hold.
 
 use super::answer::{HTML, answer};
 use super::app::App;
@@ -22,16 +22,16 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::{sleep, timeout};
 
-/// How long the body of a request is at the most, in bytes.
+/// Maximum length of a request body in bytes.
 const LONGEST: usize = 4096;
 
-/// How long a body may take.
+/// Timeout of a request body.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// The time that each wrong token costs. One is tried after the other.
+/// Delay after a wrong token. Delays are serialized.
 const PENALTY: Duration = Duration::from_millis(500);
 
-/// The request was not carried out, with the sentence that says why.
+/// A rejected request, with its reason.
 struct Refused(StatusCode, String);
 
 impl Refused {
@@ -40,7 +40,7 @@ impl Refused {
     }
 }
 
-/// Frees a lock from one holder.
+/// Ends the hold of one holder.
 pub(super) async fn unlock(State(app): State<Arc<App>>, request: Request) -> Response {
     let asked = request.uri().query().map(str::to_owned);
     let name = value(asked.as_deref(), "name").filter(|name| !name.is_empty());
@@ -49,7 +49,7 @@ pub(super) async fn unlock(State(app): State<Arc<App>>, request: Request) -> Res
         Err(refused) => Err(refused),
         Ok(()) => match (&name, &holder) {
             (Some(name), Some(holder)) => free(&app, name, holder).await,
-            _ => Err(Refused::new(StatusCode::BAD_REQUEST, "the request names no lock and holder")),
+            _ => Err(Refused::new(StatusCode::BAD_REQUEST, "the request lacks a lock or a holder")),
         },
     };
     let (status, text) = match result {
@@ -65,12 +65,12 @@ pub(super) async fn unlock(State(app): State<Arc<App>>, request: Request) -> Res
     answer(status, HTML, page::of_sentence("unlock", &text, name.as_deref()))
 }
 
-/// Whether the request comes from our own page, and from someone who has the token.
+/// Checks that the request comes from our own page, with the token.
 async fn may(app: &App, request: Request) -> Result<(), Refused> {
     let Some(token) = &app.token else {
         return Err(Refused::new(
             StatusCode::FORBIDDEN,
-            "locks can be freed only if leasehold serve has --allow-unlock",
+            "unlocking is disabled; start leasehold serve with --allow-unlock",
         ));
     };
     if !is_from_our_page(request.headers()) {
@@ -78,10 +78,10 @@ async fn may(app: &App, request: Request) -> Result<(), Refused> {
     }
     let kind = request.headers().get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     if kind.split(';').next().unwrap_or_default().trim() != "application/x-www-form-urlencoded" {
-        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the request is no form"));
+        return Err(Refused::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, "the request is not a form"));
     }
     let Ok(body) = timeout(PATIENCE, to_bytes(request.into_body(), LONGEST)).await else {
-        return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the request did not come to its end"));
+        return Err(Refused::new(StatusCode::REQUEST_TIMEOUT, "the request timed out"));
     };
     let body = body.map_err(|_| Refused::new(StatusCode::PAYLOAD_TOO_LARGE, "the request is too long"))?;
     let given = std::str::from_utf8(&body).ok().and_then(|body| value(Some(body), "token")).unwrap_or_default();
@@ -93,7 +93,7 @@ async fn may(app: &App, request: Request) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether a browser says that the request comes from elsewhere. A program says nothing.
+/// Whether no header shows another origin. Programs send no such headers.
 fn is_from_our_page(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_ascii_lowercase());
     let site = text(HeaderName::from_static("sec-fetch-site"));
@@ -104,14 +104,14 @@ fn is_from_our_page(headers: &HeaderMap) -> bool {
     origin.is_none_or(|origin| origin.split_once("://").map(|(_, host)| host) == host.as_deref())
 }
 
-/// Frees the lock, if the holder still holds it, and says what was done.
+/// Ends the hold if it still exists. Returns the result as text.
 async fn free(app: &App, name: &str, holder: &str) -> Result<String, Refused> {
     let Some(seen) = look(&app.client, name).await.map_err(|failure| failed(&failure))? else {
-        return Err(Refused::new(StatusCode::NOT_FOUND, format!("{name}: free, so there is nothing to do")));
+        return Err(Refused::new(StatusCode::NOT_FOUND, format!("{name}: already free")));
     };
     let hit: Vec<&Hold> = seen.holds.iter().filter(|hold| hold.holder.id == *holder).collect();
     if matches!(seen.kind, Kind::Permits | Kind::Counter) || hit.is_empty() {
-        let text = format!("{holder} does not hold {name} any more, so nothing was freed");
+        let text = format!("{holder} no longer holds {name}; nothing was freed");
         return Err(Refused::new(StatusCode::CONFLICT, text));
     }
     let mut freed = Vec::new();
@@ -123,7 +123,7 @@ async fn free(app: &App, name: &str, holder: &str) -> Result<String, Refused> {
         }
     }
     if freed.is_empty() {
-        let text = format!("{holder} did not hold {name} any more, so nothing was freed");
+        let text = format!("{holder} no longer holds {name}; nothing was freed");
         return Err(Refused::new(StatusCode::CONFLICT, text));
     }
     let text = format!("{name}: freed; it was held by {}", freed.join(" and "));

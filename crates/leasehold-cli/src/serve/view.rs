@@ -1,4 +1,4 @@
-//! The texts of a page, for HTML and for live changes alike.
+//! The texts of a page, for HTML and for live changes.
 
 use super::details::Detail;
 use super::query::{PAGE, Query};
@@ -13,28 +13,28 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// How many different queries are remembered for one look.
+/// Maximum number of cached queries per look.
 const REMEMBERED: usize = 64;
 
-/// The texts.
+/// The texts of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct View {
-    /// How old the table is, and what there is.
+    /// The age and totals of the table.
     pub(super) summary: String,
-    /// Whether the server answers, and how often it is looked at.
+    /// The outage, warnings, or the interval of looks.
     pub(super) status: String,
     pub(super) is_warning: bool,
     pub(super) lines: Arc<Lines>,
-    /// The ids from which the lock of the page can be freed.
+    /// The ids of the holders that the page can free.
     pub(super) holders: Vec<String>,
 }
 
 /// The lines of the table.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(super) struct Lines {
-    /// The numbers of the lines, such as `rows 1 to 100 of 10000`.
+    /// The row numbers, such as `rows 1 to 100 of 10000`.
     pub(super) counts: String,
-    /// How many pages there are.
+    /// Number of pages.
     pub(super) pages: usize,
     pub(super) lines: Vec<Line>,
 }
@@ -42,23 +42,23 @@ pub(super) struct Lines {
 /// A line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Tells lines apart, and is the name of the lock in the table of all locks.
+    /// A unique key; in the table of all locks, the name of the lock.
     pub(super) key: String,
     pub(super) class: &'static str,
     pub(super) cells: Vec<String>,
 }
 
-/// The lines of the last look, so that browsers with the same query share them.
+/// A cache of lines, shared by browsers with the same query.
 #[derive(Debug, Default)]
 pub(super) struct Views(Mutex<Known>);
 
-/// The lines that were made of some rows.
+/// The cached lines of some rows.
 #[derive(Debug, Default)]
 struct Known {
     rows: Arc<Vec<Row>>,
     lines: HashMap<Query, Arc<Lines>>,
-    /// The edition of the rows, and the numbers of those that fit a query, in their order. Rows that were looked at by themselves keep their places
-    /// until all are looked at again: a sort of thousands of rows costs more than the texts of a hundred.
+    /// The edition of the rows, and the sorted row numbers of each query. Looks at some rows keep the order, because a sort
+    /// of thousands of rows costs more than the texts of a page.
     edition: u64,
     orders: HashMap<Query, Arc<Vec<usize>>>,
 }
@@ -95,7 +95,7 @@ fn lines(rows: &[Row], order: &[usize], query: &Query) -> Lines {
     let first = (query.page.min(pages) - 1) * PAGE;
     let visible: Vec<_> = order.iter().skip(first).take(PAGE).map(|at| line(&rows[*at])).collect();
     let counts = match visible.len() {
-        0 => "no lock fits".to_owned(),
+        0 => "no lock matches".to_owned(),
         count => format!("rows {} to {} of {}", first + 1, first + count, order.len()),
     };
     Lines { counts, pages, lines: visible }
@@ -123,7 +123,7 @@ fn status(picture: &Picture, now: Instant, every: Duration) -> (String, bool) {
     }
 }
 
-/// The outage of the server, with the moment at which it began.
+/// The outage of the server, with its start.
 fn outage(server: &Server, now: Instant) -> Option<String> {
     let Server::Away { since, .. } = server else { return None };
     let since = moment::before(now.saturating_duration_since(*since));
@@ -165,7 +165,7 @@ mod tests {
         assert_eq!(lines.lines[0].key, "stock:9899");
         assert!(Arc::ptr_eq(&lines, &views.lines(&picture, &query)), "made once for each look");
         let none = views.lines(&picture, &Query::of(Some("filter=nothing")));
-        assert_eq!((none.counts.as_str(), none.pages), ("no lock fits", 1));
+        assert_eq!((none.counts.as_str(), none.pages), ("no lock matches", 1));
         let last = views.lines(&picture, &Query::of(Some("page=4000000000")));
         assert_eq!(last.counts, "rows 9901 to 10000 of 10000");
         for page in 1..200 {

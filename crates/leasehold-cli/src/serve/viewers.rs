@@ -1,12 +1,12 @@
-//! The count of those who look at the page. While there is none, the server is left in peace.
+//! The number of viewers. Without viewers, there are no looks.
 
 use tokio::sync::watch;
 
-/// The count, which all parts share.
+/// The shared number of viewers.
 #[derive(Clone, Debug)]
 pub(super) struct Viewers(watch::Sender<usize>);
 
-/// One that looks, until it is dropped.
+/// A viewer, until the drop.
 #[derive(Debug)]
 pub(super) struct Viewer(watch::Sender<usize>);
 
@@ -15,13 +15,13 @@ impl Viewers {
         Self(watch::Sender::new(0))
     }
 
-    /// One more.
+    /// Adds a viewer.
     pub(super) fn join(&self) -> Viewer {
         self.0.send_modify(|count| *count += 1);
         Viewer(self.0.clone())
     }
 
-    /// The count as it changes.
+    /// A receiver of the number.
     pub(super) fn count(&self) -> watch::Receiver<usize> {
         self.0.subscribe()
     }

@@ -5,7 +5,7 @@ use std::io;
 use std::thread;
 use tokio::sync::mpsc;
 
-/// A key that has a meaning.
+/// A key with a function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Key {
     Character(char),
@@ -26,7 +26,7 @@ pub(super) enum Key {
     Redraw,
 }
 
-/// Reads the keys on a thread of its own, which ends with the process: a read from a terminal cannot be given up.
+/// Reads the keys on a separate thread, because a read from a terminal cannot be cancelled.
 pub(super) fn read() -> mpsc::UnboundedReceiver<io::Result<Event>> {
     let (read, events) = mpsc::unbounded_channel();
     thread::spawn(move || {
@@ -41,7 +41,7 @@ pub(super) fn read() -> mpsc::UnboundedReceiver<io::Result<Event>> {
     events
 }
 
-/// The key of an event; `None` for one that means nothing here, or is no key, such as another size of the terminal.
+/// The key of an event. `None` for other keys and events, such as a resize.
 pub(super) fn key_of(event: &Event) -> Option<Key> {
     let Event::Key(KeyEvent { code, modifiers, kind: KeyEventKind::Press | KeyEventKind::Repeat, .. }) = event else {
         return None;

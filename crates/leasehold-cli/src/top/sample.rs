@@ -5,7 +5,7 @@ use crate::overview::column::Column;
 use crate::overview::looks::Wanted;
 use std::time::Duration;
 
-/// A table that no look has filled yet.
+/// A table before the first look.
 pub(super) fn state() -> State {
     let wanted = Wanted { pattern: "*".to_owned(), kinds: Vec::new(), every: Duration::from_secs(1) };
     State::new("redis://127.0.0.1:6379".to_owned(), wanted, Column::Grants)

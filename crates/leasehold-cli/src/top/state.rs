@@ -1,4 +1,4 @@
-//! The state of the table: its rows and their order, and what the keys have asked for.
+//! The state of the table: rows, order, filter and mode.
 
 use super::keys::Key;
 use crate::overview::column::Column;
@@ -7,20 +7,20 @@ use crate::overview::order::{Sort, in_order};
 use crate::overview::row::Row;
 use crate::overview::{Overview, Picture};
 
-/// Everything that is drawn.
+/// The state of the table.
 #[derive(Debug)]
 pub(super) struct State {
-    /// The server, for people to read.
+    /// The URL of the server without secrets.
     place: String,
     wanted: Wanted,
     overview: Overview,
-    /// The numbers of the rows that are shown, in their order.
+    /// The sorted numbers of the matching rows.
     order: Vec<usize>,
     sort: Sort,
     filter: String,
     mode: Mode,
     is_paused: bool,
-    /// The first of the shown rows that fits on the screen, and how many fit.
+    /// The scroll position, and the number of rows on the screen.
     first: usize,
     page: usize,
 }
@@ -29,11 +29,11 @@ pub(super) struct State {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Mode {
     Table,
-    /// A filter is typed; the one before comes back if the typing is given up.
+    /// The user types a filter. Escape restores the previous filter.
     Filter {
         before: String,
     },
-    /// The help is shown, from this line on.
+    /// The help, from this line.
     Help {
         first: usize,
     },
@@ -64,10 +64,10 @@ impl State {
         }
     }
 
-    /// Takes in what is told of the looks.
+    /// Handles an event of the looks.
     pub(super) fn take(&mut self, told: Told) {
         match told {
-            // The look was under way when the pause began.
+            // The look started before the pause.
             Told::Done(_) if self.is_paused => self.overview.answers(),
             told => {
                 let has_ended = matches!(told, Told::Done(_));
@@ -79,7 +79,7 @@ impl State {
         }
     }
 
-    /// Does what a key asks of the table, and says what it asks of the program.
+    /// Handles a key. Returns its request to the program.
     pub(super) fn press(&mut self, key: Key) -> Asked {
         match (key, &mut self.mode) {
             (Key::Interrupt, _) => return Asked::Quit,
@@ -130,7 +130,7 @@ impl State {
         self.arrange();
     }
 
-    /// Says how many rows the screen has room for, and how many lines of the help are above its last screen.
+    /// Sets the number of rows on the screen and the last scroll position of the help.
     pub(super) fn fit(&mut self, page: usize, last_help: usize) {
         self.page = page;
         self.keep_within();
@@ -139,7 +139,7 @@ impl State {
         }
     }
 
-    /// Puts the rows in order.
+    /// Filters and sorts the rows.
     fn arrange(&mut self) {
         self.order = in_order(&self.picture().rows, &self.filter, &[], self.sort);
         self.keep_within();
@@ -177,12 +177,12 @@ impl State {
         self.is_paused
     }
 
-    /// The first of the shown rows on the screen, counted from 0.
+    /// The scroll position, from 0.
     pub(super) const fn first(&self) -> usize {
         self.first
     }
 
-    /// How many rows fit the filter.
+    /// Number of matching rows.
     pub(super) fn shown(&self) -> usize {
         self.order.len()
     }

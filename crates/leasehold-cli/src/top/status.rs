@@ -6,17 +6,17 @@ use crate::overview::words::{self, age};
 use crate::shown::shown;
 use std::time::{Duration, Instant};
 
-/// A look that takes longer than this is worth a word.
+/// The status line mentions a longer look.
 const LONG: Duration = Duration::from_secs(2);
 
-/// How much a line wants to be seen.
+/// The urgency of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Tone {
     Calm,
     Warning,
 }
 
-/// The first line: what there is, how old that is, and what was looked for.
+/// The first line: age, totals, pattern and server.
 pub(super) fn title(state: &State, now: Instant) -> String {
     let place = shown(&format!("{} on {}", state.wanted().pattern, state.place()));
     match words::summary(state.picture(), now) {
@@ -25,23 +25,23 @@ pub(super) fn title(state: &State, now: Instant) -> String {
     }
 }
 
-/// The second line: whether the server answers, and what is done to the table.
+/// The second line: outage, pause, filter, warnings and scroll position.
 pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     let picture = state.picture();
     if let Some(outage) = words::outage(&picture.server, now) {
         return (shown(&outage), Tone::Warning);
     }
     if state.is_paused() {
-        return ("PAUSED: no look is taken until p is pressed".to_owned(), Tone::Warning);
+        return ("PAUSED: press p to resume".to_owned(), Tone::Warning);
     }
     let mut parts = Vec::new();
     if !state.filter().is_empty() {
-        parts.push(format!("{} fit {:?}", state.shown(), state.filter()));
+        parts.push(format!("{} match {:?}", state.shown(), state.filter()));
     }
     match (picture.looking, &picture.table) {
         (Some(looking), None) => parts.push(words::first_look(looking, now)),
         (Some((since, _)), _) if now.saturating_duration_since(since) > LONG => {
-            parts.push(format!("a look goes on for {}", age(now.saturating_duration_since(since))));
+            parts.push(format!("look running for {}", age(now.saturating_duration_since(since))));
         }
         (_, Some(table)) => {
             parts.push(words::pace(table.took, state.wanted().every));
@@ -58,15 +58,15 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     (shown(&parts.join("; ")), tone)
 }
 
-/// The last line: the longest one that fits says which keys there are.
+/// The last line: the longest list of keys that fits.
 pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
     let lines = match state.mode() {
         Mode::Filter { .. } => {
             let typed = shown(state.filter());
-            vec![format!("/{typed}_   Enter keeps the filter, Esc gives it up"), format!("/{typed}_")]
+            vec![format!("/{typed}_   Enter: keep the filter, Esc: cancel"), format!("/{typed}_")]
         }
         Mode::Help { .. } => {
-            vec!["arrows scroll  ? or Esc leaves the help  q quits".to_owned(), "? back  q quit".to_owned()]
+            vec!["arrows scroll  ? or Esc back  q quit".to_owned(), "? back  q quit".to_owned()]
         }
         Mode::Table => {
             let named = Column::all()
@@ -86,27 +86,26 @@ pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
     lines.into_iter().find(|line| fits(line)).unwrap_or(shortest)
 }
 
-/// The help, a paragraph in each line.
+/// The help, one paragraph per line.
 pub(super) const HELP: [&str; 17] = [
-    "n k o g h l w u t !   sort by name, kind, holder, grants, held, lease, waiters, queue, wait, problems; the same key again turns the order \
-     round",
-    "/                     show only rows that have a text in name, kind, holder or problems; * stands for any text",
+    "n k o g h l w u t !   sort by name, kind, holder, grants, held, lease, waiters, queue, wait, problems; again: reverse the order",
+    "/                     filter by a text in name, kind, holder or problems; * matches any text",
     "arrows PageUp PageDown Home End   scroll",
-    "p                     pause: no look is taken until p is pressed again",
+    "p                     pause or resume",
     "q Esc Ctrl-C          quit",
     "",
-    "GRANTS/S      new holders a second between two looks, over the last ten seconds or so. The lock changes hands at least so often: what came \
-     and went between two looks is not seen. - where not all holders are told.",
-    "HELD FOR      what the holder says of itself, which it does after a second; with a > in front, how long this program has seen it.",
-    "LEASE LEFT    how long the lock lives unless it is renewed.",
-    "WAITERS       the clients that listen for a release. Holders of locks that may linger listen, too.",
-    "QUEUE         the waiters of a fair lock in the server's queue, in which none is overtaken.",
-    "LONGEST WAIT  the longest wait in that queue, as far as its waiters say so.",
-    "PROBLEMS      what looks wrong, such as a held lock without an end. Where there is no room for it, a ! stands before the name.",
+    "GRANTS/S      new holders per second between two looks, over the last ten seconds: a lower bound, because some holds start and end between \
+     two looks. - without a complete list of holders.",
+    "HELD FOR      the holder's own statement, after one second; with a > the time that top has seen the hold.",
+    "LEASE LEFT    time until the lock is free without another renewal.",
+    "WAITERS       for locks without a queue: clients that listen for a release, including some holders.",
+    "QUEUE         waiters in the queue of a fair lock.",
+    "LONGEST WAIT  longest wait in this queue, from the waiters' own statements.",
+    "PROBLEMS      such as a held lock without a lease. Without room for this column, problem locks have a ! before the name.",
     "",
-    "A lock that is free stays in the table for ten seconds, as long as it may come back.",
-    "All values are those of the last look, whose age is in the first line.",
-    "A free lock for which no one waits has no key on the server, so it is not found.",
+    "A free lock stays in the table for ten seconds.",
+    "All values are from the last look; the first line shows its age.",
+    "A free lock without waiters has no key on the server, so top cannot find it.",
 ];
 
 #[cfg(test)]
@@ -130,10 +129,10 @@ mod tests {
     #[test]
     fn names_that_may_not_be_looked_at_are_told_first() {
         let (mut state, now) = (state(), Instant::now());
-        let unseen = Some("3 names that fit could not be looked at".to_owned());
+        let unseen = Some("cannot inspect 3 matching names".to_owned());
         state.take(Told::Done(Look { begun: now, ended: now, found: Vec::new(), is_cut: false, unseen }));
         let (line, tone) = status(&state, now);
-        assert!(line.starts_with("3 names that fit could not be looked at; "), "{line}");
+        assert!(line.starts_with("cannot inspect 3 matching names; "), "{line}");
         assert_eq!(tone, Tone::Warning);
     }
 
@@ -144,12 +143,12 @@ mod tests {
         assert_eq!(status(&state, now).0, "no look yet");
         state.take(Told::Begun(now));
         state.take(Told::Progress(120));
-        assert_eq!(status(&state, at(3)).0, "the first look goes on for 3 s, 120 locks so far");
+        assert_eq!(status(&state, at(3)).0, "first look running for 3 s, 120 locks so far");
         state.take(Told::Done(Look { begun: now, ended: at(1), found: vec![lock("a")], is_cut: true, unseen: None }));
         let (line, tone) = status(&state, at(3));
-        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, one every 2.0 s"), "{line}");
+        assert!(line.starts_with("TOO MANY LOCKS") && line.ends_with("a look takes 1.0 s, interval 2.0 s"), "{line}");
         assert_eq!(tone, Tone::Warning);
         state.take(Told::Begun(at(3)));
-        assert!(status(&state, at(10)).0.ends_with("a look goes on for 7 s"));
+        assert!(status(&state, at(10)).0.ends_with("look running for 7 s"));
     }
 }

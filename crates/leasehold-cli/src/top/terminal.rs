@@ -1,4 +1,4 @@
-//! The terminal while the table has it: keys come at once, and what was on the screen comes back at the end.
+//! The terminal during `top`: raw mode and the alternate screen.
 
 use crate::failure::{Exit, Failure};
 use crate::output::unwritten;
@@ -17,32 +17,32 @@ use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Whether the table can be drawn: stdout is a terminal that can move its cursor.
+/// Whether stdout is a terminal that can move its cursor.
 pub(super) fn can_be_drawn_on() -> bool {
     isatty(stdout()) && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether this process is in front of its terminal, and not in the background of a shell.
+/// Whether this process is in the foreground.
 pub(super) fn is_in_front() -> bool {
-    // A terminal that does not control this process does not send it to the background.
+    // Only the controlling terminal can have this process in the background.
     tcgetpgrp(stdout()).ok().is_none_or(|front| front == getpgrp())
 }
 
-/// Whether the terminal is taken. It is given back once: a second time would move the cursor.
+/// Whether the terminal is in raw mode. A second restore would move the cursor.
 static IS_TAKEN: AtomicBool = AtomicBool::new(false);
 
-/// The screen. The terminal is as before when this is dropped, and when the program panics.
+/// The screen. A drop or a panic restores the terminal.
 pub(super) struct Screen {
-    /// It is not dropped: a dropped one shows the cursor, and complains to stderr if it cannot, which is a panic where the terminal has gone.
+    /// Never dropped, because its drop prints an error to stderr if the terminal has gone, which panics.
     terminal: ManuallyDrop<Terminal<CrosstermBackend<BufWriter<Stdout>>>>,
 }
 
 impl Screen {
-    /// Takes the terminal.
+    /// Switches the terminal to raw mode and the alternate screen.
     ///
     /// # Errors
     ///
-    /// There is no terminal from which keys can be read, or stdout cannot be written.
+    /// No terminal for keys, or a write to stdout fails.
     pub(super) fn open() -> Result<Self, Failure> {
         restore_at_panics();
         enter()?;
@@ -55,32 +55,32 @@ impl Screen {
         }
     }
 
-    /// Draws what has changed since the last time.
+    /// Draws the changes since the last call.
     ///
     /// # Errors
     ///
-    /// Stdout cannot be written.
+    /// A write to stdout fails.
     pub(super) fn draw(&mut self, picture: impl FnOnce(Rect, &mut Buffer)) -> Result<(), Failure> {
         let drawn = self.terminal.draw(|frame| picture(frame.area(), frame.buffer_mut()));
         drawn.map(|_| ()).map_err(|error| unwritten(&error))
     }
 
-    /// Draws everything anew at the next time.
+    /// Makes the next call draw everything.
     ///
     /// # Errors
     ///
-    /// Stdout cannot be written.
+    /// A write to stdout fails.
     pub(super) fn forget(&mut self) -> Result<(), Failure> {
         let cleared = self.terminal.size().and_then(|size| self.terminal.resize(Rect::from((Position::ORIGIN, size))));
         cleared.map_err(|error| unwritten(&error))
     }
 
-    /// Gives the terminal back until [`Self::take_back`].
+    /// Restores the terminal until [`Self::take_back`].
     pub(super) fn lend() {
         restore();
     }
 
-    /// Takes the terminal again.
+    /// Switches the terminal again.
     ///
     /// # Errors
     ///
@@ -98,7 +98,7 @@ impl Drop for Screen {
 }
 
 fn enter() -> Result<(), Failure> {
-    let no_keys = |error: io::Error| Failure::new(Exit::Io, format!("keys cannot be read from a terminal: {error}"));
+    let no_keys = |error: io::Error| Failure::new(Exit::Io, format!("cannot read keys from a terminal: {error}"));
     enable_raw_mode().map_err(no_keys)?;
     IS_TAKEN.store(true, Ordering::Relaxed);
     execute!(stdout(), EnterAlternateScreen, Hide).map_err(|error| {
@@ -107,7 +107,7 @@ fn enter() -> Result<(), Failure> {
     })
 }
 
-/// Makes the terminal what it was. A terminal that has gone needs nothing.
+/// Restores the terminal. Ignores errors of a terminal that has gone.
 fn restore() {
     if !IS_TAKEN.swap(false, Ordering::Relaxed) {
         return;

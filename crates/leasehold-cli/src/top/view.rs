@@ -1,4 +1,4 @@
-//! The picture of the table.
+//! Draws the table.
 
 use super::state::{Mode, State};
 use super::status::{self, Tone};
@@ -10,11 +10,10 @@ use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::Span;
 use std::time::Instant;
 
-/// The space between two columns.
+/// Width of the gap between two columns.
 const GAP: u16 = 1;
 
-/// The columns by how much they are wanted: where there is no room for all, the first ones stay. The column by which the table is sorted comes
-/// behind the name.
+/// The columns by priority: a narrow screen only shows the first ones. The sort column comes after the name.
 const WANTED: [Column; 10] = [
     Column::Name,
     Column::Held,
@@ -28,10 +27,10 @@ const WANTED: [Column; 10] = [
     Column::Problems,
 ];
 
-/// The columns that take the room that is left, if they have a use for it.
+/// The columns that use the remaining width.
 const GROWING: [Column; 4] = [Column::Name, Column::Holder, Column::Kind, Column::Problems];
 
-/// Whether there may be colours. The table says the same without them.
+/// Whether to use colours. The table has the same information without colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Colours {
     Some,
@@ -39,7 +38,7 @@ pub(super) enum Colours {
 }
 
 impl Colours {
-    /// As the variable `NO_COLOR` wants it.
+    /// Reads the variable `NO_COLOR`.
     pub(super) fn of_environment() -> Self {
         if std::env::var_os("NO_COLOR").is_some_and(|value| !value.is_empty()) { Self::None } else { Self::Some }
     }
@@ -50,7 +49,7 @@ impl Colours {
     }
 }
 
-/// The lines of the picture. On a low screen the first ones to go are the line of the title, and then the titles of the columns.
+/// The lines of the screen. A low screen omits the title, then the column titles.
 struct Places {
     title: Option<u16>,
     status: Option<u16>,
@@ -76,7 +75,7 @@ impl Places {
         }
     }
 
-    /// The first line of the help and how many it has: those of the rows, and that of the titles.
+    /// The first line and the height of the help, which covers the rows and the column titles.
     const fn help(&self) -> (u16, u16) {
         match self.head {
             Some(head) => (head, self.rows.1 + 1),
@@ -85,12 +84,12 @@ impl Places {
     }
 }
 
-/// How many rows fit on a screen.
+/// Number of rows on a screen.
 pub(super) fn rows_of(area: Rect) -> usize {
     usize::from(Places::of(area.height).rows.1)
 }
 
-/// How many lines of the help are above its last screen.
+/// The last scroll position of the help.
 pub(super) fn last_help_of(area: Rect) -> usize {
     help_lines(area.width).len().saturating_sub(usize::from(Places::of(area.height).help().1))
 }
@@ -150,7 +149,7 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
         };
         for (column, x, width) in &columns {
             let text = column.text(row);
-            // Without its column, a mark before the name shows a problem.
+            // Without the column of problems, a mark before the name shows a problem.
             let text = if *column == Column::Name && hides_problems && !row.found.problems.is_empty() {
                 format!("! {text}")
             } else {
@@ -161,14 +160,14 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
     }
 }
 
-/// The columns that fit, each with its place and its width.
+/// The columns that fit, each with its position and width.
 fn columns(rows: &[&Row], sorted: Column, room: u16) -> Vec<(Column, u16, u16)> {
     let mut widths: Vec<(Column, u16)> = Vec::new();
     let mut left = room;
     let wanted = WANTED[..1].iter().chain([&sorted]).chain(&WANTED[1..]);
     for column in wanted {
         let gap = if widths.is_empty() { 0 } else { GAP };
-        // The name is there whatever the room is.
+        // The name is always visible.
         let least = if widths.is_empty() { least(*column).min(room) } else { least(*column) };
         if least + gap <= left && !widths.iter().any(|(other, _)| other == column) {
             widths.push((*column, least));
@@ -186,7 +185,7 @@ fn columns(rows: &[&Row], sorted: Column, room: u16) -> Vec<(Column, u16, u16)> 
     placed.collect()
 }
 
-/// Gives the room that is left to columns that have a use for it, cell by cell in turn.
+/// Distributes the remaining width, one cell per column in turn.
 fn grow(widths: &mut [(Column, u16)], mut left: u16, wish: impl Fn(Column) -> u16) {
     let wishes = GROWING.map(&wish);
     let mut before = None;
@@ -202,7 +201,7 @@ fn grow(widths: &mut [(Column, u16)], mut left: u16, wish: impl Fn(Column) -> u1
     }
 }
 
-/// The least width of a column: that of its title, with the mark of the order, and of its usual cells.
+/// Minimum width of a column, for its title with the sort mark and for common cells.
 const fn least(column: Column) -> u16 {
     match column {
         Column::Name | Column::Lease | Column::Problems => 12,
@@ -224,7 +223,7 @@ fn help_lines(room: u16) -> Vec<String> {
     status::HELP.iter().flat_map(|text| wrapped(text, room)).collect()
 }
 
-/// A paragraph in lines that fit.
+/// Wraps a paragraph.
 fn wrapped(text: &str, room: u16) -> Vec<String> {
     let mut lines = vec![String::new()];
     for word in text.split(' ') {
@@ -242,13 +241,13 @@ fn wrapped(text: &str, room: u16) -> Vec<String> {
     lines
 }
 
-/// Draws a cell of a column; numbers end at its right.
+/// Draws a cell. Numbers are right-aligned.
 fn cell(buffer: &mut Buffer, (column, x, room): (Column, u16, u16), y: u16, text: &str, style: Style) {
     let indent = if column.is_number() { room.saturating_sub(width(text)) } else { 0 };
     put(buffer, Rect { x: x + indent, y, width: room - indent, height: 1 }, text, style);
 }
 
-/// Draws a text, and cuts it where there is no room for it.
+/// Draws a text, cut to the available width.
 fn put(buffer: &mut Buffer, place: Rect, text: &str, style: Style) {
     let place = place.intersection(*buffer.area());
     if place.is_empty() {
@@ -262,7 +261,7 @@ fn put(buffer: &mut Buffer, place: Rect, text: &str, style: Style) {
     buffer.set_stringn(end, place.y, "\u{2026}", 1, style);
 }
 
-/// How many cells of a screen a text takes.
+/// Width of a text in cells.
 fn width(text: &str) -> u16 {
     u16::try_from(Span::raw(text).width()).unwrap_or(u16::MAX)
 }

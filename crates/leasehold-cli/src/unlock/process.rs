@@ -74,8 +74,7 @@ async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure>
 }
 
 fn usage(process: &str) -> Failure {
-    let text =
-        format!("invalid --process {process:?}; use PID@HOST, such as 4711@web-3, or the id of a client");
+    let text = format!("invalid --process {process:?}; use PID@HOST, such as 4711@web-3, or the id of a client");
     Failure::new(Exit::Usage, text)
 }
 

@@ -119,8 +119,7 @@ fn locks_that_may_not_be_looked_at_are_told_of() {
         let url = format!("redis://{user}:secret@127.0.0.1:{}", server.port());
         bare().env("LEASEHOLD_URL", url).arg("deadlocks").args(words).finish()
     };
-    let hidden =
-        "cannot inspect 1 lock with waiters, which may be part of a deadlock: \"till\": NOPERM";
+    let hidden = "cannot inspect 1 lock with waiters, which may be part of a deadlock: \"till\": NOPERM";
     let done = as_user("some", &[]);
     done.fails_with(77, &["no deadlock found, but ", hidden, "~redisson_lock_queue:{NAME}"]);
     let done = as_user("some", &["--json"]);

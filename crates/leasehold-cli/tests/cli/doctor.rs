@@ -292,10 +292,7 @@ fn full_server_is_not_told_as_a_lack_of_rights() {
     let done = examined(&server, &[]);
     assert_eq!(done.code(), 1, "{done:?}");
     let rights = faults(&done).into_iter().find(|line| line.contains(" rights ")).expect("a fault");
-    assert!(
-        rights.contains("OOM") && rights.contains("; the server is full"),
-        "{rights}"
-    );
+    assert!(rights.contains("OOM") && rights.contains("; the server is full"), "{rights}");
     for wrong in ["docs/security.md", "allow "] {
         assert!(!done.stdout.contains(wrong), "{wrong}: {}", done.stdout);
     }

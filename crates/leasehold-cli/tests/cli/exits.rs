@@ -71,7 +71,7 @@ fn command_that_does_not_exist_is_127() {
     let name = name();
     let done = run(&SERVER, &[&name, "--", "no-such-command-here"]).finish();
     done.fails_with(127, &["leasehold: no-such-command-here", "not found"]);
-    run(&SERVER, &[&name, "--", ""]).finish().fails_with(127, &["leasehold: the command behind -- is empty"]);
+    run(&SERVER, &[&name, "--", ""]).finish().fails_with(127, &["leasehold: the command after -- is empty"]);
     let done = run(&SERVER, &[&name, "--json", "--", "no-such-command-here"]).finish();
     let told: serde_json::Value = serde_json::from_str(&done.stderr).expect("an object");
     assert_eq!((done.code(), &told["exit_code"], &told["lock"]), (127, &127.into(), &name.as_str().into()), "{told}");
@@ -83,7 +83,7 @@ fn command_that_cannot_be_executed_is_126() {
     let path = path(&SERVER);
     std::fs::write(&path, "no program").expect("a file");
     let path = path.to_str().expect("a text");
-    run(&SERVER, &[&name(), "--", path]).finish().fails_with(126, &[path, "cannot be executed"]);
+    run(&SERVER, &[&name(), "--", path]).finish().fails_with(126, &[path, "cannot execute"]);
 }
 
 #[test]

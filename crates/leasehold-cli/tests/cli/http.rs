@@ -27,7 +27,7 @@ impl Site {
 
     pub(crate) fn started(mut command: Command) -> Self {
         let running = command.env_remove("LEASEHOLD_SERVE_TOKEN").start();
-        let address = running.says("the locks are on http://").trim_end_matches('/').to_owned();
+        let address = running.says("listening on http://").trim_end_matches('/').to_owned();
         Self { running, address }
     }
 

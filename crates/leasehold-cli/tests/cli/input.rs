@@ -16,10 +16,7 @@ fn command_line_that_cannot_be_read_is_usage() {
         (&["run", "x"][..], "<CMD>"),
         (&["run"], "<NAME>"),
         (&["run", "x", "true"], "'true' found; put the command after --;"),
-        (
-            &["run", "-x", "--", "true"],
-            "'-x' found; for a name that begins with a dash, use: leasehold run -- -name",
-        ),
+        (&["run", "-x", "--", "true"], "'-x' found; for a name that begins with a dash, use: leasehold run -- -name"),
         (&["run", "--", "-x"], "<NAME>"),
         (&["run", "x", "--wait", "30", "--", "true"], "500ms, 30s"),
         (&["run", "x", "--try", "--wait", "3s", "--", "true"], "cannot be used with '--wait <TIME>'; see --help"),

@@ -151,9 +151,7 @@ fn permit_of_no_known_process_is_told_with_the_reason() {
     let url = format!("redis://app:secret@127.0.0.1:{}", server.port());
     let done = bare().env("LEASEHOLD_URL", &url).args(["inspect", "x"]).finish();
     assert_eq!(done.code(), 0, "{done:?}");
-    for word in
-        ["unknown process of 1 permit: ", "NOPERM", "+scan, +hlen, +hmget and ~leasehold:1:client:*"]
-    {
+    for word in ["unknown process of 1 permit: ", "NOPERM", "+scan, +hlen, +hmget and ~leasehold:1:client:*"] {
         assert!(done.line().contains(word), "{done:?} has {word:?}");
     }
 }

@@ -35,10 +35,7 @@ fn number_of_permits_is_changed_while_some_are_held() {
 fn idle_semaphore_is_changed_and_one_that_is_not_there_is_made() {
     let name = name();
     permits(&[&name]).finish().fails_with(73, &["no semaphore", "permits NAME N"]);
-    assert_eq!(
-        permits(&[&name, "5"]).finish().stdout,
-        format!("{name}: 5 permits, new; 5 available, 0 held\n")
-    );
+    assert_eq!(permits(&[&name, "5"]).finish().stdout, format!("{name}: 5 permits, new; 5 available, 0 held\n"));
     assert_eq!(permits(&[&name, "4"]).finish().stdout, format!("{name}: 4 permits, was 5; 4 available, 0 held\n"));
     let told = objects(&permits(&[&name, "6", "--json"]).finish().stdout).remove(0);
     assert_eq!((&told["permits"], &told["before"], &told["held"]), (&6.into(), &4.into(), &0.into()), "{told}");

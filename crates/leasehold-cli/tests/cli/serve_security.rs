@@ -181,7 +181,7 @@ fn tokens_are_given_or_made_and_short_ones_refused() {
     let site = Site::started(serve(&[]));
     until("the token is told", || site.running.stderr().ends_with('\n'));
     let said = site.running.stderr();
-    let token = said.trim_end().strip_prefix("leasehold: the token that frees locks: ").expect("the token, once");
+    let token = said.trim_end().strip_prefix("leasehold: token to free locks: ").expect("the token, once");
     assert!(token.len() == 32 && token.bytes().all(|byte| byte.is_ascii_hexdigit()), "{said:?}");
     held_by_a_jvm(&server, "stock", "3600000");
     assert_eq!(site.post(FREE_STOCK, "", &format!("token={token}")).status, 200);
@@ -195,7 +195,7 @@ fn address_for_other_machines_is_warned_of() {
     let mut command = leasehold(&server);
     command.args(["serve", "--listen", "0.0.0.0:0"]);
     let site = Site::started(command);
-    until("it warns", || site.running.stderr().contains("can be reached from other machines"));
+    until("it warns", || site.running.stderr().contains("other machines can reach"));
     let quiet = Site::of(&server, &[]);
     assert_eq!(quiet.running.stderr(), "");
     let ask = |host: &str| site.ask(&format!("GET / HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n")).status;

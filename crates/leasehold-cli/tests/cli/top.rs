@@ -231,12 +231,12 @@ fn many_other_keys_leave_the_keys_of_the_terminal_alive() {
     let proxy = Proxy::to(&server);
     proxy.delay(Way::Both, Duration::from_millis(30));
     let mut screen = Screen::of_top_at(&proxy.url(), &[], 100, 10);
-    screen.shows("the first look goes on for");
+    screen.shows("first look running for");
     screen.types("?");
     screen.shows("sort by name, kind");
     assert!(!screen.text().contains(" old: "), "the first look goes on");
     screen.types("?");
-    screen.shows("the first look goes on for");
+    screen.shows("first look running for");
     proxy.delay(Way::Both, Duration::ZERO);
     screen.shows("\nstock");
     screen.types("q");
@@ -246,9 +246,9 @@ fn many_other_keys_leave_the_keys_of_the_terminal_alive() {
 #[test]
 fn without_a_terminal_it_names_other_commands() {
     let words = ["`leasehold ls --json`", "`leasehold watch --json`"];
-    leasehold(&SERVER).arg("top").finish().fails_with(64, &[&["stdout is none"][..], &words].concat());
+    leasehold(&SERVER).arg("top").finish().fails_with(64, &[&["stdout is not a terminal"][..], &words].concat());
     let done = leasehold(&SERVER).args(["top", "--json"]).finish();
-    done.fails_with(64, &[&["\"error\":\"usage\"", "--json is for programs"][..], &words].concat());
+    done.fails_with(64, &[&["\"error\":\"usage\"", "no JSON output"][..], &words].concat());
     leasehold(&SERVER).args(["top", "--sort", "age"]).finish().fails_with(64, &["age", "grants", "held"]);
     leasehold(&SERVER).args(["top", "--every", "1ms"]).finish().fails_with(64, &["10ms"]);
 }

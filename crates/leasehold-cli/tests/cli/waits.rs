@@ -289,10 +289,7 @@ fn lock_of_an_outer_command_is_warned_of_however_deep_it_is() {
         (&"waits_for_itself".into(), &outer.as_str().into()),
         "{done:?}"
     );
-    assert!(
-        told[0]["message"].as_str().is_some_and(|text| text.contains("an outer leasehold run")),
-        "{done:?}"
-    );
+    assert!(told[0]["message"].as_str().is_some_and(|text| text.contains("an outer leasehold run")), "{done:?}");
 }
 
 #[test]

@@ -30,13 +30,13 @@ pub(super) async fn page_says_so_and_goes_on(driver: &Driver) {
     soon("the server is back, and the page goes on", page.says("tbody", "later").await);
     soon("nothing is said of the outage any more", page.says("#status:not(.warning)", "a look takes").await);
     site.freeze(true);
-    page.says("#connection", "Nothing was heard from leasehold serve for ").await;
+    page.says("#connection", "No message from leasehold serve for ").await;
     site.freeze(false);
     soon("leasehold serve goes on, and the page does", page.says_nothing("#connection").await);
     drop(site);
     soon(
         "leasehold serve was killed, and the page says so",
-        page.says("#connection", "No answer from leasehold serve").await,
+        page.says("#connection", "No connection to leasehold serve").await,
     );
     let _again = Site::at(&server, &listen, &[]);
     hold("last");

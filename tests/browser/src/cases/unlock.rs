@@ -51,7 +51,7 @@ pub(super) async fn token_frees_and_nothing_else(driver: &Driver) {
         assert!(is_held(&server), "freed with {form}");
     }
     page.go(&site.url(&format!("{FREE_STOCK}&token={}", TOKEN.replace(' ', "+")))).await;
-    page.says("#summary", "the page has no such method").await;
+    page.says("#summary", "method not allowed").await;
     assert!(is_held(&server), "freed by GET");
 
     enter(&page, &site, "another token of 24 letters").await;
