@@ -267,7 +267,7 @@ pub(crate) async fn end(client: &Client, name: &str, id: &HolderId, way: Way) ->
 /// the plain lock does not notify a queue, so a waiting JVM would sleep until the end of the freed lease.
 async fn wake_a_queue(client: &Client, name: &str, freed_from: &HolderId) {
     let lock = client.fair_lock(name);
-    // The lock is free. After an error the waiter polls again by itself.
+    // The lock is free. After an error the waiter still polls.
     if lock.inspect().await.is_ok_and(|queue| !queue.waiters.is_empty()) {
         let _ = lock.force_release_holder(freed_from).await;
     }

@@ -54,6 +54,6 @@ mod tests {
         let (foreign, now) = (Foreign::default(), Instant::now());
         foreign.add("cache:1", now);
         assert!(foreign.has("cache:1", now + LEFT_OUT) && !foreign.has("stock:1", now));
-        assert!(!foreign.clone().has("cache:1", now + 2 * LEFT_OUT), "it is asked for again");
+        assert!(!foreign.clone().has("cache:1", now + 2 * LEFT_OUT), "the entry has expired");
     }
 }

@@ -96,7 +96,7 @@ impl History {
         let (before, mut grants) = old.map(|old| (old.since, old.grants)).unwrap_or_default();
         let is_new = |id: &&String| !before.contains_key(*id);
         if counts {
-            // No lock has more holders than are told apart here.
+            // f64 counts more holders exactly than any lock has.
             grants += found.ids.iter().filter(is_new).count() as f64;
         }
         let since = found.ids.iter().map(|id| (id.clone(), before.get(id).copied().unwrap_or(ended)));
@@ -152,7 +152,7 @@ mod tests {
     use super::super::sample::lock;
     use super::*;
 
-    /// The looks of a test: one a second, each of which takes a tenth of a second.
+    /// The looks of a test: one per second, each takes 100 ms.
     struct Looks {
         history: History,
         begun: Instant,
@@ -176,7 +176,7 @@ mod tests {
     #[test]
     fn grants_are_new_holders_a_second() {
         let mut looks = Looks::new();
-        assert_eq!(looks.look(held_by("a:1"))[0].grants, Some(0.0), "the first look cannot tell");
+        assert_eq!(looks.look(held_by("a:1"))[0].grants, Some(0.0), "unknown after the first look");
         let rate = |rows: &[Row]| rows[0].grants.expect("a rate");
         for hold in 2..40 {
             let rate = rate(&looks.look(held_by(&format!("a:{hold}"))));
@@ -203,7 +203,7 @@ mod tests {
     fn holds_are_as_old_as_their_holder_says_or_as_they_were_seen() {
         let mut looks = Looks::new();
         assert_eq!(looks.look(held_by("a:1"))[0].held, Held::Unknown);
-        // Between the end of the first look and the begin of this one.
+        // Between the end of the first look and the start of this look.
         assert_eq!(looks.look(held_by("a:1"))[0].held, Held::AtLeast(Duration::from_millis(900)));
         let said = |seconds| {
             let said = Some(Duration::from_secs(seconds));
@@ -225,11 +225,11 @@ mod tests {
             ended: at(50),
             found: vec![("stock".to_owned(), found.into_iter().next())],
         };
-        // Both come while a look at all locks goes on that has met the lock before.
+        // Both happen during a look at all locks that has already found the lock.
         let rows = looks.history.glance(glance(Vec::new()));
         assert_eq!((rows[0].is_gone, rows[0].found.holder.as_str()), (true, "free"));
         assert!(looks.look(held_by("a:1"))[0].is_gone, "it is free still");
-        assert!(!looks.look(held_by("a:1"))[0].is_gone, "a look that began later tells something new");
+        assert!(!looks.look(held_by("a:1"))[0].is_gone, "a later look has newer data");
         let begun = looks.begun + Duration::from_secs(1);
         let found = vec![("stock".to_owned(), held_by("a:2").pop())];
         let rows = looks.history.glance(Glance {

@@ -1,4 +1,4 @@
-//! Looks at the server, one after the other, in short steps.
+//! Looks at the server with many short commands.
 
 use super::foreign::Foreign;
 use super::row::Found;

@@ -15,7 +15,7 @@ use tokio::time::sleep;
 /// Update interval of ages.
 const TICK: Duration = Duration::from_secs(1);
 
-/// The interval of keep-alive messages. A page that receives nothing for much longer says so (`page.js`).
+/// The interval of keep-alive messages. A page without a message for much longer shows a warning (`page.js`).
 const SILENCE: Duration = Duration::from_secs(3);
 
 /// A source of views, alive as long as the stream.

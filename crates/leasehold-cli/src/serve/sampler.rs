@@ -82,8 +82,7 @@ fn share(overview: &mut Overview, told: Told, samples: &watch::Sender<Sample>) {
     });
 }
 
-/// A table that is fresh, if the server gives one in time; otherwise the last one, which says how old it is. None is newer than that of looks that
-/// go on for others.
+/// Returns a fresh table, or the last table after a timeout. With other viewers, returns their last table at once.
 pub(super) async fn fresh(samples: &watch::Receiver<Sample>, viewers: &Viewers) -> Sample {
     let mut samples = samples.clone();
     let now = samples.borrow_and_update().clone();

@@ -219,7 +219,7 @@ mod tests {
         state.visible().map(|row| row.found.name.as_str()).collect()
     }
 
-    /// A table of locks with so many waiters, of which two fit on the screen.
+    /// A table of locks with these numbers of waiters, on a screen with two rows.
     fn table(waiters: &[(&str, u64)]) -> State {
         let mut state = state();
         let found = waiters.iter().map(|(name, waiting)| Found { listeners: Some(*waiting), ..lock(name) });

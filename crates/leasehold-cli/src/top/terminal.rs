@@ -116,7 +116,7 @@ fn restore() {
     let _ = disable_raw_mode();
 }
 
-/// Gives the terminal back before a panic of this thread says what has happened. That of another thread does not end the program.
+/// Restores the terminal before the message of a panic. A panic of another thread does not end the program.
 fn restore_at_panics() {
     let (tell, own) = (panic::take_hook(), thread::current().id());
     panic::set_hook(Box::new(move |info| {
@@ -158,7 +158,7 @@ mod tests {
         assert!(!child.wait().expect("its end").success());
         let modes = tcgetattr(&terminal).expect("its modes").local_modes;
         assert!(modes.contains(LocalModes::ICANON | LocalModes::ECHO), "{modes:?}");
-        // A terminal that is open nowhere gives what was written, and then an error.
+        // A closed terminal returns the buffered output, then an error.
         drop((itself, terminal));
         let mut said = Vec::new();
         let _ = File::from(keyboard).read_to_end(&mut said);

@@ -14,6 +14,19 @@ fn help_tells_examples_and_exit_codes() {
 }
 
 #[test]
+fn help_of_run_begins_with_the_ten_most_used_options() {
+    let help = bare().args(["run", "-h"]).finish().stdout;
+    let options = help.split("Options:\n").nth(1).expect("a list of options");
+    let words = options.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
+    let first: Vec<_> = words.take(10).collect();
+    let expected = [
+        "--wait", "--try", "--at-least", "--max-hold", "--quiet", "--busy-exit", "--fair", "--permits", "--fenced",
+        "--lease",
+    ];
+    assert_eq!(first, expected, "{help}");
+}
+
+#[test]
 fn version_is_that_of_the_package() {
     assert_eq!(bare().arg("--version").finish().stdout, format!("leasehold {}\n", env!("CARGO_PKG_VERSION")));
 }

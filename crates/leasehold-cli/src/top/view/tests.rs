@@ -65,7 +65,7 @@ fn sample_table() -> (State, Instant) {
     (state, now + seconds(5))
 }
 
-/// Wants a screen to be as it is kept in a file. With the variable `KEEP_SCREENS` the file is written anew.
+/// Compares a screen with its file. The variable `KEEP_SCREENS` rewrites the file.
 #[track_caller]
 fn is_kept(name: &str, screen: &str) {
     let path = format!("{}/src/top/view/screens/{name}.txt", env!("CARGO_MANIFEST_DIR"));
