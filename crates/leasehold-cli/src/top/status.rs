@@ -95,7 +95,7 @@ pub(super) const HELP: [&str; 17] = [
     "q Esc Ctrl-C          quit",
     "",
     "GRANTS/S      new holders per second between two looks, over the last ten seconds: a lower bound, because some holds start and end between \
-     two looks. - without a complete list of holders.",
+     two looks. Shows - without a complete list of holders.",
     "HELD FOR      the holder's own statement, after one second; with a > the time that top has seen the hold.",
     "LEASE LEFT    time until the lock is free without another renewal.",
     "WAITERS       for locks without a queue: clients that listen for a release, including some holders.",

@@ -119,9 +119,9 @@ fn help_is_scrolled_to_its_end_and_back() {
     let (mut state, now) = sample_table();
     state.press(Key::Character('?'));
     state.press(Key::End);
-    assert!(screen(&mut state, now, 60, 12).contains("so it is not found."));
+    assert!(screen(&mut state, now, 60, 12).contains("cannot find it."));
     state.press(Key::PageUp);
-    assert!(!screen(&mut state, now, 60, 12).contains("so it is not found."));
+    assert!(!screen(&mut state, now, 60, 12).contains("cannot find it."));
     state.press(Key::Home);
     assert!(screen(&mut state, now, 60, 12).contains("sort by name"));
 }
