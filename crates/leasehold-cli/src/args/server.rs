@@ -29,6 +29,7 @@ pub(crate) struct ServerOptions {
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print JSON, one object per line, including errors
-    #[arg(long, global = true)]
+    // The order puts this after the options of the command.
+    #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
 }

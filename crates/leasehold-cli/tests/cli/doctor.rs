@@ -82,7 +82,7 @@ fn server_that_forgets_with_its_process_is_found() {
 #[test]
 fn log_that_is_never_synced_is_found() {
     let server = well().arg("appendfsync", "no").start();
-    has_fault(&examined(&server, &[]), "appendfsync", "half minute");
+    has_fault(&examined(&server, &[]), "appendfsync", "half a minute");
 }
 
 #[test]

@@ -20,7 +20,15 @@ fn help_of_run_begins_with_the_ten_most_used_options() {
     let words = options.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
     let first: Vec<_> = words.take(10).collect();
     let expected = [
-        "--wait", "--try", "--at-least", "--max-hold", "--quiet", "--busy-exit", "--fair", "--permits", "--fenced",
+        "--wait",
+        "--try",
+        "--at-least",
+        "--max-hold",
+        "--quiet",
+        "--busy-exit",
+        "--fair",
+        "--permits",
+        "--fenced",
         "--lease",
     ];
     assert_eq!(first, expected, "{help}");

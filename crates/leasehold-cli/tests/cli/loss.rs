@@ -339,7 +339,7 @@ fn command_that_was_done_after_the_loss_is_told_apart() {
     until_held(&SERVER, &name);
     SERVER.command(&["DEL", &name]);
     std::fs::write(end, "").expect("a file");
-    running.finish().fails_with(76, &["was lost", "was not stopped", "exit code 3"]);
+    running.finish().fails_with(76, &["was lost", "had already ended", "exit code 3"]);
 }
 
 #[test]
@@ -353,7 +353,7 @@ fn command_that_ended_after_the_lease_of_a_paused_leasehold_is_told_apart() {
     std::fs::write(end, "").expect("a file");
     until_gone(&child);
     running.signal(Signal::CONT);
-    running.finish().fails_with(76, &["was lost", "was not stopped", "exit code 3"]);
+    running.finish().fails_with(76, &["was lost", "had already ended", "exit code 3"]);
 }
 
 #[test]

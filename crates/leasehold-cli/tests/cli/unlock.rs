@@ -61,7 +61,7 @@ fn free_lock_needs_nothing() {
 fn name_of_an_unlocked_lock_gives_the_terminal_no_command() {
     let name = format!("{}\u{1b}[2J", name());
     held_by_a_jvm(&SERVER, &name, "60000");
-    for state in ["freed", "free"] {
+    for state in ["freed", "already free"] {
         let done = unlock(&[&name, "--yes"]).finish();
         assert!(done.stdout.contains(&format!("\\u{{1b}}[2J: {state}")), "{done:?}");
         assert!(!done.stdout.contains('\u{1b}'), "{done:?}");
@@ -198,7 +198,7 @@ fn process_loses_everything_that_it_holds_and_no_other_does() {
     let free = |process: &str| leasehold(&server).args(["unlock", "--yes", "--process", process]).finish();
     let done = free(&process);
     assert_eq!(done.code(), 0, "{done:?}");
-    assert!(done.line().contains("permits of the semaphore \"seats\""), "{done:?}");
+    assert!(done.line().contains("bare semaphore \"seats\""), "{done:?}");
     for name in ["plain", "fair", "simple", "catalogue", "supplier"] {
         assert!(done.stdout.contains(&format!("{name}: freed; ")), "{name}: {done:?}");
         assert!(name == "supplier" || !exists(&server, name), "{name}");
@@ -226,7 +226,9 @@ fn process_that_was_killed_is_named_by_its_number_and_host() {
 
 #[test]
 fn process_that_is_unknown_or_no_process_is_one_line() {
-    unlock(&["--process", "1@nowhere", "--yes"]).finish().fails_with(70, &["no process 1 of the host \"nowhere\""]);
+    unlock(&["--process", "1@nowhere", "--yes"])
+        .finish()
+        .fails_with(70, &["process 1 on host \"nowhere\" has no record"]);
     for process in ["x@nowhere", "nowhere", "4711", ""] {
         unlock(&["--process", process, "--yes"]).finish().fails_with(64, &["4711@web-3"]);
     }

@@ -265,7 +265,7 @@ fn command_that_waits_for_its_own_lock_is_warned() {
         let done = nested(outer, inner).finish();
         let lines: Vec<_> = done.stderr.lines().collect();
         assert!(done.code() == 75 && lines.len() == 2, "{done:?}");
-        assert!(lines[0].contains(&warning) && lines[1].contains("stayed busy"), "{done:?}");
+        assert!(lines[0].contains(&warning) && lines[1].contains("was busy"), "{done:?}");
     }
     let done = nested(&[&name], &[&name, "--json", "--wait", "1s"]).finish();
     assert_eq!(objects(&done.stderr)[0]["warning"], "waits_for_itself", "{done:?}");
@@ -311,7 +311,7 @@ fn permits_that_all_belong_to_outer_commands_are_warned_of() {
     // One of the permits is that of a stranger, and comes back some day.
     let stranger = crate::support::held(&SERVER, &[&name, "--permits", "2"]);
     let done = self::nested(&[&name, "--permits", "2"], &[&[name.as_str()][..], &nested].concat()).finish();
-    done.fails_with(75, &["stayed busy"]);
+    done.fails_with(75, &["was busy"]);
     drop(stranger);
 }
 
@@ -324,7 +324,7 @@ fn command_that_waits_for_another_holder_is_not_warned() {
     held_by_a_jvm(&elsewhere, &name, "60000");
     let url = elsewhere.url();
     for inner in [&[&*other, "--wait", "1s"][..], &[&name, "--wait", "1s", "--url", &url]] {
-        nested(&[&name], inner).finish().fails_with(75, &["stayed busy"]);
+        nested(&[&name], inner).finish().fails_with(75, &["was busy"]);
     }
     let done = nested(&[&name, "--read"], &[&name, "--read"]).finish();
     assert_eq!((done.code(), done.stderr.as_str()), (0, ""));
