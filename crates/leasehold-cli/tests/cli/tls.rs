@@ -98,8 +98,8 @@ fn file_that_is_no_certificate_or_key_is_named() {
     refused(&["--tls-ca", &key], &[&key, "as a certificate"]);
     refused(&["--tls-cert", &garbage, "--tls-key", &key], &[&garbage, "as a certificate"]);
     refused(&["--tls-cert", &chain, "--tls-key", &garbage], &[&garbage, "as a private key"]);
-    refused(&["--tls-cert", &chain], &[&chain, "--tls-key, or LEASEHOLD_TLS_KEY"]);
-    refused(&["--tls-key", &key], &[&key, "--tls-cert, or LEASEHOLD_TLS_CERT"]);
+    refused(&["--tls-cert", &chain], &[&chain, "--tls-key or LEASEHOLD_TLS_KEY"]);
+    refused(&["--tls-key", &key], &[&key, "--tls-cert or LEASEHOLD_TLS_CERT"]);
     for encrypted in [
         "-----BEGIN ENCRYPTED PRIVATE KEY-----\naGVsbG8=\n-----END ENCRYPTED PRIVATE KEY-----\n",
         "-----BEGIN EC PRIVATE KEY-----\nProc-Type: 4,ENCRYPTED\nDEK-Info: AES-128-CBC,00\n\naGVsbG8=\n-----END EC PRIVATE KEY-----\n",
