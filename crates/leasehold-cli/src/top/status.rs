@@ -36,7 +36,7 @@ pub(super) fn status(state: &State, now: Instant) -> (String, Tone) {
     }
     let mut parts = Vec::new();
     if !state.filter().is_empty() {
-        parts.push(format!("{} match {:?}", state.shown(), state.filter()));
+        parts.push(format!("{} matching {:?}", state.shown(), state.filter()));
     }
     match (picture.looking, &picture.table) {
         (Some(looking), None) => parts.push(words::first_look(looking, now)),

@@ -77,7 +77,7 @@ fn keys_sort_filter_scroll_pause_help_and_quit() {
     screen.types("l");
     is_order(&screen, &all, [2, 3, 1]);
     screen.types(&format!("/{all}:3"));
-    screen.comes_to("one fits", |text| text.contains("1 fit ") && !text.contains(&format!("\n{all}:1 ")));
+    screen.comes_to("one fits", |text| text.contains("1 matching ") && !text.contains(&format!("\n{all}:1 ")));
     screen.types("\r");
     screen.shows("? help");
     screen.types("/\u{7f}\u{7f}\r");
