@@ -43,17 +43,22 @@
 //! # Ok(()) }
 //! ```
 
-use crate::sync::{AtomicBool, Thread, thread, thread_local};
-use std::cell::Cell;
+use crate::sync::{AtomicBool, Thread, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
-thread_local! {
-    /// The number of nested calls of [`wait`] that poll on this thread.
-    static WAITS: Cell<u32> = const { Cell::new(0) };
+#[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
+mod waits {
+    use crate::sync::thread_local;
+    use std::cell::Cell;
+
+    thread_local! {
+        /// The number of nested calls of `wait` that poll on this thread.
+        pub(super) static WAITS: Cell<u32> = Cell::new(0);
+    }
 }
 
 /// Waits on this thread until a future of this crate is ready, and returns its output.
@@ -92,7 +97,7 @@ pub fn wait<F: IntoFuture>(future: F) -> F::Output {
 
 /// Whether [`wait`] polls the caller, which then has its own thread.
 pub(crate) fn is_waited_for() -> bool {
-    WAITS.with(|waits| waits.get() > 0)
+    waits::WAITS.with(|waits| waits.get() > 0)
 }
 
 /// A poll on this thread.
@@ -100,14 +105,14 @@ struct Polls;
 
 impl Polls {
     fn begin() -> Self {
-        WAITS.with(|waits| waits.set(waits.get() + 1));
+        waits::WAITS.with(|waits| waits.set(waits.get() + 1));
         Self
     }
 }
 
 impl Drop for Polls {
     fn drop(&mut self) {
-        WAITS.with(|waits| waits.set(waits.get() - 1));
+        waits::WAITS.with(|waits| waits.set(waits.get() - 1));
     }
 }
 
