@@ -43,11 +43,10 @@
 //! # Ok(()) }
 //! ```
 
-use crate::sync::{AtomicBool, Thread, thread};
+use crate::sync::{Thread, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::task::{Context, Poll, Wake, Waker};
 
 #[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
@@ -79,19 +78,20 @@ pub fn wait<F: IntoFuture>(future: F) -> F::Output {
         );
     }
     let mut future = pin!(future.into_future());
-    let wakeup = Arc::new(Wakeup { thread: thread::current(), woken: AtomicBool::new(false) });
-    let waker = Waker::from(wakeup.clone());
+    let waker = Waker::from(Arc::new(Unpark(thread::current())));
     let mut cx = Context::from_waker(&waker);
     loop {
         let polls = Polls::begin();
         if let Poll::Ready(value) = future.as_mut().poll(&mut cx) {
+            drop(polls);
+            if is_waited_for() {
+                // This wait may have consumed the wake-up of the wait around it, which polls once more.
+                thread::current().unpark();
+            }
             return value;
         }
         drop(polls);
-        // A nested wait may have consumed the thread's token, so the flag decides.
-        while !wakeup.woken.swap(false, Ordering::Acquire) {
-            thread::park();
-        }
+        thread::park();
     }
 }
 
@@ -116,15 +116,11 @@ impl Drop for Polls {
     }
 }
 
-struct Wakeup {
-    thread: Thread,
-    woken: AtomicBool,
-}
+struct Unpark(Thread);
 
-impl Wake for Wakeup {
+impl Wake for Unpark {
     fn wake(self: Arc<Self>) {
-        self.woken.store(true, Ordering::Release);
-        self.thread.unpark();
+        self.0.unpark();
     }
 }
 
