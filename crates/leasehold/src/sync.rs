@@ -6,10 +6,12 @@
 #[cfg(not(all(test, leasehold_loom)))]
 pub(crate) use {
     parking_lot::{Condvar, Mutex},
-    std::sync::atomic::AtomicBool,
     std::thread::{self, Thread},
     std::thread_local,
 };
+
+#[cfg(all(feature = "embedded", not(all(test, leasehold_loom))))]
+pub(crate) use std::sync::atomic::AtomicBool;
 
 #[cfg(all(test, leasehold_loom))]
 pub(crate) use self::of_loom::{Condvar, Mutex};
