@@ -71,7 +71,7 @@ impl Session {
         }
     }
 
-    /// Handles the result of [`Action::Subscribe`](super::Action::Subscribe).
+    /// Handles the result of [`Action::Subscribe`].
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         let spread = || self.rng.f64();
         let (out, timers) = (&mut self.out, &mut self.timers);
@@ -108,7 +108,7 @@ impl Session {
         }
     }
 
-    /// Handles the result of [`Action::Unsubscribe`](super::Action::Unsubscribe).
+    /// Handles the result of [`Action::Unsubscribe`].
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
         let spread = || self.rng.f64();
         self.subscriptions.unsubscribed(now, channel, &result, spread, &mut self.out, &mut self.timers);
