@@ -73,7 +73,8 @@ impl ClientInner {
             let due = state.session.poll_timeout();
             state.alarm.bring_forward(due) || state.session.has_output()
         });
-        if must_wake {
+        // An ending background waits for the last hold, which any call may end.
+        if must_wake || self.background.is_ending() {
             self.background.wake();
         } else {
             self.background.turn();
@@ -164,10 +165,6 @@ impl Receiver for ClientInner {
                 }
             }
         });
-        if self.background.is_ending() {
-            // The background may wait for these calls.
-            self.background.wake();
-        }
     }
 }
 
