@@ -138,7 +138,7 @@ fn link_leaves_the_process_through_its_network_alone() {
 /// Pairs of sibling folders: the first names the second. The file `a.rs` belongs to the folder `a`, unless that folder has only its tests.
 fn arrows(files: &[File], source: &str) -> BTreeSet<(String, String)> {
     let module = |file: &File| file.path.trim_start_matches(source).trim_end_matches(".rs").to_owned();
-    let of_code = files.iter().filter(|file| !file.path.ends_with("/tests.rs"));
+    let of_code = files.iter().filter(|file| !file.path.ends_with("/tests.rs") && !file.path.contains("/tests/"));
     let modules: Vec<_> = of_code.map(|file| (module(file), file)).collect();
     let parents = |module: &str| module.match_indices('/').map(|(at, _)| module[..at].to_owned()).collect::<Vec<_>>();
     let folders: BTreeSet<_> = modules.iter().flat_map(|(module, _)| parents(module)).collect();

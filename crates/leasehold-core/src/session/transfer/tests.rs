@@ -1,70 +1,103 @@
 use super::*;
+use crate::error::ReleaseError;
+use crate::owner::ClientId;
+use crate::reply::Reply;
+use crate::session::request::AcquireOutcome;
+use crate::session::steps::{Deed, Step};
+use crate::session::{AcquireRequest, CallId, Granted};
+use crate::settings::Settings;
+
+mod linger;
+
+const NOW: Instant = Instant::from_nanos(1_000_000_000);
+const LEASE: Duration = Duration::from_secs(30);
+const MS: Duration = Duration::from_millis(1);
+
+/// A session whose tasks share one lock.
+struct World {
+    session: Session,
+    now: Instant,
+}
+
+impl World {
+    fn with(settings: Settings) -> Self {
+        Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1), now: NOW }
+    }
+
+    fn pass(&mut self, time: Duration) {
+        self.now = self.now + time;
+        self.session.handle_timeout(self.now);
+    }
+
+    fn poll(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
+        self.session.step_acquire(self.now, ticket, Waker::noop())
+    }
+
+    /// Begins to acquire, and polls once.
+    fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
+        let ticket = self.session.acquire(self.now, wish);
+        let step = self.poll(ticket);
+        (ticket, step)
+    }
+
+    fn reply(&mut self, (_ticket, flight): (Ticket, CallId), reply: [i64; 3]) {
+        let reply = Reply::Array(reply.map(Reply::Int).to_vec());
+        self.session.handle_called(self.now, flight, Ok(reply));
+    }
+
+    /// Acquires, and is granted the lock by the server.
+    fn holds(&mut self, wish: AcquireRequest) -> Granted {
+        let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
+        let (ticket, step) = self.begin(wish);
+        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
+        self.reply((ticket, flight), [1, left, 0]);
+        self.read(ticket)
+    }
+
+    fn confirm(&mut self) {
+        while let Some(action) = self.session.poll_deed() {
+            match action {
+                Deed::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
+                Deed::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
+                _ => {}
+            }
+        }
+    }
+
+    fn read(&mut self, ticket: Ticket) -> Granted {
+        match self.poll(ticket) {
+            Step::Done(Ok(Some(granted))) => granted,
+            step => panic!("it is granted: {step:?}"),
+        }
+    }
+
+    /// Releases a guard. Says whether the server is told, and how it ended if it is not.
+    fn releases(&mut self, guard: &Granted) -> Option<Result<(), ReleaseError>> {
+        let ticket = self.session.release(self.now, guard.hold, guard.renewed);
+        match self.session.step_release(self.now, ticket, Waker::noop()) {
+            Step::Done(outcome) => Some(outcome),
+            Step::Send(..) | Step::Wait => None,
+        }
+    }
+}
 
 mod hand_over {
     //! The rules of handing a hold on, each by itself.
 
+    use super::*;
     use crate::call::Replicas;
     use crate::command::Kind;
     use crate::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
     use crate::link::LinkEvent;
     use crate::name::LockName;
-    use crate::owner::ClientId;
-    use crate::reply::Reply;
-    use crate::session::line::Phase;
-    use crate::session::request::AcquireOutcome;
-    use crate::session::steps::{Deed, Step};
-    use crate::session::{AcquireRequest, CallId, Fallback, Granted, Patience, Session, Ticket};
+    use crate::session::{Fallback, Patience};
     use crate::settings::{HandOver, Settings};
-    use crate::time::Instant;
-    use bytes::Bytes;
-    use std::task::Waker;
-    use std::time::Duration;
 
-    const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const LEASE: Duration = Duration::from_secs(30);
     pub(super) const LIMITS: HandOver = HandOver { most: 2, within: Duration::from_secs(25) };
-    pub(super) const MS: Duration = Duration::from_millis(1);
-
-    /// A session whose tasks share one lock.
-    pub(super) struct World {
-        pub(super) session: Session,
-        pub(super) now: Instant,
-    }
 
     impl World {
         pub(super) fn new(hand_over: Option<HandOver>) -> Self {
-            let settings = Settings { hand_over, ..Settings::default() };
-            Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1), now: NOW }
-        }
-
-        pub(super) fn pass(&mut self, time: Duration) {
-            self.now = self.now + time;
-            self.session.handle_timeout(self.now);
-        }
-
-        pub(super) fn poll(&mut self, ticket: Ticket) -> Step<AcquireOutcome> {
-            self.session.step_acquire(self.now, ticket, Waker::noop())
-        }
-
-        /// Begins to acquire, and polls once.
-        fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
-            let ticket = self.session.acquire(self.now, wish);
-            let step = self.poll(ticket);
-            (ticket, step)
-        }
-
-        pub(super) fn reply(&mut self, (_ticket, flight): (Ticket, CallId), reply: [i64; 3]) {
-            let reply = Reply::Array(reply.map(Reply::Int).to_vec());
-            self.session.handle_called(self.now, flight, Ok(reply));
-        }
-
-        /// Acquires, and is granted the lock by the server.
-        pub(super) fn holds(&mut self, wish: AcquireRequest) -> Granted {
-            let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
-            let (ticket, step) = self.begin(wish);
-            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-            self.reply((ticket, flight), [1, left, 0]);
-            self.read(ticket)
+            Self::with(Settings { hand_over, ..Settings::default() })
         }
 
         /// Waits in the line. The first waiter listens, as the server has confirmed.
@@ -85,16 +118,6 @@ mod hand_over {
             assert!(matches!(self.poll(contender), Step::Wait));
         }
 
-        fn confirm(&mut self) {
-            while let Some(action) = self.session.poll_deed() {
-                match action {
-                    Deed::Subscribe { channel } => self.session.handle_subscribed(self.now, &channel, Ok(())),
-                    Deed::Unsubscribe { channel } => self.session.handle_unsubscribed(self.now, &channel, Ok(())),
-                    _ => {}
-                }
-            }
-        }
-
         /// A notice of a release comes.
         pub(super) fn is_told(&mut self) {
             self.session.handle_event(self.now, LinkEvent::Notice { channel: wish().name.channel() });
@@ -113,22 +136,6 @@ mod hand_over {
 
         pub(super) fn limit(&mut self, within: Option<Duration>) {
             self.session.settings.hand_over = within.map(|within| HandOver { within, ..LIMITS });
-        }
-
-        pub(super) fn read(&mut self, ticket: Ticket) -> Granted {
-            match self.poll(ticket) {
-                Step::Done(Ok(Some(granted))) => granted,
-                step => panic!("it is granted: {step:?}"),
-            }
-        }
-
-        /// Releases a guard. Says whether the server is told, and how it ended if it is not.
-        pub(super) fn releases(&mut self, guard: &Granted) -> Option<Result<(), ReleaseError>> {
-            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-            match self.session.step_release(self.now, ticket, Waker::noop()) {
-                Step::Done(outcome) => Some(outcome),
-                Step::Send(..) | Step::Wait => None,
-            }
         }
 
         fn calls(&mut self) -> Vec<&'static str> {
@@ -448,15 +455,8 @@ mod hand_over {
 mod hand_over_rivals {
     //! How often a lock is handed on before other clients are let in, and what they get then.
 
-    use crate::reply::Reply;
-    use crate::session::Granted;
-    use crate::session::line::Phase;
-    use crate::session::steps::Step;
-    use crate::session::transfer::tests::hand_over::{LIMITS, MS, World, wish};
-    use crate::settings::Settings;
-    use bytes::Bytes;
-    use std::task::Waker;
-    use std::time::Duration;
+    use super::hand_over::{LIMITS, wish};
+    use super::*;
 
     #[test]
     fn others_get_a_head_start_after_the_last_of_the_grants() {
@@ -582,463 +582,6 @@ mod hand_over_rivals {
                 (settings.cluster, settings.publish) = (true, Bytes::from_static(publish.as_bytes()));
             });
             assert_eq!(handed_on_after(released), handed_on, "{publish}");
-        }
-    }
-}
-
-mod linger {
-    //! The rules of lingering, each by itself.
-
-    use crate::call::Replicas;
-    use crate::command::Kind;
-    use crate::link::{LinkError, LinkEvent};
-    use crate::name::LockName;
-    use crate::owner::{ClientId, HoldNumber};
-    use crate::reply::Reply;
-    use crate::session::request::AcquireOutcome;
-    use crate::session::steps::{Deed, Step};
-    use crate::session::{AcquireRequest, Fallback, Granted, LingerTime, Patience, Session, Ticket};
-    use crate::settings::Settings;
-    use crate::time::Instant;
-    use std::task::Waker;
-    use std::time::Duration;
-
-    const NOW: Instant = Instant::from_nanos(1_000_000_000);
-    const LEASE: Duration = Duration::from_secs(30);
-    const LONGEST: Duration = Duration::from_millis(50);
-    const MS: Duration = Duration::from_millis(1);
-
-    /// A session with one lock that lingers, and a server that grants all.
-    struct World {
-        session: Session,
-        now: Instant,
-    }
-
-    impl World {
-        /// The client has had the lock before, and hears who wants it.
-        fn new() -> Self {
-            let mut world = Self::cold();
-            world.holds_and_releases(wish());
-            world
-        }
-
-        /// The client does not know the lock.
-        fn cold() -> Self {
-            Self { session: Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1), now: NOW }
-        }
-
-        /// Acquires, and releases to the server, which answers. Gives the field of the hold.
-        fn holds_and_releases(&mut self, wish: AcquireRequest) -> bytes::Bytes {
-            let guard = self.holds(wish);
-            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-            let step = self.session.step_release(self.now, ticket, Waker::noop());
-            let Step::Send(flight, _) = step else { panic!("it is released: {step:?}") };
-            // The one connection that listens is this client's.
-            self.session.handle_called(self.now, flight, Ok(Reply::Int(6)));
-            assert!(matches!(self.session.step_release(self.now, ticket, Waker::noop()), Step::Done(Ok(()))));
-            guard.cell.field()
-        }
-
-        /// The lock lingers, after one guard.
-        fn lingering() -> (Self, Granted) {
-            let mut world = Self::new();
-            let guard = world.holds(wish());
-            assert!(world.releases(&guard), "it is kept");
-            (world, guard)
-        }
-
-        fn pass(&mut self, time: Duration) {
-            self.now = self.now + time;
-            self.session.handle_timeout(self.now);
-        }
-
-        fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
-            let ticket = self.session.acquire(self.now, wish);
-            let step = self.session.step_acquire(self.now, ticket, Waker::noop());
-            (ticket, step)
-        }
-
-        /// Acquires, and is granted the lock by the server. The server confirms all subscriptions.
-        fn holds(&mut self, wish: AcquireRequest) -> Granted {
-            let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
-            let (ticket, step) = self.begin(wish);
-            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-            let reply = Reply::Array([1, left, 0].map(Reply::Int).to_vec());
-            self.session.handle_called(self.now, flight, Ok(reply));
-            let step = self.session.step_acquire(self.now, ticket, Waker::noop());
-            let Step::Done(Ok(Some(granted))) = step else { panic!("it is granted: {step:?}") };
-            self.confirm();
-            granted
-        }
-
-        /// Acquires. Gives the grant where the server is not asked.
-        fn resumes(&mut self, wish: AcquireRequest) -> Option<Granted> {
-            match self.begin(wish).1 {
-                Step::Done(Ok(granted)) => granted,
-                Step::Done(Err(error)) => panic!("{error:?}"),
-                Step::Send(..) | Step::Wait => None,
-            }
-        }
-
-        fn confirm(&mut self) {
-            while let Some(action) = self.session.poll_deed() {
-                if let Deed::Subscribe { channel } = action {
-                    self.session.handle_subscribed(self.now, &channel, Ok(()));
-                }
-            }
-        }
-
-        /// Releases a guard. Says whether the server is not told.
-        fn releases(&mut self, guard: &Granted) -> bool {
-            let ticket = self.session.release(self.now, guard.hold, guard.renewed);
-            let step = self.session.step_release(self.now, ticket, Waker::noop());
-            if let Step::Done(outcome) = step {
-                assert_eq!(outcome, Ok(()));
-                return true;
-            }
-            false
-        }
-
-        fn is_told(&mut self, event: LinkEvent) {
-            self.session.handle_event(self.now, event);
-        }
-
-        /// The scripts of the calls since the last look, and the ends of subscriptions.
-        fn actions(&mut self) -> Vec<&'static str> {
-            let actions = std::iter::from_fn(|| self.session.poll_deed());
-            let actions = actions.filter_map(|action| match action {
-                Deed::Call { call, .. } => Some(call.script().name()),
-                Deed::Unsubscribe { .. } => Some("unsubscribe"),
-                _ => None,
-            });
-            actions.collect()
-        }
-
-        fn lingers(&self, number: HoldNumber) -> bool {
-            self.session.lingers(number)
-        }
-    }
-
-    fn wish() -> AcquireRequest {
-        let name = LockName::new("", "stock").expect("a name");
-        AcquireRequest { linger: LingerTime::new(LONGEST), ..AcquireRequest::new(name, Kind::Lock, LEASE) }
-    }
-
-    fn wanted() -> LinkEvent {
-        LinkEvent::Wanted { channel: wish().name.channel().clone() }
-    }
-
-    #[test]
-    fn next_request_has_the_hold_under_another_number() {
-        let (mut world, first) = World::lingering();
-        assert!(world.lingers(first.hold) && world.actions().is_empty(), "the server is not told");
-        world.pass(LONGEST - MS);
-        let deadline = first.cell.deadline();
-        let second = world.resumes(wish()).expect("it costs no command");
-        assert!(second.hold != first.hold && second.handed_on && second.cell.key().field() == first.cell.key().field());
-        assert!(second.cell.key().field().ends_with(b"~"), "others can see that it may linger");
-        assert_eq!((second.cell.deadline(), second.cell.acquired_at()), (deadline, world.now));
-        assert_eq!((world.session.resumed(), world.actions()), (1, vec![]));
-        // A try has it too, and so has a wait that is over at once.
-        assert!(world.releases(&second));
-        let third = world.resumes(AcquireRequest { patience: Patience::Try, ..wish() }).expect("a try");
-        world.session.drop_guard(world.now, third.hold, third.renewed);
-        assert!(world.lingers(third.hold), "a dropped guard leaves it as well");
-    }
-
-    #[test]
-    fn hold_is_released_when_its_time_is_over() {
-        let (mut world, guard) = World::lingering();
-        world.pass(LONGEST);
-        assert_eq!(world.actions(), ["lock/release"], "it goes on to listen");
-        assert!(!world.lingers(guard.hold) && world.resumes(wish()).is_none());
-    }
-
-    #[test]
-    fn hold_has_the_mark_only_if_its_client_hears_who_wants_it_since_before() {
-        let mut world = World::cold();
-        let first = world.holds(wish());
-        assert!(!first.cell.field().ends_with(b"~") && !world.releases(&first), "a wish may have been missed");
-        assert!(World::new().holds(wish()).cell.field().ends_with(b"~"));
-    }
-
-    #[test]
-    fn subscription_outlives_a_hold_for_two_seconds() {
-        let (mut world, guard) = World::lingering();
-        world.pass(LONGEST);
-        assert_eq!(world.actions(), ["lock/release"]);
-        assert!(!world.lingers(guard.hold));
-        let mut world = World::new();
-        world.pass(Duration::from_millis(1_900));
-        assert_eq!(world.actions(), Vec::<&str>::new());
-        world.pass(Duration::from_millis(100));
-        assert_eq!(world.actions(), ["unsubscribe"]);
-        // While a guard exists, and whatever it is of, the next hold is soon to come.
-        let mut world = World::new();
-        let guard = world.holds(wish());
-        world.pass(Duration::from_secs(5));
-        assert!(!world.actions().contains(&"unsubscribe") && guard.cell.ended(world.now).is_none());
-    }
-
-    #[test]
-    fn messages_that_may_be_missed_while_there_is_a_guard_end_its_lingering() {
-        let mut world = World::new();
-        let guard = world.holds(wish());
-        world.is_told(LinkEvent::NoticesReset);
-        world.confirm();
-        assert!(!world.releases(&guard), "it hears again, and may have missed something");
-    }
-
-    #[test]
-    fn request_that_meets_what_lingered_here_asks_once_more() {
-        for patience in [Patience::Until(NOW), Patience::Try] {
-            let (mut world, _) = World::lingering();
-            let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..wish() });
-            let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-            let release = std::iter::from_fn(|| world.session.poll_deed()).find_map(|action| match action {
-                Deed::Call { id, call } if call.script().name() == "lock/release" => Some(id),
-                _ => None,
-            });
-            let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
-            world.session.handle_called(world.now, flight, Ok(busy));
-            let step = world.session.step_acquire(world.now, ticket, Waker::noop());
-            assert!(matches!(step, Step::Wait), "its own release is under way: {step:?}");
-            world.session.handle_called(world.now, release.expect("a release"), Ok(Reply::Int(6)));
-            let step = world.session.step_acquire(world.now, ticket, Waker::noop());
-            assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
-            let key = wish().name.key().to_vec();
-            assert!(!world.session.contended.is_contended(world.now, &key), "no other client has wanted it");
-        }
-    }
-
-    #[test]
-    fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
-        let mut world = World::new();
-        let (ticket, step) = world.begin(wish());
-        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        // The message comes by another connection than the reply, which it overtakes.
-        world.is_told(wanted());
-        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
-            panic!("it is granted")
-        };
-        assert!(guard.cell.field().ends_with(b"~") && !world.releases(&guard));
-    }
-
-    #[test]
-    fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
-        let mut world = World::cold();
-        let (first, step) = world.begin(wish());
-        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, first, Waker::noop()) else {
-            panic!("it is granted")
-        };
-        assert!(!world.releases(&guard));
-        let (second, step) = world.begin(AcquireRequest { renewed: false, ..wish() });
-        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        // Another client has had the lock, and has released it before the server confirms the subscription of the first hold.
-        world.confirm();
-        world.session.handle_called(world.now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
-        let step = world.session.step_acquire(world.now, second, Waker::noop());
-        assert!(matches!(step, Step::Send(..)), "the release was not heard: {step:?}");
-    }
-
-    #[test]
-    fn client_that_gives_way_leaves_others_two_round_trips() {
-        let mut world = World::new();
-        let sent = world.now;
-        let (ticket, step) = world.begin(wish());
-        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        world.now = sent + MS * 100;
-        world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
-        let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
-            panic!("it is granted")
-        };
-        assert!(world.releases(&guard));
-        world.is_told(wanted());
-        let (ticket, step) = world.begin(wish());
-        assert!(matches!(step, Step::Wait), "{step:?}");
-        world.pass(MS * 199);
-        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
-        world.pass(MS);
-        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Send(..)));
-        let (_, step) = World::new().begin(wish());
-        assert!(matches!(step, Step::Send(..)), "nobody wants it");
-    }
-
-    #[test]
-    fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
-        let (mut world, _) = World::lingering();
-        world.is_told(wanted());
-        assert_eq!(world.actions(), ["lock/release", "unsubscribe"]);
-        let mut world = World::new();
-        let guard = world.holds(wish());
-        world.is_told(wanted());
-        assert_eq!(world.actions(), ["unsubscribe"]);
-        assert!(!world.releases(&guard), "it is released to the server");
-    }
-
-    #[test]
-    fn lock_that_others_wanted_has_no_mark_for_a_second() {
-        let (mut world, _) = World::lingering();
-        world.is_told(wanted());
-        let field = |world: &mut World| {
-            let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
-            let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
-            call.args().to_vec()[0].clone()
-        };
-        assert!(!field(&mut world).ends_with(b"~"));
-        world.pass(Duration::from_secs(2));
-        let mut other = World::new();
-        other.now = world.now;
-        assert!(field(&mut other).ends_with(b"~"));
-    }
-
-    #[test]
-    fn hold_is_not_kept_for_longer_than_ten_times_its_longest() {
-        let (mut world, mut guard) = World::lingering();
-        for _ in 0..10 {
-            world.pass(LONGEST - MS);
-            guard = world.resumes(wish()).expect("it lingers");
-            assert!(world.releases(&guard));
-        }
-        // It has lingered for a fifth of its time since the last release.
-        world.pass(MS * 10);
-        assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"));
-    }
-
-    #[test]
-    fn hold_does_not_linger_beyond_its_renewal() {
-        let mut world = World::new();
-        let wish = || AcquireRequest { lease: MS * 300, linger: LingerTime::new(MS * 300), ..wish() };
-        let guard = world.holds(wish());
-        world.pass(MS * 60);
-        assert!(world.releases(&guard));
-        world.pass(MS * 45);
-        assert_eq!(world.actions(), ["lock/release"], "a third of the lease is over");
-    }
-
-    #[test]
-    fn what_is_not_plain_is_released() {
-        type Change = fn(AcquireRequest) -> AcquireRequest;
-        let changes: [Change; 5] = [
-            |wish| AcquireRequest { linger: None, ..wish },
-            |wish| AcquireRequest { renewed: false, ..wish },
-            |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
-            |wish| AcquireRequest { max_hold: Some(LEASE / 3), ..wish },
-            |wish| AcquireRequest { max_hold: Some(LEASE * 2), ..wish },
-        ];
-        for change in changes {
-            let mut world = World::new();
-            let guard = world.holds(change(wish()));
-            assert!(!world.releases(&guard), "{:?}", change(wish()));
-        }
-        for kind in [Kind::Fenced, Kind::Spin, Kind::Write] {
-            let mut world = World::new();
-            let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..wish() });
-            let Step::Send(_, call) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
-                panic!("it asks")
-            };
-            assert!(call.args().into_iter().all(|arg| !arg.ends_with(b"~")), "{kind:?}");
-        }
-    }
-
-    #[test]
-    fn entered_hold_lingers_after_its_last_guard_alone() {
-        let mut world = World::new();
-        let first = world.holds(wish());
-        let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..wish() });
-        let Step::Send(flight, _) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
-            panic!("it asks")
-        };
-        let reply = Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec());
-        world.session.handle_called(world.now, flight, Ok(reply));
-        let Step::Done(Ok(Some(second))) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
-            panic!("it enters")
-        };
-        assert!(!world.releases(&second) && !world.lingers(first.hold), "the server is to count one less");
-    }
-
-    #[test]
-    fn request_for_something_else_ends_the_lingering_and_asks() {
-        type Change = fn(AcquireRequest) -> AcquireRequest;
-        let changes: [Change; 4] = [
-            |wish| AcquireRequest { lease: LEASE * 2, ..wish },
-            |wish| AcquireRequest { renewed: false, ..wish },
-            |wish| AcquireRequest { replicas: Some(Replicas { at_least: 1, within: MS }), ..wish },
-            |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
-        ];
-        for change in changes {
-            let (mut world, _) = World::lingering();
-            assert!(world.resumes(change(wish())).is_none());
-            assert!(world.actions().contains(&"lock/release"));
-        }
-        let (mut world, _) = World::lingering();
-        let guard = world.resumes(AcquireRequest { linger: None, ..wish() }).expect("the lock");
-        assert!(!world.releases(&guard), "its own wish does not let it linger");
-    }
-
-    #[test]
-    fn nothing_lingers_that_may_miss_who_wants_it() {
-        let server = || "one".to_owned();
-        let events = [
-            LinkEvent::NoticesReset,
-            LinkEvent::CallsReset,
-            LinkEvent::OutOfReach { server: server(), why: "refused".to_owned(), lost_for: MS, slots: None },
-            LinkEvent::Retired { server: server() },
-        ];
-        for event in events {
-            let (mut world, guard) = World::lingering();
-            world.is_told(event.clone());
-            assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"), "{event:?}");
-        }
-        let mut world = World::new();
-        let guard = world.holds(wish());
-        world.is_told(LinkEvent::NoticesReset);
-        let channel = wish().name.channel().clone();
-        world.session.handle_subscribed(world.now, &channel, Err(LinkError::NotSent("no connection".to_owned())));
-        assert!(!world.releases(&guard), "nothing is heard");
-    }
-
-    #[test]
-    fn nothing_lingers_through_the_end_or_a_force_release() {
-        type End = fn(&mut World);
-        let ends: [End; 3] = [
-            |world| world.session.close(world.now),
-            |world| world.session.stop_all_lingering(world.now),
-            |world| world.session.look_again(world.now, "stock"),
-        ];
-        for end in ends {
-            let (mut world, guard) = World::lingering();
-            end(&mut world);
-            assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"));
-        }
-    }
-
-    #[test]
-    fn waiting_request_is_served_by_a_release() {
-        let mut world = World::new();
-        let guard = world.holds(wish());
-        let (ticket, step) = world.begin(wish());
-        let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
-        let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
-        world.session.handle_called(world.now, flight, Ok(busy));
-        assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
-        assert!(!world.releases(&guard), "hand_over says whether a waiter has it at once");
-    }
-
-    #[test]
-    fn hold_whose_time_is_over_is_not_resumed_without_a_timer() {
-        for late in [LONGEST, LEASE * 2] {
-            let (mut world, guard) = World::lingering();
-            // The process was paused: the caller is polled before the background looks at its timers.
-            world.now = world.now + late;
-            assert!(world.resumes(wish()).is_none() && !world.lingers(guard.hold), "after {late:?}");
-            // A hold whose lease is over is forgotten by its timer.
-            let (mut world, guard) = World::lingering();
-            world.pass(late);
-            assert!(!world.lingers(guard.hold));
         }
     }
 }
