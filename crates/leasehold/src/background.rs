@@ -12,7 +12,7 @@ mod interleavings;
 pub(crate) mod thread;
 
 pub(crate) use alarm::Alarm;
-pub(crate) use driver::run;
+pub(crate) use driver::{is_at_rest, run};
 
 use crate::sync::{Condvar, Mutex};
 use std::sync::Arc;

@@ -1,6 +1,6 @@
 //! The shared state of a client's handles, guards, futures and background.
 
-use crate::background::{Alarm, Background};
+use crate::background::{Alarm, Background, is_at_rest};
 use crate::clock::Clock;
 use crate::error::InvalidInput;
 use crate::foreign::{self, Foreign};
@@ -69,12 +69,12 @@ impl ClientInner {
         if self.check_process().is_err() {
             return work(&mut self.forked().lock().session, Instant::FAR_FUTURE);
         }
-        let (result, must_wake) = self.locked(work, |state| {
+        let (result, (must_wake, is_at_rest)) = self.locked(work, |state| {
             let due = state.session.poll_timeout();
-            state.alarm.bring_forward(due) || state.session.has_output()
+            (state.alarm.bring_forward(due) || state.session.has_output(), is_at_rest(&state.session))
         });
-        // An ending background waits for the last hold, which any call may end.
-        if must_wake || self.background.is_ending() {
+        // An ending background waits until the session is at rest, and any call may end its last hold.
+        if must_wake || is_at_rest && self.background.is_ending() {
             self.background.wake();
         } else {
             self.background.turn();

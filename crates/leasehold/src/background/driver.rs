@@ -39,8 +39,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             let wait = end.advance(&inner, session, now);
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            // A shutdown ignores subscriptions, which end with their connection.
-            (actions, events, wait, session.holds_nothing() && !session.awaits_any())
+            (actions, events, wait, is_at_rest(session))
         });
         for event in events {
             foreign::call(Foreign::Telemetry, || inner.classes.report(event));
@@ -79,6 +78,11 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
         }
     }
     inner.link.close().await;
+}
+
+/// Whether an ending client need not wait for its session. Subscriptions end with their connection.
+pub(crate) fn is_at_rest(session: &Session) -> bool {
+    session.holds_nothing() && !session.awaits_any()
 }
 
 /// The stage of the end in the driver.
