@@ -56,7 +56,7 @@ struct Waiters {
     given_up: BTreeSet<HoldNumber>,
     /// The last warning that a task of this client may wait for itself.
     alarmed_at: Option<Instant>,
-    /// The anomaly that a waiter was told.
+    /// The anomaly that a waiter has reported.
     anomaly: Option<Anomaly>,
 }
 
