@@ -33,7 +33,7 @@ async fn are_told(world: &World, expected: &[(&str, Value)]) {
         // The ids of permits tell nothing of their process, and a JVM does not announce itself.
         let unknown = wanted["holders"].as_array().filter(|_| wanted["kind"] == "semaphore").map_or(0, Vec::len);
         let told = if unknown > 0 {
-            done.succeeds_with_note(&format!("which process has {unknown} permit"))
+            done.succeeds_with_note(&format!("unknown process of {unknown} permit"))
         } else {
             done.succeeds()
         };
