@@ -155,14 +155,14 @@ fn operations_has_a_row_for_every_metric() {
 
 #[test]
 fn operations_has_a_row_for_every_setting_of_a_url() {
-    let text = files::read("crates/leasehold/src/url.rs");
+    let text = files::read("crates/leasehold/src/client/url.rs");
     let list = text.split("const SETTINGS").nth(1).and_then(|rest| rest.split("];").next()).expect("the list");
     // The commands that every sort of server takes beside them.
     let names: BTreeSet<_> = list.split('"').skip(1).step_by(2).chain(["protocol"]).map(str::to_owned).collect();
     assert!(names.len() > 10, "{names:?}");
     let page = files::read("docs/operations.md");
     assert_eq!(first_cells(section(&page, "## Where the server and the settings come from")), names);
-    let connect = files::read("crates/leasehold/src/builder/connecting.rs");
+    let connect = files::read("crates/leasehold/src/client/builder/connecting.rs");
     for name in &names {
         let told = connect.contains(&format!("`{name}`")) || connect.contains(&format!("`{name}="));
         assert!(told, "ClientBuilder::connect does not tell of {name}");

@@ -54,7 +54,7 @@ fn metrics_of_serve() -> Vec<(String, Metric)> {
 /// The words in the code of the telemetry and in the reasons of losses: values that a label may have.
 fn label_values() -> BTreeSet<String> {
     let code = files::sources("crates/leasehold/src/telemetry").into_iter().map(|file| file.text);
-    let code: Vec<_> = code.chain([files::read("crates/leasehold/src/foreign.rs")]).collect();
+    let code: Vec<_> = code.chain([files::read("crates/leasehold/src/runtime/user_code.rs")]).collect();
     let words = code.iter().flat_map(|text| text.split('"').skip(1).step_by(2).map(str::to_owned));
     words.chain(leasehold::LossReason::ALL.iter().map(|reason| reason.as_str().to_owned())).collect()
 }

@@ -207,7 +207,7 @@ pub(crate) async fn a_recorder_that_panics_leaves_no_lock(_: World) {
         telemetry::RENEW_TOTAL,
         telemetry::CLEAN_UP_TOTAL,
         telemetry::CONNECTED,
-        telemetry::FOREIGN_PANIC_TOTAL,
+        telemetry::USER_CODE_PANIC_TOTAL,
     ] {
         for when_registered in [false, true] {
             metrics::with_local_recorder(&Panicking { metric, when_registered }, use_every_lock);

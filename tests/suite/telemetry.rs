@@ -136,7 +136,7 @@ pub(crate) async fn every_metric_is_counted_under_its_name(_: World) {
     assert!(value(&format!("{} class=orders", telemetry::HOLD_SECONDS)) >= 6.0);
     let names: Vec<&String> = seen
         .keys()
-        .filter(|key| key.contains("=telemetry") && !key.starts_with(telemetry::FOREIGN_PANIC_TOTAL))
+        .filter(|key| key.contains("=telemetry") && !key.starts_with(telemetry::USER_CODE_PANIC_TOTAL))
         .collect();
     assert!(names.is_empty(), "no metric is labelled with the name of a lock: {names:?}");
 }
@@ -164,7 +164,7 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
         (telemetry::RENEW_TOTAL, "outcome", ["renewed", "failed"]),
         (telemetry::CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
         (telemetry::FALLBACK_TOTAL, "event", ["degraded", "restored"]),
-        (telemetry::FOREIGN_PANIC_TOTAL, "code", ["waker", "telemetry"]),
+        (telemetry::USER_CODE_PANIC_TOTAL, "code", ["waker", "telemetry"]),
     ];
     for (name, label, words) in labelled {
         words.iter().for_each(|word| zero(format!("{name} {label}={word}")));

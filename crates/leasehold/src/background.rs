@@ -14,7 +14,7 @@ pub(crate) mod thread;
 pub(crate) use alarm::Alarm;
 pub(crate) use driver::{is_at_rest, run};
 
-use crate::sync::{Condvar, Mutex};
+use crate::runtime::sync::{Condvar, Mutex};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;

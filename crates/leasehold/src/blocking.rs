@@ -43,7 +43,7 @@
 //! # Ok(()) }
 //! ```
 
-use crate::sync::{Thread, thread};
+use crate::runtime::sync::{Thread, thread};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::pin::pin;
 use std::sync::Arc;
@@ -51,7 +51,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 #[expect(clippy::missing_const_for_thread_local, reason = "loom's macro takes no const block")]
 mod waits {
-    use crate::sync::thread_local;
+    use crate::runtime::sync::thread_local;
     use std::cell::Cell;
 
     thread_local! {

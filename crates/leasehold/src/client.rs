@@ -1,17 +1,24 @@
 //! The client, which connects to a server and creates locks.
 
-use crate::builder::ClientBuilder;
-use crate::client_inner::Handle;
+pub(crate) mod builder;
+pub(crate) mod ids;
+pub(crate) mod inner;
+pub(crate) mod record;
+pub(crate) mod settings;
+pub(crate) mod url;
+
+use crate::client::builder::ClientBuilder;
+use crate::client::ids::ClientId;
+use crate::client::inner::Handle;
 use crate::error::ConnectError;
 use crate::fence::FencedValue;
-use crate::ids::ClientId;
 use crate::kinds::{
     BareSemaphore, CountDownLatch, FairLock, FencedLock, Member, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
     SpinLock, StripedLock,
 };
 use crate::lock::Lock;
-use crate::lock_spec::LockSpec;
-use crate::owner::Owner;
+use crate::lock::owner::Owner;
+use crate::lock::spec::LockSpec;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::session::ClientStats;

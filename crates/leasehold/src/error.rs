@@ -19,8 +19,8 @@ pub use leasehold_core::link::ServerError;
 pub use leasehold_core::name::NameError;
 pub use with::WithError;
 
+use crate::client::ids::HolderId;
 use crate::fence::FencingToken;
-use crate::ids::HolderId;
 use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
 use leasehold_core::link::LinkError;
 use std::time::Duration;

@@ -14,8 +14,8 @@ mod search;
 pub(crate) mod seen;
 mod state;
 
+pub use crate::client::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use crate::kinds::{HeldPermit, PermitCounts};
-pub use crate::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 pub use announced::AnnouncedClients;
 pub use deadlocks::{Deadlock, DeadlockedWait, Deadlocks, UnseenLock};
 pub use search::Locks;

@@ -6,14 +6,14 @@ mod term;
 pub use handle::{LeaderHandle, LeaderState};
 pub use term::Term;
 
-use crate::acquire::Acquire;
-use crate::attempt;
 use crate::client::Client;
 use crate::error::{Error, WithError};
-use crate::guard::Guard;
 use crate::kind::Fenced;
 use crate::kinds::FencedLock;
-use crate::owner::Owner;
+use crate::lock::acquire::Acquire;
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
+use crate::lock::owner::Owner;
 use futures_util::future::{Either, select};
 use handle::{Campaign, Shared};
 use std::fmt;

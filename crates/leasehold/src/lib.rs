@@ -68,48 +68,28 @@
 // `Lock` comes first because rustdoc lists its methods in the order of the modules.
 mod lock;
 
-mod acquire;
-mod attempt;
 mod background;
 pub mod blocking;
-mod builder;
 mod client;
-mod client_inner;
-mod clock;
 pub mod error;
-mod fair_settings;
 pub mod fence;
-mod foreign;
-mod guard;
-mod ids;
 pub mod inspect;
 pub mod kind;
 mod kinds;
 pub mod leader;
 mod link;
-mod lock_spec;
-mod loss;
 pub mod once;
-mod owner;
-mod process;
 #[cfg(feature = "unstable-raw")]
 pub mod raw;
-mod record;
-mod relay;
 mod runtime;
-mod settings;
-mod sync;
 pub mod telemetry;
-mod url;
 
-pub use acquire::{Acquire, Acquiring};
-pub use builder::{ClientBuilder, PublishCommand, Tuning};
+pub use client::builder::{ClientBuilder, PublishCommand, Tuning};
+pub use client::ids::{ClientId, HolderId};
+pub use client::settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
 pub use client::{Client, NotReleased};
 #[doc(inline)]
 pub use error::{ConnectError, Error, InvalidInput, WithError};
-pub use fair_settings::FairSettings;
-pub use guard::Guard;
-pub use ids::{ClientId, HolderId};
 pub use kinds::{
     AnyLock, BareSemaphore, CountDownLatch, FairLock, FencedFairLock, FencedLock, LatchWait, LatchWaiting, MultiLock,
     QuorumLock, ReadLock, ReadWriteLock, Semaphore, SimpleLock, SpinLock, StripedLock, WriteLock,
@@ -122,9 +102,11 @@ pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
 pub use link::server::Credentials;
 pub use lock::Lock;
-pub use loss::{HoldToken, Lost};
-pub use owner::Owner;
-pub use settings::{DEFAULT_LINGER, MAX_LEASE, MIN_LEASE};
+pub use lock::acquire::{Acquire, Acquiring};
+pub use lock::fair_settings::FairSettings;
+pub use lock::guard::Guard;
+pub use lock::loss::{HoldToken, Lost};
+pub use lock::owner::Owner;
 /// The cancellation token of the crate `tokio-util`, which [`HoldToken::token`] returns.
 pub use tokio_util::sync::CancellationToken;
 

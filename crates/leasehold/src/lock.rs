@@ -1,10 +1,18 @@
 //! A lock of any kind.
 
-use crate::acquire::Acquire;
+pub(crate) mod acquire;
+pub(crate) mod attempt;
+pub(crate) mod fair_settings;
+pub(crate) mod guard;
+pub(crate) mod loss;
+pub(crate) mod owner;
+pub(crate) mod spec;
+
 use crate::error::{Error, WithError};
-use crate::guard::Guard;
 use crate::kind::{LockKind, Reentrant, SupportsFallback};
-use crate::lock_spec::LockSpec;
+use crate::lock::acquire::Acquire;
+use crate::lock::guard::Guard;
+use crate::lock::spec::LockSpec;
 use leasehold_core::session::{Fallback, Patience};
 use std::fmt;
 use std::marker::PhantomData;

@@ -4,12 +4,12 @@ mod period;
 
 pub use period::Period;
 
-use crate::attempt;
 use crate::client::Client;
 use crate::error::{Error, InvalidInput, WithError};
-use crate::guard::Guard;
 use crate::inspect::Holder;
 use crate::lock::Lock;
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
 use leasehold_core::name::{NameError, check_ends};
 use leasehold_core::session::Fallback;
 use std::fmt;

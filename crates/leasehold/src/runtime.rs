@@ -1,4 +1,10 @@
-//! The required features of the caller's tokio runtime.
+//! What the client needs of its process: clocks, wakers, locks of threads, forks, and the features of the caller's tokio runtime.
+
+pub(crate) mod clock;
+pub(crate) mod process;
+pub(crate) mod sync;
+pub(crate) mod user_code;
+pub(crate) mod waker;
 
 use crate::error::ConnectError;
 use std::panic::catch_unwind;

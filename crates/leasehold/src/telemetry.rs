@@ -28,7 +28,7 @@
 //! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
 //! | [`RECONNECTS_TOTAL`] | counter | | reconnects of backgrounds |
 //! | [`EVICTION_TOTAL`] | counter | | clients whose server has a policy that can evict a held lock |
-//! | [`FOREIGN_PANIC_TOTAL`] | counter | `code` | caught panics of the application's code |
+//! | [`USER_CODE_PANIC_TOTAL`] | counter | `code` | caught panics of the application's code |
 //!
 //! Every series of a class exists from the first lock of that class, and all other series from the first client, at 0. An alert on the growth
 //! of a counter therefore sees the first event. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
@@ -57,7 +57,7 @@ use names::{describe, register};
 pub use spans::SpanLevel;
 pub(crate) use spans::{InSpan, Span, Spans, record_hold, span_of_acquire, span_of_hold, span_of_release};
 
-use crate::foreign::{self, Foreign};
+use crate::runtime::user_code::{self, UserCode};
 use handles::{Count, Level, Seconds};
 use leasehold_core::error::LossReason;
 use leasehold_core::session::Event;
@@ -70,7 +70,7 @@ use std::time::Duration;
 /// Sends an event to the subscriber and catches its panics, because the subscriber is foreign code.
 macro_rules! event {
     ($level:ident, $($fields:tt)*) => {
-        $crate::foreign::call($crate::foreign::Foreign::Telemetry, || tracing::$level!($($fields)*))
+        $crate::runtime::user_code::call($crate::runtime::user_code::UserCode::Telemetry, || tracing::$level!($($fields)*))
     };
 }
 pub(crate) use event;
@@ -169,7 +169,7 @@ pub(crate) struct Classes {
 impl Classes {
     /// Describes every metric, and registers the metrics without a class and the default class.
     pub(crate) fn new() -> Self {
-        foreign::call(Foreign::Telemetry, || {
+        user_code::call(UserCode::Telemetry, || {
             describe();
             register();
         });

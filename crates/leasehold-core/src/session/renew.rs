@@ -17,7 +17,7 @@
 //!
 //! A guard that sees the deadline pass marks its `HoldCell` and stops its work at once; the session loses the hold at its timer. A release
 //! that finds its hold gone returns the loss to its caller, because no guard is left. A guard of several locks or servers counts the ended
-//! cells of its members (`Cells::ended` in `crates/leasehold/src/loss.rs`).
+//! cells of its members (`Cells::ended` in `crates/leasehold/src/lock/loss.rs`).
 
 use crate::call::{Call, Replicas};
 use crate::command::permits::MAX_AT_ONCE;

@@ -1,8 +1,8 @@
 //! The driver: executes the session's actions, reports their outcomes, and sleeps.
 
 use crate::background::FLUSH;
-use crate::client_inner::ClientInner;
-use crate::foreign::{self, Foreign};
+use crate::client::inner::ClientInner;
+use crate::runtime::user_code::{self, UserCode};
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -42,7 +42,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             (actions, events, wait, is_at_rest(session))
         });
         for event in events {
-            foreign::call(Foreign::Telemetry, || inner.classes.report(event));
+            user_code::call(UserCode::Telemetry, || inner.classes.report(event));
         }
         if let Some(unreleased) = end.answer.take() {
             inner.background.report(unreleased);

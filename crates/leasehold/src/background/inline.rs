@@ -6,8 +6,8 @@
 #[cfg(all(test, leasehold_loom))]
 mod interleavings;
 
-use crate::client_inner::ClientInner;
-use crate::sync::{AtomicBool, Mutex};
+use crate::client::inner::ClientInner;
+use crate::runtime::sync::{AtomicBool, Mutex};
 use futures_util::future::BoxFuture;
 use leasehold_embedded::ManualClock;
 use std::sync::Arc;

@@ -4,7 +4,7 @@
 
 use crate::Client;
 use crate::blocking::wait;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use leasehold_embedded::{EmbeddedServer, ManualClock};
 use loom::thread::JoinHandle;
 use std::time::Duration;

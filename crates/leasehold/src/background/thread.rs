@@ -1,6 +1,6 @@
 //! The background's thread.
 
-use crate::client_inner::ClientInner;
+use crate::client::inner::ClientInner;
 use std::io;
 use std::sync::Arc;
 use tokio::runtime::Runtime;

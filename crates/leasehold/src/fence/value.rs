@@ -2,9 +2,9 @@
 
 use super::FencingToken;
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::kind::Fencing;
-use crate::lock_spec::LockSpec;
+use crate::lock::guard::Guard;
+use crate::lock::spec::LockSpec;
 use bytes::Bytes;
 use leasehold_core::command::store::{self as command, Claim, Fenced, Written};
 use std::fmt;

@@ -2,11 +2,11 @@
 
 use super::keys::Keys;
 use crate::client::Client;
-use crate::client_inner::Handle;
+use crate::client::ids::ClientId;
+use crate::client::inner::Handle;
+use crate::client::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 use crate::error::Error;
-use crate::ids::ClientId;
-use crate::lock_spec::LockSpec;
-use crate::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
+use crate::lock::spec::LockSpec;
 use futures_util::future::join_all;
 use leasehold_core::command::Kind;
 use leasehold_core::command::record::uses::LockUse;

@@ -3,7 +3,7 @@
 use super::state::{FoundKind, LockState};
 use crate::client::Client;
 use crate::error::{Error, InvalidInput};
-use crate::lock_spec::LockSpec;
+use crate::lock::spec::LockSpec;
 use leasehold_core::command::Kind;
 use leasehold_core::command::any::{self as command, Inspected};
 use leasehold_core::name::LockName;

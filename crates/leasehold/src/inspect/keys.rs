@@ -1,8 +1,8 @@
 //! The keys of all servers, page by page.
 
-use crate::attempt;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::Error;
+use crate::lock::attempt;
 use bytes::Bytes;
 use leasehold_core::link::{Link as _, LinkError};
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};

@@ -1,9 +1,9 @@
 //! Look-up of the process behind a holder, and of its locks.
 
 use crate::client::Client;
+use crate::client::record::{AnnouncedLock, ClientRecord};
 use crate::error::Error;
-use crate::lock_spec::LockSpec;
-use crate::record::{AnnouncedLock, ClientRecord};
+use crate::lock::spec::LockSpec;
 use leasehold_core::command::Kind;
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::Found;

@@ -1,8 +1,8 @@
 //! Locks as seen by the server.
 
+use crate::client::ids::HolderId;
 use crate::error::Error;
-use crate::ids::HolderId;
-use crate::lock_spec::LockSpec;
+use crate::lock::spec::LockSpec;
 use leasehold_core::call::Call;
 use leasehold_core::command::lock as command;
 use leasehold_core::command::lock::Inspected;

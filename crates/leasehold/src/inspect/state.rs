@@ -1,7 +1,7 @@
 //! The state of one name on a server.
 
 use super::{Holder, Waiter};
-use crate::ids::HolderId;
+use crate::client::ids::HolderId;
 use leasehold_core::command::any::{Found, Hold, Sort};
 use leasehold_core::command::read_write::Mode;
 use std::fmt;

@@ -1,9 +1,9 @@
 //! A lock whose kind is chosen at run time.
 
 use crate::fence::FencingToken;
-use crate::guard::Guard;
 use crate::kind::{Any, Fair, Fenced, FencedFair, Leased, Owned, Read, Reentrant, Simple, Spin, Write};
 use crate::lock::Lock;
+use crate::lock::guard::Guard;
 
 /// A lock whose kind is chosen at run time.
 ///

@@ -1,10 +1,10 @@
 //! The bare semaphore: a counter of permits without leases.
 
+use crate::client::settings;
 use crate::error::Error;
 use crate::kind::Counter;
 use crate::lock::Lock;
-use crate::lock_spec::Outcome;
-use crate::settings;
+use crate::lock::spec::Outcome;
 use leasehold_core::command::semaphore::{self as command, Inspected};
 
 /// A counter of permits without holders and leases.

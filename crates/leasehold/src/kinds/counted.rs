@@ -1,10 +1,10 @@
 //! The common part of both kinds of semaphores.
 
 use crate::error::{Error, InvalidInput};
-use crate::guard::Guard;
 use crate::kind::Counted;
 use crate::lock::Lock;
-use crate::lock_spec::Outcome;
+use crate::lock::guard::Guard;
+use crate::lock::spec::Outcome;
 use leasehold_core::command::semaphore as command;
 use leasehold_core::session::Patience;
 

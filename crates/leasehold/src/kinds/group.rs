@@ -1,12 +1,12 @@
 //! Guards of several locks.
 
-use crate::attempt;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::{Error, WithError};
-use crate::guard::Guard;
 use crate::kind::{Any, GroupRule, Majority};
-use crate::lock_spec::LockSpec;
-use crate::loss::{HoldToken, Lost};
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
+use crate::lock::loss::{HoldToken, Lost};
+use crate::lock::spec::LockSpec;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::hold_cell::EndWatch;
 use leasehold_core::time::Instant;

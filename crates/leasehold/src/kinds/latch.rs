@@ -1,9 +1,9 @@
 //! The count-down latch.
 
-use crate::attempt;
+use crate::client::settings;
 use crate::error::Error;
-use crate::lock_spec::{LockSpec, Outcome};
-use crate::settings;
+use crate::lock::attempt;
+use crate::lock::spec::{LockSpec, Outcome};
 use leasehold_core::command::latch::{self as command, Deleted, Inspected};
 use leasehold_core::session::{AcquireRequest, Patience};
 use std::fmt;

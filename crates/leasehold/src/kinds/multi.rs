@@ -2,15 +2,15 @@
 
 use super::any::AnyLock;
 use super::group::{GroupGuard, Reach, all, release};
-use crate::acquire::Acquire;
-use crate::attempt;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::{Error, InvalidInput, WithError};
-use crate::guard::Guard;
 use crate::kind::{AllMembers, Any, Fair, Fenced, FencedFair, Read, Reentrant, Write};
 use crate::lock::Lock;
-use crate::lock_spec::LockSpec;
-use crate::owner::Owner;
+use crate::lock::acquire::Acquire;
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
+use crate::lock::owner::Owner;
+use crate::lock::spec::LockSpec;
 use crate::telemetry::event;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;

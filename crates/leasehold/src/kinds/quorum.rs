@@ -1,14 +1,14 @@
 //! The quorum lock.
 
 use super::group::{Doing, Enough, GroupGuard, Reach, most, release};
-use crate::acquire::Acquire;
-use crate::attempt;
 use crate::client::Client;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::{Error, InvalidInput, WithError};
-use crate::guard::Guard;
 use crate::kind::{Any, Majority};
 use crate::lock::Lock;
+use crate::lock::acquire::Acquire;
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Patience;

@@ -1,12 +1,12 @@
 //! The read-write lock.
 
-use crate::acquire::Acquire;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::Error;
-use crate::guard::Guard;
 use crate::kind::{Read, Write};
 use crate::lock::Lock;
-use crate::lock_spec::LockSpec;
+use crate::lock::acquire::Acquire;
+use crate::lock::guard::Guard;
+use crate::lock::spec::LockSpec;
 use leasehold_core::command::Kind;
 use std::sync::Arc;
 use std::time::Duration;

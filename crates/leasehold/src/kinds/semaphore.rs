@@ -1,11 +1,11 @@
 //! The semaphore.
 
+use crate::client::settings;
 use crate::error::{Error, InvalidInput};
-use crate::guard::Guard;
 use crate::kind::Permit;
 use crate::lock::Lock;
-use crate::lock_spec::Outcome;
-use crate::settings;
+use crate::lock::guard::Guard;
+use crate::lock::spec::Outcome;
 use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
 use std::time::Duration;
 

@@ -1,9 +1,9 @@
 //! The simple lock.
 
+use crate::client::settings;
 use crate::error::Error;
 use crate::kind::Simple;
 use crate::lock::Lock;
-use crate::settings;
 use bytes::Bytes;
 use leasehold_core::command::{HoldKey, ReleaseArgs, Released};
 use std::time::Duration;

@@ -1,14 +1,14 @@
 //! The handle of a candidate, which reports its state and makes it resign.
 
 use super::Term;
-use crate::clock::Clock;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::guard::Guard;
 use crate::inspect::Holder;
 use crate::kind::Fenced;
 use crate::kinds::FencedLock;
-use crate::sync::Mutex;
+use crate::lock::guard::Guard;
+use crate::runtime::clock::Clock;
+use crate::runtime::sync::Mutex;
 use crate::telemetry::event;
 use leasehold_core::hold_cell::HoldCell;
 use std::fmt;

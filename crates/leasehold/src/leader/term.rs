@@ -3,9 +3,9 @@
 use super::handle::Shared;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::guard::Guard;
 use crate::kind::Fenced;
-use crate::loss::HoldToken;
+use crate::lock::guard::Guard;
+use crate::lock::loss::HoldToken;
 use std::sync::Arc;
 use std::time::Duration;
 

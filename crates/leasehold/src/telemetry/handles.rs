@@ -1,6 +1,6 @@
-//! Handles of the metrics recorder, which catch its panics, because the recorder is foreign code.
+//! Handles of the metrics recorder, which catch its panics, because the recorder is user code.
 
-use crate::foreign::{self, Foreign};
+use crate::runtime::user_code::{self, UserCode};
 use metrics::{Counter, Gauge, Histogram};
 use std::time::Duration;
 
@@ -10,11 +10,11 @@ pub(crate) struct Count(Counter);
 
 impl Count {
     pub(crate) fn of(register: impl FnOnce() -> Counter) -> Self {
-        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Counter::noop))
+        Self(user_code::value(UserCode::Telemetry, register).unwrap_or_else(Counter::noop))
     }
 
     pub(crate) fn add(&self, number: u64) {
-        foreign::call(Foreign::Telemetry, || self.0.increment(number));
+        user_code::call(UserCode::Telemetry, || self.0.increment(number));
     }
 }
 
@@ -24,12 +24,12 @@ pub(crate) struct Level(Gauge);
 
 impl Level {
     pub(crate) fn of(register: impl FnOnce() -> Gauge) -> Self {
-        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Gauge::noop))
+        Self(user_code::value(UserCode::Telemetry, register).unwrap_or_else(Gauge::noop))
     }
 
     /// Adds to the gauge. A negative change lowers it.
     pub(crate) fn change(&self, change: f64) {
-        foreign::call(Foreign::Telemetry, || self.0.increment(change));
+        user_code::call(UserCode::Telemetry, || self.0.increment(change));
     }
 }
 
@@ -39,10 +39,10 @@ pub(crate) struct Seconds(Histogram);
 
 impl Seconds {
     pub(crate) fn of(register: impl FnOnce() -> Histogram) -> Self {
-        Self(foreign::value(Foreign::Telemetry, register).unwrap_or_else(Histogram::noop))
+        Self(user_code::value(UserCode::Telemetry, register).unwrap_or_else(Histogram::noop))
     }
 
     pub(crate) fn record(&self, time: Duration) {
-        foreign::call(Foreign::Telemetry, || self.0.record(time.as_secs_f64()));
+        user_code::call(UserCode::Telemetry, || self.0.record(time.as_secs_f64()));
     }
 }

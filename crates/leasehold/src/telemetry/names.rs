@@ -48,7 +48,7 @@ pub const RECONNECTS_TOTAL: &str = "leasehold_reconnects_total";
 /// Counts clients that found an eviction policy other than `noeviction`.
 pub const EVICTION_TOTAL: &str = "leasehold_eviction_policy_total";
 /// Counts caught panics of the application's code by `code`: `waker` or `telemetry`.
-pub const FOREIGN_PANIC_TOTAL: &str = "leasehold_foreign_panic_total";
+pub const USER_CODE_PANIC_TOTAL: &str = "leasehold_user_code_panic_total";
 
 /// Upper bounds of buckets, in seconds, for [`ACQUIRE_SECONDS`], [`HOLD_SECONDS`], [`RENEWAL_LEFT_SECONDS`] and [`OLDEST_HOLD_SECONDS`], from an
 /// uncontended acquire to an hour of work.
@@ -75,7 +75,7 @@ pub(super) fn register() {
         (RENEW_TOTAL, "outcome", ["renewed", "failed"]),
         (CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
         (FALLBACK_TOTAL, "event", ["degraded", "restored"]),
-        (FOREIGN_PANIC_TOTAL, "code", ["waker", "telemetry"]),
+        (USER_CODE_PANIC_TOTAL, "code", ["waker", "telemetry"]),
     ] {
         for word in words {
             drop(counter!(name, label => word));
@@ -111,7 +111,7 @@ pub(super) fn describe() {
         (BUG_TOTAL, "Bugs of leasehold that a client found in its own state"),
         (FALLBACK_TOTAL, "Locks granted without the server, and locks restored afterwards"),
         (CLEAN_UP_TOTAL, "Cleanups by the background"),
-        (FOREIGN_PANIC_TOTAL, "Caught panics of the application's code"),
+        (USER_CODE_PANIC_TOTAL, "Caught panics of the application's code"),
         (RECONNECTS_TOTAL, "Reconnects of backgrounds"),
         (EVICTION_TOTAL, "Clients whose server has a policy that can evict a held lock"),
     ] {

@@ -1,8 +1,8 @@
 //! The spans of acquires, holds and releases.
 
 use super::names::{SPAN_ACQUIRE, SPAN_HOLD, SPAN_RELEASE};
-use crate::foreign::{self, Foreign};
-use crate::lock_spec::LockSpec;
+use crate::lock::spec::LockSpec;
+use crate::runtime::user_code::{self, UserCode};
 use leasehold_core::hold_cell::HoldCell;
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -31,30 +31,30 @@ impl Default for Spans {
     }
 }
 
-/// A span that catches panics of its subscriber, which is foreign code.
+/// A span that catches panics of its subscriber, which is user code.
 pub(crate) struct Span(tracing::Span);
 
 impl Span {
     fn new(make: impl FnOnce() -> tracing::Span) -> Self {
-        Self(foreign::value(Foreign::Telemetry, make).unwrap_or_else(tracing::Span::none))
+        Self(user_code::value(UserCode::Telemetry, make).unwrap_or_else(tracing::Span::none))
     }
 
     pub(crate) fn record(&self, field: &'static str, value: impl tracing::Value) {
-        foreign::call(Foreign::Telemetry, || {
+        user_code::call(UserCode::Telemetry, || {
             self.0.record(field, value);
         });
     }
 
     /// Runs `work` in the span, even if the subscriber panics.
     pub(crate) fn in_scope<T>(&self, work: impl FnOnce() -> T) -> T {
-        let _entered = Entered(foreign::value(Foreign::Telemetry, || self.0.enter()));
+        let _entered = Entered(user_code::value(UserCode::Telemetry, || self.0.enter()));
         work()
     }
 }
 
 impl Drop for Span {
     fn drop(&mut self) {
-        foreign::call(Foreign::Telemetry, || self.0 = tracing::Span::none());
+        user_code::call(UserCode::Telemetry, || self.0 = tracing::Span::none());
     }
 }
 
@@ -63,7 +63,7 @@ struct Entered<'a>(Option<tracing::span::Entered<'a>>);
 
 impl Drop for Entered<'_> {
     fn drop(&mut self) {
-        foreign::call(Foreign::Telemetry, || drop(self.0.take()));
+        user_code::call(UserCode::Telemetry, || drop(self.0.take()));
     }
 }
 

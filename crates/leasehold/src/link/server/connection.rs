@@ -31,7 +31,7 @@ use super::settings::LinkSettings;
 use super::stream::{Stream, Watched};
 use super::target::{Endpoint, Server, ServerTarget};
 use super::words;
-use crate::process::Process;
+use crate::runtime::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};

@@ -7,17 +7,17 @@ mod tuning;
 
 pub use tuning::Tuning;
 
+use crate::client::ids::HolderId;
+use crate::client::settings::Settings;
 use crate::error::ConnectError;
-use crate::fair_settings::FairSettings;
-use crate::ids::HolderId;
 use crate::link::server::{AddressMap, Certificates, Credentials, Provider};
-use crate::settings::Settings;
+use crate::lock::fair_settings::FairSettings;
 use crate::telemetry;
 use std::error::Error;
 use std::time::Duration;
 
 #[cfg(feature = "embedded")]
-use crate::clock::Clock;
+use crate::runtime::clock::Clock;
 #[cfg(feature = "embedded")]
 use leasehold_embedded::ManualClock;
 

@@ -1,6 +1,6 @@
 //! The end of a hold: its loss as an error, and every end as a token.
 
-use crate::clock::Clock;
+use crate::runtime::clock::Clock;
 use leasehold_core::error::{HoldEnd, LossReason};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::time::Instant;

@@ -3,14 +3,14 @@
 mod keep_busy;
 mod watch;
 
-use crate::attempt;
+use crate::client::settings;
 use crate::error::{Error, InvalidInput, WithError};
-use crate::guard::Guard;
 use crate::inspect::seen;
 use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
-use crate::lock_spec::LockSpec;
-use crate::owner::Owner;
-use crate::settings;
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
+use crate::lock::owner::Owner;
+use crate::lock::spec::LockSpec;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
 use leasehold_core::error::AcquireError;

@@ -1,7 +1,7 @@
 //! The settings of a client and their validation.
 
+use crate::client::ids::HolderId;
 use crate::error::InvalidInput;
-use crate::ids::HolderId;
 use crate::telemetry::Spans;
 use bytes::Bytes;
 use leasehold_core::call::Replicas;

@@ -1,6 +1,6 @@
 //! The record that a client may publish about its process.
 
-use crate::ids::{ClientId, HolderId};
+use crate::client::ids::{ClientId, HolderId};
 use leasehold_core::command::record as command;
 use leasehold_core::command::record::uses::LockUse;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};

@@ -1,8 +1,8 @@
 //! The specification of a lock: its name, kind and options. Every public lock type contains one.
 
-use crate::attempt;
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use crate::error::{Error, InvalidInput};
+use crate::lock::attempt;
 use crate::telemetry::{Class, DEFAULT_CLASS};
 use bytes::Bytes;
 use leasehold_core::call::Call;

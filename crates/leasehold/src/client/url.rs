@@ -1,6 +1,6 @@
 //! The URL of a server, with settings in its query, and the environment variables that contain it.
 
-use crate::builder::{ClientBuilder, PublishCommand, Tuning};
+use crate::client::builder::{ClientBuilder, PublishCommand, Tuning};
 use crate::error::ConnectError;
 use crate::link::server::{ENCODE, ServerTarget};
 use std::collections::HashSet;

@@ -1,6 +1,6 @@
 //! Owners, who can re-enter their locks.
 
-use crate::client_inner::Handle;
+use crate::client::inner::Handle;
 use leasehold_core::owner::OwnerId;
 use std::fmt;
 use std::sync::Arc;

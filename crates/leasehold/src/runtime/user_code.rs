@@ -1,23 +1,23 @@
-//! Calls of foreign code: wakers of futures, metrics recorders and trace subscribers.
+//! Calls of user code: wakers of futures, metrics recorders and trace subscribers.
 //!
-//! A panic of foreign code must not end the background, which would lose every hold of the client. It must not interrupt an acquire or a
+//! A panic of user code must not end the background, which would lose every hold of the client. It must not interrupt an acquire or a
 //! release, which would leave a renewed lock without a guard. The panic is caught, counted and logged, after the panic hook has
 //! reported it with its location.
 
-use crate::telemetry::names::FOREIGN_PANIC_TOTAL;
+use crate::telemetry::names::USER_CODE_PANIC_TOTAL;
 use metrics::counter;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-/// The kind of foreign code.
+/// The kind of user code.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Foreign {
+pub(crate) enum UserCode {
     /// The waker of a waiting future.
     Waker,
     /// A metrics recorder or a trace subscriber.
     Telemetry,
 }
 
-impl Foreign {
+impl UserCode {
     const fn word(self) -> &'static str {
         match self {
             Self::Waker => "waker",
@@ -26,13 +26,13 @@ impl Foreign {
     }
 }
 
-/// Calls foreign code, and catches its panic.
-pub(crate) fn call(what: Foreign, work: impl FnOnce()) {
+/// Calls user code, and catches its panic.
+pub(crate) fn call(what: UserCode, work: impl FnOnce()) {
     value(what, work);
 }
 
-/// Calls foreign code for a value. Returns `None` after a panic.
-pub(crate) fn value<T>(what: Foreign, work: impl FnOnce() -> T) -> Option<T> {
+/// Calls user code for a value. Returns `None` after a panic.
+pub(crate) fn value<T>(what: UserCode, work: impl FnOnce() -> T) -> Option<T> {
     let value = catch_unwind(AssertUnwindSafe(work)).ok();
     if value.is_none() {
         report(what);
@@ -40,10 +40,10 @@ pub(crate) fn value<T>(what: Foreign, work: impl FnOnce() -> T) -> Option<T> {
     value
 }
 
-fn report(what: Foreign) {
-    // Metrics recorders and log subscribers are foreign code too.
+fn report(what: UserCode) {
+    // Metrics recorders and log subscribers are user code too.
     let told = catch_unwind(|| {
-        counter!(FOREIGN_PANIC_TOTAL, "code" => what.word()).increment(1);
+        counter!(USER_CODE_PANIC_TOTAL, "code" => what.word()).increment(1);
     });
     let logged = catch_unwind(|| {
         tracing::error!(
@@ -60,11 +60,11 @@ mod tests {
 
     #[test]
     fn a_panic_of_foreign_code_ends_at_the_call() {
-        call(Foreign::Waker, || panic!("as an application would"));
+        call(UserCode::Waker, || panic!("as an application would"));
         let mut called = false;
-        call(Foreign::Telemetry, || called = true);
+        call(UserCode::Telemetry, || called = true);
         assert!(called);
-        assert_eq!(value(Foreign::Telemetry, || -> u32 { panic!("as a recorder would") }), None);
-        assert_eq!(value(Foreign::Telemetry, || 7), Some(7));
+        assert_eq!(value(UserCode::Telemetry, || -> u32 { panic!("as a recorder would") }), None);
+        assert_eq!(value(UserCode::Telemetry, || 7), Some(7));
     }
 }

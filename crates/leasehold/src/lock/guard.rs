@@ -1,16 +1,16 @@
 //! The guard of a held lock.
 
-use crate::acquire::Acquire;
-use crate::attempt;
 use crate::background::FLUSH;
 use crate::blocking::{is_waited_for, wait};
+use crate::client::ids::HolderId;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::ids::HolderId;
 use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
-use crate::lock_spec::LockSpec;
-use crate::loss::{HoldToken, Lost};
+use crate::lock::acquire::Acquire;
+use crate::lock::attempt;
+use crate::lock::loss::{HoldToken, Lost};
+use crate::lock::spec::LockSpec;
 use crate::telemetry::{self, Class, InSpan, Outcome};
 use futures_util::future::select;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};

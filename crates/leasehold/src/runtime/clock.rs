@@ -1,6 +1,6 @@
 //! The clock of a client, which also counts suspensions of the machine.
 
-use crate::process::Process;
+use crate::runtime::process::Process;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 

@@ -9,17 +9,17 @@ use std::task::{Context, Poll, Wake, Waker};
 
 /// A future that is polled with a waker of this crate, which forwards to the waker of its task.
 ///
-/// A task's waker is foreign code: its clone or drop may run code of an executor, and drop a task with guards in it, which lock their
+/// A task's waker is user code: its clone or drop may run code of an executor, and drop a task with guards in it, which lock their
 /// session. So no session stores one. It stores clones of this waker, whose last clone is dropped here, **after the future**, which removes
 /// its entries from the session.
-pub(crate) struct Relayed<F> {
+pub(crate) struct IsolatedWaker<F> {
     // The order matters, because fields are dropped in order.
     work: F,
     waker: Waker,
     task: KeptTask,
 }
 
-impl<F> Relayed<F> {
+impl<F> IsolatedWaker<F> {
     pub(crate) fn new(work: F) -> Self {
         let spare = SPARE.try_with(Cell::take).ok().flatten();
         let task = spare.unwrap_or_else(|| Arc::new(Task { waker: AtomicWaker::new(), stage: AtomicU8::new(IDLE) }));
@@ -45,7 +45,7 @@ impl Drop for KeptTask {
     }
 }
 
-impl<F: Future + Unpin> Future for Relayed<F> {
+impl<F: Future + Unpin> Future for IsolatedWaker<F> {
     type Output = F::Output;
 
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {

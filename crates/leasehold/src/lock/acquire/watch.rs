@@ -1,6 +1,6 @@
 //! Metrics and traces of a running acquire.
 
-use crate::lock_spec::LockSpec;
+use crate::lock::spec::LockSpec;
 use crate::telemetry;
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Granted;

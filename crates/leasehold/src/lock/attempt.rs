@@ -1,7 +1,7 @@
 //! The futures of requests. Each polls the session for its outcome.
 
-use crate::client_inner::Handle;
-use crate::relay::Relayed;
+use crate::client::inner::Handle;
+use crate::runtime::waker::IsolatedWaker;
 use leasehold_core::backoff::Backoff;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::owner::HoldNumber;
@@ -15,19 +15,19 @@ use std::time::Duration;
 /// Acquires a lock. A drop abandons the acquire.
 ///
 /// The wish is boxed so that it moves as one pointer from the caller into the session.
-pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> Relayed<Attempt<'_, Acquiring>> {
+pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> IsolatedWaker<Attempt<'_, Acquiring>> {
     let backoff = wish.backoff.clone();
-    Relayed::new(Attempt::new(handle, wish, backoff))
+    IsolatedWaker::new(Attempt::new(handle, wish, backoff))
 }
 
 /// Releases one guard of a hold. After the first poll the release continues even if the future is dropped.
-pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> Relayed<Attempt<'_, Releasing>> {
-    Relayed::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
+pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> IsolatedWaker<Attempt<'_, Releasing>> {
+    IsolatedWaker::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
 }
 
 /// Waits for `pause` on the client's own clock, without a timer of the caller's runtime.
 pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
-    Relayed::new(Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) }).await;
+    IsolatedWaker::new(Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) }).await;
 }
 
 struct Pausing<'a> {
@@ -115,7 +115,7 @@ pub(crate) struct Attempt<'a, R: Request> {
     wish: Option<R::Wish>,
     /// `None` before the first poll, and after the outcome.
     ticket: Option<Ticket>,
-    /// The caller's back-off. This reference outlives the session's, so foreign code is dropped here, without a lock.
+    /// The caller's back-off. This reference outlives the session's, so user code is dropped here, without a lock.
     backoff: Option<Arc<Backoff>>,
 }
 
@@ -172,8 +172,8 @@ mod tests {
     #[test]
     fn waiting_requests_are_small() {
         let sizes = [
-            ("an acquire", size_of::<Relayed<Attempt<'_, Acquiring>>>()),
-            ("a release", size_of::<Relayed<Attempt<'_, Releasing>>>()),
+            ("an acquire", size_of::<IsolatedWaker<Attempt<'_, Acquiring>>>()),
+            ("a release", size_of::<IsolatedWaker<Attempt<'_, Releasing>>>()),
         ];
         for (what, size) in sizes {
             assert!(size <= 72, "the future of {what} has {size} bytes");

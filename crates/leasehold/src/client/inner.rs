@@ -1,13 +1,13 @@
 //! The shared state of a client's handles, guards, futures and background.
 
 use crate::background::{Alarm, Background, is_at_rest};
-use crate::clock::Clock;
+use crate::client::settings::Settings;
 use crate::error::InvalidInput;
-use crate::foreign::{self, Foreign};
 use crate::link::AnyLink;
-use crate::process::Process;
-use crate::settings::Settings;
-use crate::sync::Mutex;
+use crate::runtime::clock::Clock;
+use crate::runtime::process::Process;
+use crate::runtime::sync::Mutex;
+use crate::runtime::user_code::{self, UserCode};
 use crate::telemetry::Classes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, Outcome, Receiver};
@@ -171,7 +171,7 @@ impl Receiver for ClientInner {
 /// Wakes futures, without the session's lock. A panicking waker does not affect the others.
 fn wake(woken: impl Iterator<Item = Waker>) {
     for waker in woken {
-        foreign::call(Foreign::Waker, || waker.wake());
+        user_code::call(UserCode::Waker, || waker.wake());
     }
 }
 
