@@ -12,6 +12,17 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| example.to_owned())
 }
 
+/// Parses a time as [`parse`] does, or a number of seconds such as `10` or `2.5`, as `flock` and `timeout` read it.
+///
+/// # Errors
+///
+/// As [`parse`].
+pub(crate) fn parse_with_seconds(text: &str) -> Result<Duration, String> {
+    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = text.parse().ok().filter(|_| is_number);
+    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).map_or_else(|| parse(text), Ok)
+}
+
 /// Formats a time: in milliseconds below a second, in tenths below a minute, in seconds below an hour.
 pub(crate) fn show(time: Duration) -> String {
     let seconds = time.as_secs();
@@ -43,6 +54,16 @@ mod tests {
         }
         for text in ["", "30", "s", "-1s", "1.5x", "1h30", "99999999999999999999s", "9999999999999999999d"] {
             assert!(parse(text).is_err_and(|why| why.contains("30s")), "{text}");
+        }
+    }
+
+    #[test]
+    fn bare_numbers_are_seconds_where_flock_has_them() {
+        for (text, millis) in [("10", 10_000), ("2.5", 2_500), ("0", 0), ("1h", 3_600_000)] {
+            assert_eq!(parse_with_seconds(text), Ok(Duration::from_millis(millis)), "{text}");
+        }
+        for text in ["", ".", "-1", "1e9", "inf", "1.2.3"] {
+            assert!(parse_with_seconds(text).is_err(), "{text}");
         }
     }
 

@@ -1,6 +1,6 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
+//! `run/hold.rs` acquires and releases, `run/once.rs` has the periods of `--once`, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
 //! manages the command's process group, `run/terminal.rs` the terminal, `run/times.rs` the time limits,
 //! `run/waiting.rs` the messages of a long wait. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped
 //! commands, and this file combines them.
@@ -8,6 +8,7 @@
 mod child;
 mod hold;
 mod nested;
+mod once;
 mod stops;
 mod supervise;
 pub(crate) mod terminal;
@@ -23,7 +24,9 @@ use crate::signals::Signals;
 use child::{Child, Ended};
 use hold::{Held, Released};
 use leasehold::Client;
+use leasehold::once::Period;
 pub(crate) use nested::around;
+pub(crate) use once::At;
 use std::path::Path;
 use supervise::{End, Limits, Supervised, Why};
 use terminal::Terminal;
@@ -38,7 +41,7 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    let (application, times) = (application(options), Times::of(options));
+    let (application, times, period) = (application(options), Times::of(options), once::period(options)?);
     let mut waiting = waiting::ForServer::new(options, server.json);
     let patience = Patience {
         lease: options.lease,
@@ -52,21 +55,23 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
         Ok(client) => client?,
         Err(signal) => return Ok(Ending::by(signal)),
     };
-    let result = with_client(&client, options, times, &mut signals, unblocks, server.json).await;
+    let result = with_client(&client, options, period.as_ref(), times, &mut signals, unblocks, server.json).await;
     // A signal ends the wait for a silent server. The lock is then free when its lease ends.
     let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
     result
 }
 
-/// The announced name: the program without its arguments, which may be secret.
+/// The announced name: the program without its arguments, which may be secret, and the text of `--note`.
 fn application(options: &RunOptions) -> String {
     let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    format!("leasehold run {}", program.display())
+    let note = options.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    format!("leasehold run {}{note}", program.display())
 }
 
 async fn with_client(
     client: &Client,
     options: &RunOptions,
+    period: Option<&Period>,
     times: Times,
     signals: &mut Signals,
     unblocks: bool,
@@ -75,7 +80,7 @@ async fn with_client(
     let acquiring = async {
         tokio::select! {
             biased;
-            acquired = hold::acquire(client, options, times) => acquired,
+            acquired = hold::acquire(client, options, period, times) => acquired,
             never = nested::warn(client, options, json) => match never {},
             never = waiting::tell(client, options, json) => match never {},
         }
@@ -88,7 +93,10 @@ async fn with_client(
     // Right after the grant the whole lease remains.
     let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
     let terminal = Terminal::of_this_process();
-    let name = &*options.name;
+    let name = &*options.title();
+    if options.verbose {
+        output::note(&format!("the lock {name:?} is granted"), json);
+    }
     let end = match Child::start(&options.command, &held.environment(name), &terminal, unblocks, json) {
         Ok(mut child) => {
             let (child, held, terminal) = (&mut child, &held, &terminal);
@@ -98,6 +106,9 @@ async fn with_client(
     };
     match end {
         End::Done { ended, held_to_the_end, by_key } => {
+            if ended == Ended::Exited(0) {
+                held.note_success();
+            }
             let released = release(held, signals).await;
             judge(name, ended, held_to_the_end, released, json).map(|()| ended.passed_on(by_key))
         }

@@ -120,8 +120,34 @@ impl Once {
         self.run_and_keep(job, Result::is_ok).await
     }
 
-    /// Returns the guard for the job, or the reason not to run it.
-    pub(crate) async fn begin(&self) -> Result<Occurrence<Guard>, Error> {
+    /// Begins the job without a closure: returns the guard of its lock, or the reason not to run it. Call [`Once::mark_done`] after the job,
+    /// and release the guard. A guard that is dropped or released without that mark leaves the job undone.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Lock::try_acquire`], and [`InvalidInput::Period`] if processes could compute different periods.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock: the job is not done.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// use leasehold::once::{Occurrence, Period};
+    ///
+    /// let nightly = client.once("report", Period::key("2026-11-23"));
+    /// if let Occurrence::Ran(guard) = nightly.begin().await? {
+    ///     // The job, which another process may end or supervise.
+    ///     nightly.mark_done(&guard);
+    ///     guard.release().await?;
+    /// }
+    /// assert!(matches!(nightly.begin().await?, Occurrence::AlreadyDone));
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn begin(&self) -> Result<Occurrence<Guard>, Error> {
         loop {
             if let Some(guard) = self.lock.try_acquire().await? {
                 return Ok(Occurrence::Ran(guard));
@@ -135,8 +161,9 @@ impl Once {
         }
     }
 
-    /// Marks the job as done by keeping the lock on the server.
-    pub(crate) fn mark_done(&self, guard: &Guard) {
+    /// Marks the job of [`Once::begin`] as done: the release of its guard keeps the lock busy until [`Period::keep`] is over. Other processes
+    /// learn it from the release, so release the guard afterwards.
+    pub fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);
     }
 

@@ -1,13 +1,15 @@
 //! Acquires and releases the lock of `run`.
 
-use super::nested;
 use super::times::Times;
+use super::{nested, once};
 use crate::args::RunOptions;
 use crate::failure::{Exit, Failure, passes};
 use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
+use leasehold::group::{Member, MultiGuard};
 use leasehold::kind::{Any, Fenced, Permit};
-use leasehold::{AnyLock, Client, Error, Guard, HolderId, LossReason, Lost};
+use leasehold::once::{Once, Period};
+use leasehold::{AnyLock, Client, Error, Guard, HolderId, LossReason, Lost, MultiLock};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -29,6 +31,9 @@ pub(super) enum Held {
     Kept(Guard),
     KeptFenced(Guard<Fenced>),
     Permit(Guard<Permit>),
+    /// The lock of a period, and the job that it belongs to.
+    Once(Guard, Once),
+    Several(MultiGuard),
 }
 
 /// Evaluates an expression for the guard of each kind.
@@ -39,6 +44,8 @@ macro_rules! each {
             Held::Kept($guard) => $value,
             Held::KeptFenced($guard) => $value,
             Held::Permit($guard) => $value,
+            Held::Once($guard, _) => $value,
+            Held::Several($guard) => $value,
         }
     };
 }
@@ -59,10 +66,19 @@ pub(super) enum Released {
 /// # Errors
 ///
 /// The lock is busy, the server refuses it, or the server is not reachable in time.
-pub(super) async fn acquire(client: &Client, options: &RunOptions, times: Times) -> Result<Held, Failure> {
+pub(super) async fn acquire(
+    client: &Client,
+    options: &RunOptions,
+    period: Option<&Period>,
+    times: Times,
+) -> Result<Held, Failure> {
     let [mut pause, longest] = PAUSES;
     loop {
-        match attempt(client, options, times).await? {
+        let attempted = match period {
+            Some(period) => once::begin(client, options, period, times).await?,
+            None => attempt(client, options, times).await?,
+        };
+        match attempted {
             Ok(held) => return Ok(held),
             Err(Error::WaitElapsed { lock, holder, .. }) => {
                 // The name may be an application's hash, whose first field looks like a holder.
@@ -104,6 +120,13 @@ async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<
 }
 
 async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Result<Held, Error> {
+    if !options.lock.is_empty() {
+        return MultiLock::new(options.names().map(|name| member(client, options, name)))
+            .acquire()
+            .wait(wait)
+            .await
+            .map(Held::Several);
+    }
     let name = &options.name;
     match options.at_least {
         None => lock(client, options).acquire().wait(wait).await.map(Held::Lock),
@@ -126,16 +149,22 @@ async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
 /// The failure for a name in use by something that is not a lock. `None` if the server does not answer: the acquire
 /// then reports the outage.
 async fn no_lock(client: &Client, options: &RunOptions) -> Option<Failure> {
-    match lock_at(client, &options.name).await {
-        Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
-        // The acquire has shown that this user has the rights for its own kind.
-        Err(Unseen::Refused) => match client.lock(&options.name).inspect().await {
-            Ok(Some(holder)) => of_a_client(&options.name, holder.id.as_str()).err(),
-            Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
+    for name in options.names() {
+        let failure = match lock_at(client, name).await {
+            Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
+            // The acquire has shown that this user has the rights for its own kind.
+            Err(Unseen::Refused) => match client.lock(name).inspect().await {
+                Ok(Some(holder)) => of_a_client(name, holder.id.as_str()).err(),
+                Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
+                _ => None,
+            },
             _ => None,
-        },
-        _ => None,
+        };
+        if failure.is_some() {
+            return failure;
+        }
     }
+    None
 }
 
 fn lock(client: &Client, options: &RunOptions) -> AnyLock {
@@ -147,6 +176,16 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
         (true, false) => client.fair_lock(name).into(),
         (false, true) => client.fenced_lock(name).into(),
         (false, false) => client.lock(name).into(),
+    }
+}
+
+/// One of several locks.
+fn member(client: &Client, options: &RunOptions, name: &str) -> Member {
+    match options {
+        _ if options.read => client.read_write_lock(name).read().into(),
+        _ if options.write => client.read_write_lock(name).write().into(),
+        _ if options.fair => client.fair_lock(name).into(),
+        _ => client.lock(name).into(),
     }
 }
 
@@ -187,7 +226,10 @@ async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<
         Some(wait) => format!("the lock {lock:?} was busy for {wait:?} (--wait){who}"),
         None => format!("the lock {lock:?} is busy{who}"),
     };
-    Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
+    Failure::new(Exit::Busy, text)
+        .of_lock(lock)
+        .with_code(options.busy_exit.unwrap_or(Exit::Busy as u8))
+        .quiet(options.quiet)
 }
 
 /// A holder, with its announced process.
@@ -201,19 +243,38 @@ impl Held {
     /// The variables of the command. Without a fencing token, this removes the variable of an enclosing run, which belongs
     /// to another lock.
     pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
-        let holder = each!(self, guard => guard.holder_id());
+        let holders = self.holders();
         let token = match self {
             Self::Lock(guard) => guard.fencing_token(),
             Self::KeptFenced(guard) => Some(guard.fencing_token()),
-            Self::Kept(_) | Self::Permit(_) => None,
+            Self::Kept(_) | Self::Permit(_) | Self::Once(..) | Self::Several(_) => None,
         };
-        let (around, holders) = nested::variable(&holder);
+        let (around, all) = nested::variable(&holders);
+        let own: Vec<_> = holders.into_iter().map(HolderId::into_string).collect();
         vec![
-            (around, Some(holders.into())),
+            (around, Some(all.into())),
             ("LEASEHOLD_NAME", Some(name.into())),
-            ("LEASEHOLD_HOLDER", Some(holder.into_string().into())),
+            ("LEASEHOLD_HOLDER", Some(own.join(" ").into())),
             ("LEASEHOLD_FENCING_TOKEN", token.map(|token| token.to_string().into())),
         ]
+    }
+
+    /// The names of the holds on the server: several for several locks.
+    fn holders(&self) -> Vec<HolderId> {
+        match self {
+            Self::Lock(guard) => vec![guard.holder_id()],
+            Self::Kept(guard) | Self::Once(guard, _) => vec![guard.holder_id()],
+            Self::KeptFenced(guard) => vec![guard.holder_id()],
+            Self::Permit(guard) => vec![guard.holder_id()],
+            Self::Several(guard) => guard.holder_ids(),
+        }
+    }
+
+    /// The command has succeeded: with `--once` its period is done.
+    pub(super) fn note_success(&self) {
+        if let Self::Once(guard, once) = self {
+            once.mark_done(guard);
+        }
     }
 
     /// Completes when the lock is lost.

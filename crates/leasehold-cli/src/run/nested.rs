@@ -19,13 +19,13 @@ const MOST: usize = 64;
 /// A free lock is granted before this delay.
 const GRANTED: Duration = Duration::from_millis(100);
 
-/// The variable for the command: the enclosing holders and the new holder.
-pub(super) fn variable(holder: &HolderId) -> (&'static str, String) {
-    (VARIABLE, handed_down(around(), holder))
+/// The variable for the command: the enclosing holders and the new holders.
+pub(super) fn variable(holders: &[HolderId]) -> (&'static str, String) {
+    (VARIABLE, handed_down(around(), holders))
 }
 
-fn handed_down(mut around: Vec<HolderId>, holder: &HolderId) -> String {
-    around.push(holder.clone());
+fn handed_down(mut around: Vec<HolderId>, holders: &[HolderId]) -> String {
+    around.extend_from_slice(holders);
     let outermost = around.len().saturating_sub(MOST);
     around[outermost..].iter().map(HolderId::as_str).collect::<Vec<_>>().join(" ")
 }
@@ -45,18 +45,21 @@ fn read(text: &str) -> Vec<HolderId> {
 /// endless.
 pub(super) async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
     let around = around();
-    if !around.is_empty() && !options.try_once {
+    // With --once the lock has another name, and a start does not wait for an enclosing run.
+    if !around.is_empty() && !options.try_once && options.once.is_none() {
         tokio::time::sleep(GRANTED).await;
-        // The acquire reports errors.
-        let holder = match options.permits {
-            Some(_) => holder_of_all_permits(client, &options.name, &around).await,
-            None => holder_of_lock(client, &options.name, &around).await,
-        };
-        if let Some(holder) = holder {
-            let which =
-                if around.last() == Some(&holder) { "the enclosing leasehold run" } else { "an outer leasehold run" };
-            let text = format!("deadlock: {which} already holds the lock {:?} as {holder}", options.name);
-            output::warn("waits_for_itself", &options.name, &text, json);
+        for name in options.names() {
+            // The acquire reports errors.
+            let holder = match options.permits {
+                Some(_) => holder_of_all_permits(client, name, &around).await,
+                None => holder_of_lock(client, name, &around).await,
+            };
+            if let Some(holder) = holder {
+                let is_next = around.last() == Some(&holder);
+                let which = if is_next { "the enclosing leasehold run" } else { "an outer leasehold run" };
+                let text = format!("deadlock: {which} already holds the lock {name:?} as {holder}");
+                output::warn("waits_for_itself", name, &text, json);
+            }
         }
     }
     std::future::pending().await
@@ -87,7 +90,7 @@ mod tests {
     #[test]
     fn holders_are_handed_down_the_innermost_last() {
         let inner = HolderId::from("6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a56:1");
-        let text = handed_down(read(&format!(" {HOLDER}  x 7:7 ")), &inner);
+        let text = handed_down(read(&format!(" {HOLDER}  x 7:7 ")), std::slice::from_ref(&inner));
         assert_eq!(text, format!("{HOLDER} {inner}"));
         assert_eq!(read(&text), [HolderId::from(HOLDER), inner]);
     }
@@ -95,7 +98,7 @@ mod tests {
     #[test]
     fn text_of_the_holders_is_bounded_and_has_the_innermost() {
         let inner = HolderId::from("6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a56:1");
-        let text = handed_down(read(&format!("{HOLDER} ").repeat(1_000)), &inner);
+        let text = handed_down(read(&format!("{HOLDER} ").repeat(1_000)), std::slice::from_ref(&inner));
         assert!(text.len() < 64 * 40 && text.ends_with(inner.as_str()), "{}", text.len());
         assert_eq!(read(&text).len(), MOST);
     }

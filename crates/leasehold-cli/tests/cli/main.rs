@@ -15,6 +15,7 @@ mod inspect;
 mod kinds;
 mod loss;
 mod ls;
+mod once;
 mod pace;
 mod permits;
 mod screen;

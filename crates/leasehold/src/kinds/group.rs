@@ -1,5 +1,6 @@
 //! Guards of several locks.
 
+use crate::client::ids::HolderId;
 use crate::client::inner::Handle;
 use crate::error::{Error, WithError};
 use crate::kind::{Any, GroupRule, Majority};
@@ -46,6 +47,11 @@ pub struct GroupGuard<R: GroupRule> {
 impl<R: GroupRule> GroupGuard<R> {
     pub(super) fn new(name: Arc<str>, guards: Vec<Guard<Any>>, needed: usize, handle: Arc<Handle>) -> Self {
         Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
+    }
+
+    /// Returns the names of the holds on the servers, one for each acquired member.
+    pub fn holder_ids(&self) -> Vec<HolderId> {
+        self.guards.iter().map(Guard::holder_id).collect()
     }
 
     /// Whether enough members are certainly still held.
