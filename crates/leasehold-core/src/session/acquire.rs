@@ -159,7 +159,7 @@ impl Session {
                 return true;
             }
             Route::Direct if !may_retry => return false,
-            Route::Direct => acquire.beside().is_none() && self.is_gated(lock),
+            Route::Direct => !self.stands_beside(acquire) && self.is_gated(lock),
             Route::Queued => {
                 if !self.locks[lock].line().is_turn_of(ticket) {
                     self.take_turn(ticket, lock, missed);

@@ -46,8 +46,10 @@ impl Session {
                 if let Some(error) = change.shortfall() {
                     return self.take_back(now, ticket, number, error);
                 }
-                let beside = self.requests.acquire(ticket).and_then(|acquire| acquire.beside().cloned());
-                if beside.is_none() && self.is_held_without_server(number) {
+                let acquire = self.requests.acquire(ticket);
+                let beside = acquire.and_then(|acquire| acquire.beside().cloned());
+                let bypasses = acquire.is_some_and(|acquire| self.stands_beside(acquire));
+                if !bypasses && self.is_held_without_server(number) {
                     return self.give_grant_back(now, ticket, number);
                 }
                 let Some(hold) = self.holds.known_mut(number) else { return };
@@ -211,6 +213,11 @@ impl Session {
     pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
         let beside = self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten();
         beside.filter(|beside| !acquire.was_refused_beside(beside))
+    }
+
+    /// Whether the request asks beside its owner's hold of the other half, past the tasks of this client: until that hold ends.
+    pub(super) fn stands_beside(&self, acquire: &Acquire) -> bool {
+        acquire.beside().is_some_and(|beside| self.own_other_half(acquire).as_ref() == Some(beside))
     }
 
     /// Checks the other locks of the same name. Returns the hold beside which the request may acquire, or why the request must fail.

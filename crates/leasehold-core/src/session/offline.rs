@@ -16,7 +16,7 @@ use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::Reply;
 use crate::session::hold::{CountChange, Hold};
-use crate::session::line::Phase;
+use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
 use crate::session::request::{Request, Route};
 use crate::session::{Event, Fallback, Patience, Session, Ticket};
@@ -199,14 +199,15 @@ impl Session {
             self.stand_beside(now, ticket, beside);
             return;
         }
-        if !in_line
-            || acquire.wish.patience == Patience::Try
-            || acquire.is_final_attempt
-            || acquire.wait_deadline(self.settings.command_timeout) <= now
-        {
+        let is_over = acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now;
+        if acquire.wish.patience == Patience::Try || is_over {
             self.end_busy(now, ticket);
-        } else {
+        } else if in_line {
             self.begin_to_wait(now, ticket);
+        } else if let Some(acquire) = self.requests.acquire_mut(ticket) {
+            // The other half, beside which the request asked, has ended.
+            acquire.stand_beside(None);
+            self.join_line(now, ticket, End::Back);
         }
     }
 

@@ -372,3 +372,33 @@ fn readers_of_two_clients_that_held_without_the_server_are_both_restored() {
     world.give_back(guards[0]);
     nothing_left_after(&mut world, guards[1]);
 }
+
+/// A read beside its owner's write hold asks the server past the tasks of its client. When that hold ends, it waits for these like any other.
+#[test]
+fn read_beside_a_write_hold_that_ended_waits_for_the_local_writer() {
+    let mut world = world(2);
+    let owner = Some(world.clients[0].session.new_owner());
+    let reading = world.hold(1, AcquireRequest { kind: Kind::Read, ..wish("a") });
+    world.set_unreachable(0, true);
+    let writing = |owner| AcquireRequest { kind: Kind::Write, owner, ..local("a") };
+    let task = world.acquire(0, writing(owner));
+    let first = world.granted_beside(0, task);
+    let wait =
+        AcquireRequest { waits_out_outage: true, patience: Patience::Until(world.now + ms(60_000)), ..wish("a") };
+    let read = world.acquire(0, AcquireRequest { kind: Kind::Read, owner, ..wait });
+    let task = world.acquire(0, writing(None));
+    world.give_back(first);
+    let second = world.granted_beside(0, task);
+    // The server refuses to restore the second write hold, and its client does not learn it.
+    world.fault(0, "write/acquire", CallFault::LoseReply);
+    world.set_unreachable(0, false);
+    while is_degraded(&world, second) && world.guards[second].cell.ended(world.now).is_none() {
+        let outcome = &world.task(0, read).outcome;
+        assert!(outcome.is_none(), "a task of its client writes: {outcome:?}");
+        assert!(world.step(world.now + ms(1_000)), "the server is asked for it");
+    }
+    world.drop_guard(second);
+    let granted = world.granted(0, read);
+    world.give_back(granted);
+    nothing_left_after(&mut world, reading);
+}
