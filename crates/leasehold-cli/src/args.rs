@@ -40,8 +40,8 @@ Examples:
   # one backup at a time across all machines; wait without a limit
   leasehold run backup -- pg_dump shop
 
-  # once a night, although cron starts it on several machines
-  leasehold run --try --at-least 5m nightly-report -- ./report.sh";
+  # once a day, although cron starts it on several machines
+  leasehold run --once 1d -q nightly-report -- ./report.sh";
 
 /// Run programs under distributed locks on Redis or Valkey; inspect, free and check locks
 #[derive(Debug, Parser)]
