@@ -1,5 +1,6 @@
 //! The command line. Every command with its own options has a file in `args/`, including its help.
 
+mod at;
 mod bench;
 mod dashes;
 mod doctor;
@@ -15,6 +16,7 @@ mod unlock;
 mod watch;
 mod words;
 
+pub(crate) use at::At;
 pub(crate) use bench::BenchOptions;
 pub(crate) use dashes::parse;
 pub(crate) use doctor::{CHECKS, DoctorOptions};

@@ -26,7 +26,6 @@ use hold::{Held, Released};
 use leasehold::Client;
 use leasehold::once::Period;
 pub(crate) use nested::around;
-pub(crate) use once::At;
 use std::path::Path;
 use supervise::{End, Limits, Supervised, Why};
 use terminal::Terminal;

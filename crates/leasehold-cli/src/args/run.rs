@@ -1,5 +1,6 @@
 //! `leasehold run`.
 
+use super::At;
 use crate::{duration, failure};
 use clap::Args;
 use std::ffi::OsString;
@@ -73,8 +74,8 @@ pub(crate) struct RunOptions {
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) lease: Option<Duration>,
     /// The schedule's own time for --once: 02:00 or `Mon 02:00` in UTC, or the time of this start, such as 2026-11-28T02:00:00Z
-    #[arg(long, value_name = "TIME", requires = "once", value_parser = crate::run::At::parse, help_heading = "More options")]
-    pub(crate) at: Option<crate::run::At>,
+    #[arg(long, value_name = "TIME", requires = "once", value_parser = At::parse, help_heading = "More options")]
+    pub(crate) at: Option<At>,
     /// Keep the lock busy for at least this long after the grant, even if the command ends earlier
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits", "lock"], help_heading = "More options")]
     pub(crate) at_least: Option<Duration>,

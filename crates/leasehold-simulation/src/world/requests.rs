@@ -177,12 +177,12 @@ impl World {
         let number = self.clients[client].tasks[task].number;
         let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
         let now = self.local(client);
-        // A grant without the server may be refused there before its future reads it, and a lease that is not renewed may run out before that.
-        // The guard says so from the start.
+        // A grant without the server may be refused there before its future reads it, and a lease that is not renewed, or `max_hold`, may run
+        // out before that. The guard says so from the start.
         let end = granted.cell.would_end(now);
         let refused = end == Some(HoldEnd::Lost(LossReason::NotRestored));
-        let lasts_a_lease = granted.cell.is_degraded() && !granted.renewed;
-        let runs_out = lasts_a_lease && matches!(end, Some(HoldEnd::Lost(_)));
+        let is_limited = !granted.renewed || end == Some(HoldEnd::Lost(LossReason::MaxHold));
+        let runs_out = granted.cell.is_degraded() && is_limited && matches!(end, Some(HoldEnd::Lost(_)));
         assert!(refused || runs_out || end.is_none(), "a grant was handed out that has ended");
         assert_eq!(granted.renewed, wish.renewed);
         let ended: Arc<Flag> = Arc::default();
