@@ -2,31 +2,21 @@
 
 use crate::source::Source;
 
-#[path = "../../crates/leasehold/src/link/server/address.rs"]
-#[expect(dead_code, reason = "the link uses more of it")]
-mod address;
 #[path = "../../crates/leasehold/src/error/cause.rs"]
 #[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
 mod cause;
-#[path = "../../crates/leasehold/src/link/server/certificates.rs"]
-mod certificates;
-#[path = "../../crates/leasehold/src/link/server/credentials.rs"]
-#[expect(dead_code, reason = "the link uses more of it")]
-#[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
-mod credentials;
-#[path = "../../crates/leasehold/src/link/server/error.rs"]
+#[path = "../../crates/leasehold/src/link/error.rs"]
 #[expect(dead_code, reason = "the parser needs one of its types")]
 mod error;
-#[path = "../../crates/leasehold/src/link/server/target.rs"]
+#[path = "../../crates/leasehold/src/link/target.rs"]
 #[expect(dead_code, reason = "the link uses more of it")]
+#[cfg_attr(test, expect(unreachable_pub, reason = "the library publishes it"))]
 mod target;
-#[path = "../../crates/leasehold/src/link/server/words.rs"]
-mod words;
 
 /// Secure connections, as far as the parser asks for them.
 mod tls {
-    use super::certificates::Certificates;
     use super::error::ConnectError;
+    use super::target::Certificates;
 
     /// The sessions are not made here.
     #[derive(Clone)]

@@ -100,7 +100,7 @@ pub use leasehold_core::command::permits::PermitId;
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
-pub use link::server::Credentials;
+pub use link::Credentials;
 pub use lock::Lock;
 pub use lock::acquire::{Acquire, Acquiring};
 pub use lock::fair_settings::FairSettings;

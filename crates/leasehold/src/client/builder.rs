@@ -10,7 +10,7 @@ pub use tuning::Tuning;
 use crate::client::ids::HolderId;
 use crate::client::settings::Settings;
 use crate::error::ConnectError;
-use crate::link::server::{AddressMap, Certificates, Credentials, Provider};
+use crate::link::{AddressMap, Certificates, Credentials, Provider};
 use crate::lock::fair_settings::FairSettings;
 use crate::telemetry;
 use std::error::Error;

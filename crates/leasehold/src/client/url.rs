@@ -2,7 +2,7 @@
 
 use crate::client::builder::{ClientBuilder, PublishCommand, Tuning};
 use crate::error::ConnectError;
-use crate::link::server::{ENCODE, ServerTarget};
+use crate::link::{ENCODE, ServerTarget};
 use std::collections::HashSet;
 use std::env::VarError;
 

@@ -1,7 +1,7 @@
 //! The error of a connection attempt.
 
 use crate::error::Cause;
-use crate::link::server;
+use crate::link;
 use leasehold_core::link::ServerError;
 use thiserror::Error;
 
@@ -81,9 +81,9 @@ impl ConnectError {
     }
 }
 
-impl From<server::ConnectError> for ConnectError {
-    fn from(error: server::ConnectError) -> Self {
-        use server::ConnectError as Link;
+impl From<link::ConnectError> for ConnectError {
+    fn from(error: link::ConnectError) -> Self {
+        use link::ConnectError as Link;
         let message = error.to_string();
         let said = |words| Some(Cause::new(ServerError::new(words)));
         match error {

@@ -10,7 +10,7 @@ use crate::client::settings::{Settings, publish};
 use crate::client::url;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::link::AnyLink;
-use crate::link::server::{self as server_link, Connector, ServerLink, ServerTarget};
+use crate::link::{self as server_link, Connector, ServerLink, ServerTarget};
 use crate::runtime;
 use crate::runtime::clock::Clock;
 use crate::telemetry;

@@ -1,27 +1,30 @@
-//! Connects, and identifies the server.
+//! Opens the first connections of a link, and identifies the server.
+//!
+//! After a failure the link looks for the likely mistake. If all addresses of all hosts refuse the connection, waiting
+//! is pointless for a caller who expects a running server. A mismatch of TLS is not reported by servers: a server
+//! without TLS reads the handshake as the start of a long command and waits for the rest, and a TLS server closes the
+//! connection. So the link probes the server with the other protocol, without user and password.
 
-use super::Cause;
-use super::absent;
-use super::connection_slot::ConnectionSlot;
+use super::call::Scripts;
 use super::durable::Durable;
 use super::error::ConnectError;
-use super::events::Events;
-use super::learn::learn;
+use super::handshake::learn;
 use super::maintain::maintain;
-use super::met::Met;
-use super::mistaken;
 use super::network::{Home, Network};
 use super::notices::Notices;
-use super::pool::Pool;
-use super::pools::Pools;
-use super::scripts::Scripts;
-use super::settings::{Backoff, LinkSettings};
-use super::shared::{LinkShared, Role};
-use super::slots::Slots;
-use super::target::{Endpoint, Server, ServerTarget};
+use super::pool::{Backoff, ConnectionManager, Pool, Pools};
+use super::route::Slots;
+use super::shared::{Events, LinkSettings, LinkShared, Met, Role};
+use super::target::{Endpoint, Host, Server, ServerTarget};
+use super::{Cause, tls};
+use futures_util::future::{join_all, select_ok};
 use leasehold_core::link::{LinkEvent, ServerInfo};
+use std::io;
+use std::io::ErrorKind;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
+use tokio::io::Interest;
 use tokio::time::Instant;
 
 /// The target of a link, and how to connect.
@@ -83,8 +86,8 @@ impl Links {
         let shared = &connector.pools.shared;
         let limit = Limit::of(shared.settings.connect_deadline);
         let background = Self::unconnected(connector);
-        let connection_slot = connect(&background.pool, limit).await?;
-        let info = learn_within(limit, shared, &connection_slot).await?;
+        let manager = connect(&background.pool, limit).await?;
+        let info = learn_within(limit, shared, &manager).await?;
         background.notices.shard(info.sharded_notices);
         if background.notices.need_a_connection() {
             connect(background.notices.own_pool(), limit).await?;
@@ -145,8 +148,8 @@ impl Links {
     /// One attempt to open all connections, except for notices on a cluster.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let shared = &self.pool.shared;
-        let connection_slot = connect_once(&self.pool).await?;
-        let info = learn(shared, &connection_slot).await?;
+        let manager = connect_once(&self.pool).await?;
+        let info = learn(shared, &manager).await?;
         self.notices.shard(info.sharded_notices);
         if self.notices.need_a_connection() {
             connect_once(self.notices.own_pool()).await?;
@@ -199,21 +202,21 @@ fn silent(server: String, perhaps: &str) -> ConnectError {
 
 /// Connects to the only server, or to all reachable nodes of a cluster, at least one. If nothing listens, or the server
 /// refuses, the error comes at once. A caller who expects that to change does not wait here.
-async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, ConnectError> {
+async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionManager>, ConnectError> {
     let network = &pool.shared.settings.network;
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
         tokio::time::sleep(backoff.next(network).min(limit.left())).await;
-        if let Some(connection_slot) = pass(pool, limit, &mut trouble).await? {
-            return Ok(connection_slot);
+        if let Some(manager) = pass(pool, limit, &mut trouble).await? {
+            return Ok(manager);
         }
         if let Some(refusal @ ConnectError::NotServing { .. }) = trouble {
             return Err(refusal);
         }
         let target = &pool.shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
-            && let Some(refusal) = absent::refusal(network, &target.seeds(), limit.left()).await
+            && let Some(refusal) = refused_by_all(network, &target.seeds(), limit.left()).await
         {
             return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
         }
@@ -224,7 +227,7 @@ async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionSlot>, 
 }
 
 /// As above, with one attempt for each address.
-async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionSlot>, ConnectError> {
+async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, ConnectError> {
     let shared = &pool.shared;
     let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
     // One attempt for each address, plus one for the name lookups.
@@ -244,13 +247,13 @@ async fn pass(
     pool: &Arc<Pool>,
     limit: Limit,
     trouble: &mut Option<ConnectError>,
-) -> Result<Option<Arc<ConnectionSlot>>, ConnectError> {
+) -> Result<Option<Arc<ConnectionManager>>, ConnectError> {
     let shared = &pool.shared;
     let network = &shared.settings.network;
     for seed in shared.target.seeds() {
         let error = match tokio::time::timeout(limit.left(), resolve(network, &seed)).await {
             Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(pool, seed.clone())).await {
-                Ok(Ok(connection_slot)) => return Ok(Some(connection_slot)),
+                Ok(Ok(manager)) => return Ok(Some(manager)),
                 Ok(Err(error)) => Some(error),
                 Err(_) => None,
             },
@@ -264,9 +267,9 @@ async fn pass(
         let is_silent =
             |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
         if error.as_ref().is_none_or(is_silent)
-            && let Some(mistaken) = mistaken::reason(network, &seed, shared.target.secure()).await
+            && let Some(mismatch) = tls_mismatch(network, &seed, shared.target.secure()).await
         {
-            return Err(mistaken);
+            return Err(mismatch);
         }
         match error {
             Some(error) if !error.is_transient() => return Err(error),
@@ -290,13 +293,13 @@ async fn resolve(network: &Network, seed: &Server) -> Result<(), ConnectError> {
 }
 
 /// Connects to a seed, and to the nodes that it names.
-async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, ConnectError> {
+async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>, ConnectError> {
     let shared = &pool.shared;
     let label = seed.label();
     let by_address = matches!(seed, Server::At(_));
-    let connection_slot = pool.connection_slot(seed);
-    let stand_in = connection_slot.open().await?;
-    let connection = connection_slot.current().map_err(|error| ConnectError::of_loss(&label, error))?;
+    let manager = pool.manager(seed);
+    let stand_in = manager.open().await?;
+    let connection = manager.current().map_err(|error| ConnectError::of_loss(&label, error))?;
     let Some(slots) = &shared.slots else {
         if connection.about.is_cluster {
             connection.end();
@@ -308,24 +311,24 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
             connection.end();
             return Err(ConnectError::ReadOnly { server: label });
         }
-        pool.adopt(0, &connection_slot, stand_in);
-        return Ok(connection_slot);
+        pool.adopt(0, &manager, stand_in);
+        return Ok(manager);
     };
     slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
     // The seed is usually one of the nodes, so its connection is reused.
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
-        pool.adopt(own, &connection_slot, stand_in);
+        pool.adopt(own, &manager, stand_in);
     } else {
-        connection_slot.close();
+        manager.close();
         stand_in.abort();
     }
     let all: Vec<_> = primaries.iter().filter_map(|node| pool.to(*node)).collect();
-    let ready = futures_util::future::join_all(all.iter().map(|connection_slot| connection_slot.ready())).await;
-    let announced: Vec<_> = all.iter().take(3).map(|connection_slot| connection_slot.label()).collect();
+    let ready = join_all(all.iter().map(|manager| manager.ready())).await;
+    let announced: Vec<_> = all.iter().take(3).map(|manager| manager.label()).collect();
     let standing = all.into_iter().zip(ready).find(|(_, ready)| ready.is_ok());
-    standing.map(|(connection_slot, _)| connection_slot).ok_or_else(|| ConnectError::Unreachable {
+    standing.map(|(manager, _)| manager).ok_or_else(|| ConnectError::Unreachable {
         server: label,
         reason: format!(
             "none of the nodes that it announces can be reached: {}; where they have other addresses from here, see map_addresses",
@@ -339,20 +342,109 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionSlot>, Co
 async fn learn_within(
     limit: Limit,
     shared: &LinkShared,
-    connection_slot: &ConnectionSlot,
+    manager: &ConnectionManager,
 ) -> Result<ServerInfo, ConnectError> {
     let mut lost = None;
     let asked = async {
         loop {
-            match learn(shared, connection_slot).await {
+            match learn(shared, manager).await {
                 Err(error) if error.is_transient() => lost = Some(error),
                 told => return told,
             }
-            connection_slot.standing().await;
+            manager.standing().await;
         }
     };
     match tokio::time::timeout(limit.left(), asked).await {
         Ok(told) => told,
-        Err(_) => Err(lost.unwrap_or_else(|| silent(connection_slot.label(), "")).after(limit.given)),
+        Err(_) => Err(lost.unwrap_or_else(|| silent(manager.label(), "")).after(limit.given)),
+    }
+}
+
+/// The time limit for probes of a server that cannot be reached.
+const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
+
+/// A refusal, if every address refuses the connection. A silent address, or an unresolved name, may belong to a server.
+async fn refused_by_all(network: &Network, seeds: &[Server], left: Duration) -> Option<io::Error> {
+    let refusals = join_all(seeds.iter().map(|seed| refused_by(network, seed)));
+    unanimous(tokio::time::timeout(PROBE_TIMEOUT.min(left), refusals).await.ok()?)
+}
+
+/// A refusal, if all addresses refuse.
+fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
+    refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
+}
+
+async fn refused_by(network: &Network, seed: &Server) -> Option<io::Error> {
+    if let Server::At(Endpoint::Unix(path)) = seed {
+        return refused_by_socket(network, path).await;
+    }
+    unanimous(join_all(seed.hosts().iter().map(|host| refused_by_host(network, host))).await)
+}
+
+async fn refused_by_host(network: &Network, host: &Host) -> Option<io::Error> {
+    let mut refusal = None;
+    for address in network.addresses(host).await.ok()? {
+        let error = network.dial(address).await.err()?;
+        match error.kind() {
+            ErrorKind::ConnectionRefused => refusal = Some(error),
+            // `localhost` has an IPv6 address even on machines without IPv6.
+            ErrorKind::AddrNotAvailable => {}
+            _ => return None,
+        }
+    }
+    refusal
+}
+
+async fn refused_by_socket(network: &Network, socket: &Path) -> Option<io::Error> {
+    let error = network.dial_unix(socket).await.err()?;
+    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error)
+}
+
+/// The reply of a server without TLS.
+const PING: &[u8] = b"PING\r\n";
+
+/// An empty TLS handshake message, to which a TLS server replies with an alert.
+const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
+
+/// The type of TLS alert records.
+const ALERT: u8 = 0x15;
+
+/// Adds advice to the error if the URL is wrong about TLS.
+async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<ConnectError> {
+    let greeting = if secure { PING } else { EMPTY_HELLO };
+    if seed.hosts().is_empty() {
+        return None;
+    }
+    let asked = seed.hosts().iter().map(|host| Box::pin(asked(network, host, greeting)));
+    let (first, _) = select_ok(asked).await.ok()?;
+    let reason = match (secure, first) {
+        (true, b'+' | b'-') => {
+            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://".to_owned()
+        }
+        (false, ALERT) => format!("it expects TLS; {}", tls::ADVICE),
+        _ => return None,
+    };
+    Some(ConnectError::Tls { server: seed.label(), reason, source: None })
+}
+
+/// The first byte of the server's reply, if it arrives in time.
+async fn asked(network: &Network, host: &Host, greeting: &[u8]) -> Result<u8, ()> {
+    let first = tokio::time::timeout(PROBE_TIMEOUT, first_byte(network, host, greeting)).await;
+    first.ok().flatten().ok_or(())
+}
+
+async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u8> {
+    let socket = network.dial_host(host).await.ok()?;
+    // A new connection accepts so few bytes in one write.
+    socket.write(greeting).ok()?;
+    let watched = socket.watch().ok()?;
+    let mut first = [0];
+    loop {
+        watched.ready(Interest::READABLE).await.ok()?;
+        match watched.try_read(&mut first) {
+            Ok(read) => return (read == 1).then_some(first[0]),
+            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
+            Err(_) => return None,
+        }
     }
 }

@@ -1,7 +1,8 @@
 //! TLS in a build without the feature `tls`: an error with advice.
 
-use super::certificates::Certificates;
 use super::error::ConnectError;
+use super::network::Socket;
+use super::target::{Certificates, Host};
 
 /// The advice for a user whose server expects TLS.
 pub(super) const ADVICE: &str =
@@ -31,6 +32,24 @@ pub(super) enum ClientSide {}
 /// Always.
 pub(super) fn client_side(_certificates: &Certificates) -> Result<ClientSide, ConnectError> {
     available("rediss").map(|()| unreachable!("it is refused"))
+}
+
+/// A session that cannot exist.
+#[derive(Debug)]
+pub(super) enum Session {}
+
+impl Session {
+    pub(super) async fn open(_: &Socket, _: &Host, config: &ClientSide) -> Result<Self, ConnectError> {
+        match *config {}
+    }
+
+    pub(super) fn encrypt(&self, _plain: &[u8]) -> std::io::Result<Vec<u8>> {
+        match *self {}
+    }
+
+    pub(super) fn decrypt(&self, _arrived: &[u8], _plain: &mut Vec<u8>) -> std::io::Result<bool> {
+        match *self {}
+    }
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! One connection, from connect to close.
 //!
-//! A [`Connection`] never reconnects: the [`connection_slot`](super::connection_slot) opens a new connection instead.
+//! A [`Connection`] never reconnects: the [`ConnectionManager`](super::pool::ConnectionManager) opens a new connection instead.
 //! So a connection has *one* socket and *one* id on *one* server process, with these guarantees:
 //!
 //! 1. A command is encoded once, into the connection's only buffer. Its bytes are written in the order of the buffer,
@@ -22,23 +22,23 @@
 //! also corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there
 //! are enough of them.
 
-use super::about::About;
 use super::call::{Arrivals, Inbox, Started};
-use super::error::ConnectError;
-use super::greeting::{self, Greeted};
-use super::network::Home;
-use super::settings::LinkSettings;
-use super::stream::{Stream, Watched};
+use super::error::{ConnectError, error_text};
+use super::handshake;
+use super::handshake::{About, Greeted};
+use super::network::{Home, Stream, Watched};
+use super::shared::LinkSettings;
 use super::target::{Endpoint, Server, ServerTarget};
-use super::words;
 use crate::runtime::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
+use leasehold_core::wire;
+use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
 use std::future::poll_fn;
-use std::io::{self, ErrorKind};
+use std::io;
+use std::io::ErrorKind;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Poll;
@@ -220,10 +220,10 @@ impl Connection {
     ) -> Result<(Self, StandIn), ConnectError> {
         let mut resp3 = target.resp3();
         loop {
-            let to = greeting::endpoint(target, &server, settings).await?;
+            let to = handshake::endpoint(target, &server, settings).await?;
             let (mut connection, stand_in) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
             let guard = AbortOnDrop(Some(stand_in));
-            match greeting::greet(&connection, target, settings.attempt(), resp3).await? {
+            match handshake::greet(&connection, target, settings.attempt(), resp3).await? {
                 Greeted::Known { id, about } => {
                     (connection.id, connection.about) = (id, about);
                     return Ok((connection, guard.disarm()));
@@ -1007,7 +1007,7 @@ const CLOSED: &str = "the connection was closed by the other side";
 
 /// Describes why a connection was lost.
 fn lost(error: &io::Error) -> String {
-    words::plain(&format!("{error:?}"))
+    error_text(&format!("{error:?}"))
 }
 
 /// A full socket accepts no bytes.

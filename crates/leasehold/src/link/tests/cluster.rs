@@ -381,9 +381,9 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     let seed = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
     world.block_on(async {
         for number in 0..addresses {
-            let connection_slot = pool.connection_slot(seed.clone());
-            let stand_in = connection_slot.open().await.expect("a connection");
-            pool.adopt(slots.node(&format!("given-up:{number}")), &connection_slot, stand_in);
+            let manager = pool.manager(seed.clone());
+            let stand_in = manager.open().await.expect("a connection");
+            pool.adopt(slots.node(&format!("given-up:{number}")), &manager, stand_in);
         }
     });
     pool.prune(&primaries);

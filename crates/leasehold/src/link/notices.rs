@@ -8,11 +8,11 @@
 //! subscription.
 
 use super::connection::Connection;
-use super::connection_slot::ConnectionSlot;
-use super::error::{self, Redirect};
-use super::pool::Pool;
+use super::error;
+use super::error::Redirect;
+use super::pool::{ConnectionManager, Pool};
+use super::route::Node;
 use super::shared::Role;
-use super::slots::Node;
 use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError};
@@ -56,8 +56,8 @@ impl Notices {
             && (self.is_sharded() || self.calls.known(0).is_some_and(|calls| !calls.is_resp3()))
     }
 
-    /// The connection slot to a node that carries subscriptions.
-    fn carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+    /// The connection manager to a node that carries subscriptions.
+    fn carrier(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         if self.is_sharded() {
             return self.own.to(node);
         }
@@ -65,8 +65,8 @@ impl Notices {
         if calls.is_resp3() { Some(calls) } else { self.own.to(node) }
     }
 
-    /// The connection slot to a node, if it exists.
-    fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionSlot>> {
+    /// The connection manager to a node, if it exists.
+    fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         let calls = self.calls.known(node).filter(|calls| !self.is_sharded() && calls.is_resp3());
         calls.or_else(|| self.own.known(node))
     }
@@ -76,23 +76,23 @@ impl Notices {
         if self.is_sharded() {
             return self.subscribe_sharded(channel).await;
         }
-        let connection_slot = self.anchored().await?;
-        let connection = ready(&connection_slot).await?;
+        let manager = self.anchored().await?;
+        let connection = ready(&manager).await?;
         self.confirmed(&connection, Subscription::Subscribe, channel).await
     }
 
     /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         if !self.is_sharded() {
-            let connection_slot = self.anchored().await?;
-            let connection = checked(&connection_slot, connection_slot.current()?)?;
+            let manager = self.anchored().await?;
+            let connection = checked(&manager, manager.current()?)?;
             return self.confirmed(&connection, Subscription::Unsubscribe, channel).await;
         }
         let slot = leasehold_core::name::slot(channel);
         self.forget(slot, channel);
-        let connection_slot = super::route::connection_slot_of(&self.own, slot)?;
-        let connection = connection_slot.current()?;
-        let _turn = connection_slot.turn.lock().await;
+        let manager = super::route::manager_of(&self.own, slot)?;
+        let connection = manager.current()?;
+        let _turn = manager.turn.lock().await;
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
     }
 
@@ -103,16 +103,16 @@ impl Notices {
         let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = leasehold_core::name::slot(&channel);
-            let Ok(connection_slot) = super::route::connection_slot_of(&self.own, slot) else { continue };
+            let Ok(manager) = super::route::manager_of(&self.own, slot) else { continue };
             // A connection that reconnects reports the loss itself.
-            let Ok(connection) = connection_slot.current() else { continue };
+            let Ok(connection) = manager.current() else { continue };
             // A task that unsubscribes first removes the channel, then waits for its turn. Checked within a turn, a
             // removed channel is not subscribed to again.
             let listed = || self.calls.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
-            let answer = self.ssubscribe(&connection_slot, &connection, &channel, listed).await;
+            let answer = self.ssubscribe(&manager, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 event!(debug, %refusal, "a sharded subscription was lost");
-                self.follow(&connection_slot, slot, &refusal);
+                self.follow(&manager, slot, &refusal);
                 self.calls.shared.reset_notices();
                 return;
             }
@@ -128,27 +128,27 @@ impl Notices {
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = leasehold_core::name::slot(channel);
-        let mut connection_slot = super::route::connection_slot_of(&self.own, slot)?;
+        let mut manager = super::route::manager_of(&self.own, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
-            let connection = ready(&connection_slot).await?;
-            match self.ssubscribe(&connection_slot, &connection, channel, || true).await? {
+            let connection = ready(&manager).await?;
+            match self.ssubscribe(&manager, &connection, channel, || true).await? {
                 Ok(()) => {
                     self.calls.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
                     // The slot may have moved while the reply was in transit. The node then dropped the subscription,
                     // and the move reset nothing, because the list had no entry yet. From here on a move finds the
                     // entry.
-                    let owner = super::route::connection_slot_of(&self.own, slot)?;
-                    if Arc::ptr_eq(&owner, &connection_slot) {
+                    let owner = super::route::manager_of(&self.own, slot)?;
+                    if Arc::ptr_eq(&owner, &manager) {
                         return Ok(());
                     }
-                    connection_slot = owner;
+                    manager = owner;
                     continue;
                 }
                 Err(error) => refusal = error,
             }
-            match self.follow(&connection_slot, slot, &refusal) {
-                Some(next) => connection_slot = next,
+            match self.follow(&manager, slot, &refusal) {
+                Some(next) => manager = next,
                 None => break,
             }
         }
@@ -158,12 +158,12 @@ impl Notices {
     /// Subscribes in its turn, if the subscription is still wanted.
     async fn ssubscribe(
         &self,
-        connection_slot: &ConnectionSlot,
+        manager: &ConnectionManager,
         connection: &Connection,
         channel: &Bytes,
         is_wanted: impl Fn() -> bool,
     ) -> Result<Result<(), ServerError>, LinkError> {
-        let _turn = connection_slot.turn.lock().await;
+        let _turn = manager.turn.lock().await;
         if !is_wanted() {
             return Ok(Ok(()));
         }
@@ -171,15 +171,10 @@ impl Notices {
     }
 
     /// The target of a redirected sharded subscription.
-    fn follow(
-        &self,
-        connection_slot: &ConnectionSlot,
-        slot: u16,
-        refusal: &ServerError,
-    ) -> Option<Arc<ConnectionSlot>> {
+    fn follow(&self, manager: &ConnectionManager, slot: u16, refusal: &ServerError) -> Option<Arc<ConnectionManager>> {
         let slots = self.calls.shared.slots.as_ref()?;
         let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
-        let node = slots.node(&super::route::named(&address, connection_slot));
+        let node = slots.node(&super::route::named(&address, manager));
         if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
             self.calls.shared.slot_moved(slot);
         }
@@ -191,19 +186,19 @@ impl Notices {
         connection.subscription(what, channel, Some(self.timeout())).await?.map_err(LinkError::Refused)
     }
 
-    /// The connection slot that holds the classic subscriptions.
-    async fn anchored(&self) -> Result<Arc<ConnectionSlot>, LinkError> {
+    /// The connection manager that holds the classic subscriptions.
+    async fn anchored(&self) -> Result<Arc<ConnectionManager>, LinkError> {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
         let Some(slots) = &self.calls.shared.slots else { return self.carrier(0).ok_or_else(none) };
         let before = *self.anchor.lock();
-        if let Some(connection_slot) = before.and_then(|node| self.known_carrier(node))
-            && connection_slot.current().is_ok()
+        if let Some(manager) = before.and_then(|node| self.known_carrier(node))
+            && manager.current().is_ok()
         {
-            return Ok(connection_slot);
+            return Ok(manager);
         }
         for node in slots.primaries() {
-            let Some(connection_slot) = self.carrier(node) else { continue };
-            let ready = tokio::time::timeout(self.timeout(), ready(&connection_slot)).await;
+            let Some(manager) = self.carrier(node) else { continue };
+            let ready = tokio::time::timeout(self.timeout(), ready(&manager)).await;
             if !matches!(ready, Ok(Ok(_))) {
                 continue;
             }
@@ -237,16 +232,16 @@ impl Notices {
 }
 
 /// The slot's connection, if it can carry subscriptions.
-async fn ready(connection_slot: &ConnectionSlot) -> Result<Arc<Connection>, LinkError> {
-    checked(connection_slot, connection_slot.ready().await?)
+async fn ready(manager: &ConnectionManager) -> Result<Arc<Connection>, LinkError> {
+    checked(manager, manager.ready().await?)
 }
 
-fn checked(connection_slot: &ConnectionSlot, connection: Arc<Connection>) -> Result<Arc<Connection>, LinkError> {
-    if connection_slot.role == Role::Calls && !connection.is_resp3() {
+fn checked(manager: &ConnectionManager, connection: Arc<Connection>) -> Result<Arc<Connection>, LinkError> {
+    if manager.role == Role::Calls && !connection.is_resp3() {
         // The next attempt uses the connection for notices.
         return Err(LinkError::NotSent(format!(
             "{} now speaks RESP2; notices move to their own connection",
-            connection_slot.label()
+            manager.label()
         )));
     }
     Ok(connection)

@@ -61,7 +61,7 @@ const TRUSTED: &str = "LEASEHOLD_TEST_TRUSTED";
 fn an_authority_that_is_given_replaces_those_of_the_system() {
     let Ok(addr) = std::env::var(TRUSTED) else {
         let server = Server::builder().tls().start();
-        let name = "link::server::tests::tls::an_authority_that_is_given_replaces_those_of_the_system";
+        let name = "link::tests::tls::an_authority_that_is_given_replaces_those_of_the_system";
         let output = Command::new(std::env::current_exe().expect("this program"))
             .args([name, "--exact"])
             .env("SSL_CERT_FILE", server.dir().join("ca.pem"))

@@ -1,12 +1,13 @@
-//! Servers and credentials, parsed from a URL.
+//! The servers to connect to and the credentials, parsed from a URL.
 
-use super::address;
-use super::certificates::Certificates;
-use super::credentials::{Credentials, Provider};
 use super::error::ConnectError;
-use super::tls::{self, ClientSide};
+use super::tls;
+use super::tls::ClientSide;
+use std::error::Error;
 use std::fmt;
+use std::net::Ipv6Addr;
 use std::path::PathBuf;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -258,9 +259,9 @@ impl ServerTarget {
 
     /// The server with this address, which a node or a Sentinel announced.
     pub(super) fn announced(&self, name: &str, port: u16) -> Host {
-        let address = address::address_of(name, port);
+        let address = address_of(name, port);
         let mapped = self.addresses.as_ref().and_then(|map| (map.0)(&address));
-        match mapped.as_deref().and_then(address::host_and_port) {
+        match mapped.as_deref().and_then(host_and_port) {
             Some((name, port)) => Host::new(name, port),
             None => Host::new(name, port),
         }
@@ -339,7 +340,7 @@ impl Host {
 
     /// The address in errors and logs.
     pub(super) fn label(&self) -> String {
-        address::address_of(&self.name, self.port)
+        address_of(&self.name, self.port)
     }
 }
 
@@ -392,7 +393,7 @@ impl Query {
 
 /// Reads `host:port`.
 fn node(text: &str) -> Result<Host, ConnectError> {
-    match address::host_and_port_of_url(text) {
+    match host_and_port_of_url(text) {
         Some((name, port)) if is_host(name) && port != 0 => Ok(Host::new(name, port)),
         _ => Err(bad("a node is not written as host:port, with an IPv6 address in brackets: node=[::1]:6379")),
     }
@@ -408,7 +409,7 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     };
     let bare = name.strip_prefix('[').and_then(|name| name.strip_suffix(']'));
     let is_known = match bare {
-        Some(address) => address.parse::<std::net::Ipv6Addr>().is_ok(),
+        Some(address) => address.parse::<Ipv6Addr>().is_ok(),
         None => is_host(name),
     };
     let name = bare.unwrap_or(name);
@@ -427,7 +428,7 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
 /// Whether the text may be a host name or an address. Only the resolver knows existing names.
 fn is_host(text: &str) -> bool {
     let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
-    text.parse::<std::net::Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
+    text.parse::<Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
 }
 
 /// Reads the path of a socket.
@@ -456,6 +457,124 @@ fn decoded(text: &str) -> Result<String, ConnectError> {
 fn number(text: &str, form: &str) -> Result<u32, ConnectError> {
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_number).ok_or_else(|| bad(form))
+}
+
+/// The maximum length of a DNS name, in bytes.
+const MOST: usize = 253;
+
+/// Splits `host:port` as nodes write it. The host may be empty, or an IPv6 address with or without brackets.
+pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = address.rsplit_once(':')?;
+    let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
+    Some((bare.unwrap_or(host), port.parse().ok()?))
+}
+
+/// Splits `host:port` of a URL. IPv6 addresses have brackets, because their last group could be a port.
+pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
+    let (host, port) = host_and_port(address)?;
+    let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
+    let is_clear = address.starts_with('[') == is_ipv6 && (is_ipv6 || !host.contains(':'));
+    is_clear.then_some((host, port))
+}
+
+/// Formats an address for people and URLs. IPv6 addresses get brackets, because their last group could be a port.
+pub(super) fn address_of(host: &str, port: u16) -> String {
+    if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
+}
+
+/// Whether a text from a server can be a host: a name or an address. Errors and logs show it.
+pub(super) fn is_announced_host(text: &str) -> bool {
+    (1..=MOST).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
+}
+
+/// A user and a password. Its `Debug` shows neither.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Credentials {
+    pub(super) user: Option<String>,
+    pub(super) password: String,
+}
+
+impl Credentials {
+    /// Credentials of a named ACL user.
+    pub fn new(user: impl Into<String>, password: impl Into<String>) -> Self {
+        Self { user: Some(user.into()), password: password.into() }
+    }
+
+    /// Credentials of the default user.
+    pub fn of_default_user(password: impl Into<String>) -> Self {
+        Self { user: None, password: password.into() }
+    }
+
+    /// Credentials from a URL, which may lack the user or both.
+    ///
+    /// # Errors
+    ///
+    /// The URL has a user but no password.
+    pub(super) fn of_url(user: String, password: String) -> Result<Option<Self>, ()> {
+        let user = Some(user).filter(|user| !user.is_empty());
+        match (user, password.is_empty()) {
+            (Some(_), true) => Err(()),
+            (None, true) => Ok(None),
+            (user, false) => Ok(Some(Self { user, password })),
+        }
+    }
+}
+
+impl fmt::Debug for Credentials {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Credentials").finish_non_exhaustive()
+    }
+}
+
+/// The future of a provider.
+pub(crate) type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
+
+/// Provides the credentials for each connection.
+#[derive(Clone)]
+pub(crate) struct Provider(Arc<dyn Fn() -> Pin<Box<dyn Future<Output = Provided> + Send>> + Send + Sync>);
+
+impl Provider {
+    pub(crate) fn new<F>(provider: impl Fn() -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Provided> + Send + 'static,
+    {
+        Self(Arc::new(move || Box::pin(provider())))
+    }
+
+    /// Gets the credentials for a connection to `server`.
+    ///
+    /// # Errors
+    ///
+    /// The provider failed or timed out.
+    pub(super) async fn ask(&self, server: &str, patience: Duration) -> Result<Credentials, ConnectError> {
+        let why = match tokio::time::timeout(patience, (self.0)()).await {
+            Ok(Ok(credentials)) => return Ok(credentials),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {patience:?}"),
+        };
+        Err(ConnectError::Credentials { server: server.to_owned(), reason: why })
+    }
+}
+
+impl fmt::Debug for Provider {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Provider").finish_non_exhaustive()
+    }
+}
+
+/// The caller's certificates, as PEM.
+#[derive(Clone, Default)]
+pub(crate) struct Certificates {
+    /// The trusted authorities, in place of those of the operating system.
+    pub(crate) ca: Option<Vec<u8>>,
+    /// The client's certificate chain and private key, for servers that request them.
+    pub(crate) client: Option<(Vec<u8>, Vec<u8>)>,
+}
+
+impl fmt::Debug for Certificates {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Certificates").field("ca", &self.ca.is_some()).field("client", &self.client.is_some()).finish()
+    }
 }
 
 #[cfg(test)]
@@ -553,6 +672,29 @@ mod tests {
             ("redis://user@host", "a user without a password"),
         ] {
             assert!(refusal(url).contains(why), "{url}: {}", refusal(url));
+        }
+    }
+
+    #[test]
+    fn ipv6_address_has_brackets_where_people_read_it() {
+        for (address, host, written) in [
+            ("::1:7000", "::1", "[::1]:7000"),
+            ("[::1]:7000", "::1", "[::1]:7000"),
+            (":7000", "", ":7000"),
+            ("a:7000", "a", "a:7000"),
+        ] {
+            assert_eq!(host_and_port(address), Some((host, 7000)));
+            assert_eq!(address_of(host, 7000), written);
+        }
+        assert_eq!(host_and_port("a"), None);
+    }
+
+    #[test]
+    fn ipv6_address_of_a_url_must_have_brackets() {
+        assert_eq!(host_and_port_of_url("[::1]:7000"), Some(("::1", 7000)));
+        assert_eq!(host_and_port_of_url("a:7000"), Some(("a", 7000)));
+        for address in ["::1:7000", "::1", "[a]:7000", "[::1]", "[::1]:x", "a", "a:b:1", "[::1:7000", ""] {
+            assert_eq!(host_and_port_of_url(address), None, "{address}");
         }
     }
 }

@@ -1,14 +1,14 @@
-//! The handshake of a connection: authentication, identification of the server, and the lookup in Sentinel.
+//! The handshake of a connection: login, identification of the server, and the lookup in Sentinel.
 
-use super::about::{About, is_active_replica, is_read_only};
-use super::address;
 use super::connection::{Connection, StandIn, word};
-use super::credentials::Credentials;
 use super::error::ConnectError;
-use super::settings::LinkSettings;
-use super::target::{Endpoint, Sentinels, Server, ServerTarget};
+use super::pool::ConnectionManager;
+use super::shared::{LinkSettings, LinkShared, Publish};
+use super::target;
+use super::target::{Credentials, Endpoint, Sentinels, Server, ServerTarget};
 use bytes::Bytes;
-use leasehold_core::link::{LinkError, ServerError};
+use leasehold_core::link::{LinkError, ServerError, ServerInfo};
+use leasehold_core::plain::Plain;
 use leasehold_core::wire::Frame;
 use std::sync::Arc;
 use std::time::Duration;
@@ -217,12 +217,171 @@ async fn primary(
         Some([host, port]) => host.text().zip(port.text().and_then(|port| port.parse().ok())),
         _ => None,
     };
-    match address.filter(|(host, _)| address::is_host(host)) {
+    match address.filter(|(host, _)| target::is_announced_host(host)) {
         Some((host, port)) => Ok(Endpoint::Tcp(target.announced(host, port))),
         None => Err(ConnectError::Protocol {
             server: sentinel.server.clone(),
             reason: "SENTINEL did not answer with an address".to_owned(),
             source: None,
         }),
+    }
+}
+
+/// The server's `INFO server`, and its end of the connection in `CLIENT INFO`, if the user may read them.
+#[derive(Clone, Debug, Default)]
+pub(super) struct About {
+    pub(super) run_id: Option<String>,
+    /// The server's end of the connection, as the server sees it in `CLIENT INFO`.
+    pub(super) address: Option<String>,
+    pub(super) flavor: String,
+    pub(super) version: String,
+    pub(super) is_cluster: bool,
+    /// The server is a read-only replica.
+    pub(super) is_read_only: bool,
+    /// The server is a replica that accepts writes, as its primary does.
+    pub(super) is_active_replica: bool,
+    /// The server is KeyDB, which supports such replicas.
+    pub(super) is_keydb: bool,
+    /// The server's compare-and-delete.
+    pub(super) delete: Option<Plain>,
+}
+
+impl About {
+    pub(super) fn parse(info: &str) -> Self {
+        let field = |name: &str| {
+            let mut lines = info.lines();
+            lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
+        };
+        let valkey = field("valkey_version");
+        let default = if valkey.is_some() { "valkey" } else { "redis" };
+        let flavor = field("server_name").unwrap_or_else(|| default.to_owned());
+        let version = valkey.or_else(|| field("redis_version")).unwrap_or_default();
+        Self {
+            run_id: field("run_id"),
+            address: None,
+            delete: Plain::delete_of(&flavor, &version),
+            flavor,
+            version,
+            is_read_only: false,
+            is_active_replica: false,
+            is_keydb: field("executable").is_some_and(|program| program.contains("keydb")),
+            is_cluster: field("redis_mode").or_else(|| field("server_mode")).is_some_and(|mode| mode == "cluster"),
+        }
+    }
+}
+
+/// Whether `INFO replication` describes a read-only replica.
+pub(super) fn is_read_only(info: &str) -> bool {
+    let has = |line: &str| info.lines().any(|other| other.trim() == line);
+    has("role:slave") && has("slave_read_only:1")
+}
+
+/// Whether `INFO replication` describes a KeyDB server with `active-replica`, which accepts writes as its primary does.
+pub(super) fn is_active_replica(info: &str) -> bool {
+    info.lines().any(|line| line.trim() == "role:active-replica")
+}
+
+/// Identifies the server once.
+pub(super) async fn learn(shared: &LinkShared, manager: &ConnectionManager) -> Result<ServerInfo, ConnectError> {
+    let server = manager.label();
+    let lost = |error| ConnectError::of_loss(&server, error);
+    let connection = manager.current().map_err(lost)?;
+    let timeout = Some(shared.settings.attempt());
+    let ask = async |command: &'static str, words: [&'static str; 2]| {
+        let words = words.into_iter().filter(|word| !word.is_empty());
+        connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
+    };
+    // INFO first: the user has this permission for the server's run id, and managed services forbid CONFIG.
+    let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
+        Some(policy) => Some(policy),
+        None => configured(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
+    };
+    if connection.about.is_active_replica {
+        return Err(ConnectError::ActiveActive { server: server.clone(), kind: "KeyDB with active-replica" });
+    }
+    if connection.about.is_keydb {
+        // INFO replication reveals it only while a primary exists.
+        for (setting, kind) in
+            [("active-replica", "KeyDB with active-replica"), ("multi-master", "KeyDB with multi-master")]
+        {
+            if configured(&ask("CONFIG", ["GET", setting]).await?).as_deref() == Some("yes") {
+                return Err(ConnectError::ActiveActive { server: server.clone(), kind });
+            }
+        }
+    }
+    if has_crdt(&ask("INFO", ["modules", ""]).await?) {
+        return Err(ConnectError::ActiveActive {
+            server: server.clone(),
+            kind: "an Active-Active database of Redis Enterprise",
+        });
+    }
+    let cluster = shared.slots.is_some();
+    let sharded_notices = match shared.settings.publish {
+        Publish::Classic => false,
+        Publish::Sharded => true,
+        Publish::Auto if cluster => {
+            let words = vec![word("SHARDNUMSUB"), word("0")];
+            connection.send("PUBSUB", words, timeout).await.map_err(lost)?.error().is_none()
+        }
+        Publish::Auto => false,
+    };
+    let mut info = ServerInfo::default();
+    info.flavor.clone_from(&connection.about.flavor);
+    info.version.clone_from(&connection.about.version);
+    info.instance = connection.about.run_id.clone().unwrap_or_default();
+    info.eviction_policy = eviction_policy;
+    info.cluster = cluster;
+    info.sharded_notices = sharded_notices;
+    Ok(info)
+}
+
+/// Whether `INFO modules` lists the CRDT module of Redis Enterprise.
+fn has_crdt(answer: &Frame) -> bool {
+    let is_crdt = |line: &str| line.split(&[':', ','][..]).any(|word| word.trim() == "name=crdt");
+    answer.text().is_some_and(|info| info.lines().any(is_crdt))
+}
+
+/// The value of the only setting in the reply.
+fn configured(answer: &Frame) -> Option<String> {
+    match answer {
+        Frame::Map(entries) => entries.first()?.1.text(),
+        Frame::Array(parts) => parts.get(1)?.text(),
+        _ => None,
+    }
+    .map(str::to_owned)
+}
+
+fn reported_policy(answer: &Frame) -> Option<String> {
+    let mut lines = answer.text()?.lines();
+    lines.find_map(|line| line.strip_prefix("maxmemory_policy:")).map(|policy| policy.trim().to_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn writable_replica_is_not_read_only() {
+        assert!(is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:1\r\n"));
+        assert!(!is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
+        assert!(!is_read_only("# Replication\r\nrole:master\r\n"));
+    }
+
+    #[test]
+    fn replica_that_takes_writes_beside_its_primary_is_known() {
+        assert!(is_active_replica("# Replication\r\nrole:active-replica\r\nmaster_host:b\r\n"));
+        assert!(!is_active_replica("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
+        assert!(About::parse("redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n").is_keydb);
+        assert!(!About::parse("redis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n").is_keydb);
+    }
+
+    #[test]
+    fn servers_are_told_apart() {
+        let redis = About::parse("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n");
+        assert_eq!((redis.flavor.as_str(), redis.version.as_str(), redis.is_cluster), ("redis", "7.0.15", false));
+        assert_eq!(redis.run_id.as_deref(), Some("abc"));
+        let info = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:cluster\r\n";
+        let valkey = About::parse(info);
+        assert_eq!((valkey.flavor.as_str(), valkey.version.as_str(), valkey.is_cluster), ("valkey", "9.1.2", true));
     }
 }

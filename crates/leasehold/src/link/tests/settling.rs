@@ -361,13 +361,13 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
         let pool = world.link.pool();
         let target = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
         let settled_after = |connections: usize| {
-            let connection_slot = pool.connection_slot(target.clone());
+            let manager = pool.manager(target.clone());
             world.block_on(async {
-                let mut stand_in = connection_slot.open().await.expect("a connection");
+                let mut stand_in = manager.open().await.expect("a connection");
                 for _ in 1..connections {
-                    stand_in = connection_slot.open().await.expect("a connection");
+                    stand_in = manager.open().await.expect("a connection");
                 }
-                pool.adopt(0, &connection_slot, stand_in);
+                pool.adopt(0, &manager, stand_in);
                 world.settled("a").await
             })
         };

@@ -3,13 +3,11 @@
 use super::connection::Connection;
 use super::error::ConnectError;
 use super::notices::Notices;
-use super::pool::Pool;
-use super::pools::Pools;
-use super::settings::Backoff;
-use super::settle;
+use super::pool::{Backoff, Pool, Pools};
+use super::route::{Node, Slots};
 use super::shared::LinkShared;
-use super::slots::{self, Node, Slots};
 use super::target::Server;
+use super::{route, settle};
 use crate::telemetry::event;
 use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Settled};
@@ -88,7 +86,7 @@ impl Search {
                 settle_in(pools, pool, slots, changed);
                 // This keeps the lists short. No outcome depends on it: a node without slots is not settled, and its
                 // connections have ended.
-                slots.forget_strangers();
+                slots.prune_unowned();
                 // New connections cannot report that they replace earlier ones.
                 shared.reset_notices();
                 shared.events.event(LinkEvent::CallsReset);
@@ -123,14 +121,14 @@ fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
 /// Reads the slot map from the first node that replies.
 async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
     let shared = &pool.shared;
-    for (_, connection_slot) in pool.all() {
-        let Ok(connection) = connection_slot.current() else { continue };
+    for (_, manager) in pool.all() {
+        let Ok(connection) = manager.current() else { continue };
         match slots.read(&connection, shared.settings.command_timeout).await {
             Ok(changed) => {
                 settle_in(pools, pool, slots, changed);
                 return true;
             }
-            Err(error) => event!(debug, server = %connection_slot.label(), %error, "the slot map cannot be read"),
+            Err(error) => event!(debug, server = %manager.label(), %error, "the slot map cannot be read"),
         }
     }
     false
@@ -140,18 +138,18 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
 async fn kill_ended(pools: &Pools, by: &Pool) {
     let shared = &pools.shared;
     if let Some(slots) = &shared.slots {
-        for node in slots.quiet_goals() {
-            let audits = if are_killed(pools, by, node).await { slots::QUIET } else { slots::UNREACHABLE };
+        for node in slots.idle_ask_targets() {
+            let audits = if are_killed(pools, by, node).await { route::QUIET } else { route::UNREACHABLE };
             slots.forget_goal(node, audits);
         }
     }
     for pool in pools.all() {
-        for (node, connection_slot) in pool.all() {
-            let ended = connection_slot.ended().into_iter().filter(|connection| !connection.is_kill_forbidden());
+        for (node, manager) in pool.all() {
+            let ended = manager.ended().into_iter().filter(|connection| !connection.is_kill_forbidden());
             for connection in ended {
-                let Some(executioner) = by.known(node) else { break };
-                if executioner.current().is_ok() {
-                    drop(settle::have_killed(&connection, &connection_slot, &executioner).await);
+                let Some(killer) = by.known(node) else { break };
+                if killer.current().is_ok() {
+                    drop(settle::have_killed(&connection, &manager, &killer).await);
                 }
             }
         }
@@ -162,15 +160,15 @@ async fn kill_ended(pools: &Pools, by: &Pool) {
 /// Kills the connections to the target of an `ASK` that has not taken over the slot. Returns whether all of them are
 /// dead.
 async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
-    let Some(executioner) = by.to(node) else { return true };
-    if executioner.current().is_err() {
+    let Some(killer) = by.to(node) else { return true };
+    if killer.current().is_err() {
         return false;
     }
-    for connection_slot in pools.all().iter().filter_map(|pool| pool.known(node)) {
-        let (connections, forgot) = connection_slot.not_confirmed_dead();
+    for manager in pools.all().iter().filter_map(|pool| pool.known(node)) {
+        let (connections, forgot) = manager.not_confirmed_dead();
         for connection in connections {
             connection.end();
-            if settle::have_killed(&connection, &connection_slot, &executioner).await != Ok(Settled::Proven) {
+            if settle::have_killed(&connection, &manager, &killer).await != Ok(Settled::Proven) {
                 return false;
             }
         }
@@ -184,25 +182,24 @@ async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
 /// As above, for connections to abandoned addresses. The process behind an address may be a node at another address.
 async fn kill_retired(shared: &LinkShared, pool: &Pool, by: &Pool) {
     let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
-    let Ok(known) = primaries.iter().map(|connection_slot| connection_slot.current()).collect::<Result<Vec<_>, _>>()
-    else {
+    let Ok(known) = primaries.iter().map(|manager| manager.current()).collect::<Result<Vec<_>, _>>() else {
         return;
     };
-    for connection_slot in pool.retired().0 {
+    for manager in pool.retired().0 {
         let mut gone = true;
-        for connection in connection_slot.not_confirmed_dead().0 {
+        for connection in manager.not_confirmed_dead().0 {
             let mut each = known.iter().map(|node| connection.is_of_process(node));
             gone &= each.clone().all(|same| same.is_some());
             let node = each.position(|same| same == Some(true));
-            if let Some(executioner) = node.and_then(|at| primaries.get(at)) {
+            if let Some(killer) = node.and_then(|at| primaries.get(at)) {
                 gone = false;
                 if !connection.is_kill_forbidden() {
-                    drop(settle::have_killed(&connection, &connection_slot, executioner).await);
+                    drop(settle::have_killed(&connection, &manager, killer).await);
                 }
             }
         }
         if gone {
-            pool.forget(&connection_slot);
+            pool.forget(&manager);
         }
     }
 }

@@ -1,10 +1,14 @@
-//! Sends script calls, and follows up on refusals.
+//! Calls of scripts and their replies.
+//!
+//! Two replies prove that the server did *not* apply a call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link
+//! sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
+//! the decision to send.
 
-use super::connection::{self, Connection, Waiting};
-use super::connection_slot::ConnectionSlot;
-use super::error::{self, Redirect};
-use super::pool::Pool;
-use super::route;
+use super::connection::{Connection, Waiting, word};
+use super::error::Redirect;
+use super::pool::{ConnectionManager, Pool};
+use super::route::Slots;
+use super::{connection, error, route};
 use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
@@ -12,9 +16,11 @@ use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, LinkError, LinkEvent, Outcome, Receiver, ServerError};
 use leasehold_core::plain::Plain;
 use leasehold_core::reply::Reply;
+use leasehold_core::scan::{ScanPage, Scanned, ServerId};
+use leasehold_core::script::Script;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -30,7 +36,7 @@ pub(super) const FOLLOWED: usize = 6;
 /// Returns the call if the link is not connected.
 pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
     let slot = slot_of(&call);
-    let standing = route::connection_slot_of(pool, slot).and_then(|connection_slot| connection_slot.current());
+    let standing = route::manager_of(pool, slot).and_then(|manager| manager.current());
     let Ok(connection) = standing else { return Err(call) };
     pool.shared.scripts.note(call.script());
     let plain = pool.plain_of(&call, connection.about.delete);
@@ -123,8 +129,8 @@ impl Started {
 
     /// The error of a refusal that the link does not follow up.
     fn refused(&self, refusal: ServerError) -> LinkError {
-        match route::connection_slot_of(&self.pool, slot_of(&self.call)) {
-            Ok(connection_slot) => route::refused(&connection_slot, refusal),
+        match route::manager_of(&self.pool, slot_of(&self.call)) {
+            Ok(manager) => route::refused(&manager, refusal),
             Err(_) => LinkError::Refused(refusal),
         }
     }
@@ -135,8 +141,8 @@ impl Started {
         let Self { pool, begun, id, call, .. } = self;
         let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
         drop(runtime.spawn(async move {
-            let result = match route::connection_slot_of(&pool, slot_of(&call)) {
-                Ok(connection_slot) => refused(&pool, connection_slot, begun, call, refusal).await,
+            let result = match route::manager_of(&pool, slot_of(&call)) {
+                Ok(manager) => refused(&pool, manager, begun, call, refusal).await,
                 Err(error) => Err(error),
             };
             pool.shared.inbox.outcome(id, result);
@@ -306,22 +312,20 @@ pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Rep
     // Boxed, as what is seldom needed below, so that the future of a call is small.
     match Box::pin(direct(pool, begun, call, pool.shared.settings.command_timeout)).await? {
         Ok(reply) => Ok(reply),
-        Err((call, connection_slot, refusal)) => {
-            Box::pin(refused(pool, connection_slot, begun, call, Refusal::OfCall(refusal))).await
-        }
+        Err((call, manager, refusal)) => Box::pin(refused(pool, manager, begun, call, Refusal::OfCall(refusal))).await,
     }
 }
 
 /// Follows up a refused call, which the server did not apply.
 async fn refused(
     pool: &Pool,
-    connection_slot: Arc<ConnectionSlot>,
+    manager: Arc<ConnectionManager>,
     begun: u64,
     call: Call,
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
     let before = refusal.clone().into_inner();
-    let followed = follow_up(pool, connection_slot, begun, call, pool.shared.settings.command_timeout, refusal).await;
+    let followed = follow_up(pool, manager, begun, call, pool.shared.settings.command_timeout, refusal).await;
     // The refusal of a batch or plain command does not concern this call.
     let came = before.is_detour() || before.is_of_a_moving_slot();
     followed.map_err(|error| if came { error.of_a_call_refused(&before) } else { error })
@@ -333,19 +337,19 @@ async fn direct(
     begun: u64,
     call: Call,
     timeout: Duration,
-) -> Result<Result<Reply, (Call, Arc<ConnectionSlot>, ServerError)>, LinkError> {
-    let connection_slot = route::connection_slot_of(pool, slot_of(&call))?;
+) -> Result<Result<Reply, (Call, Arc<ConnectionManager>, ServerError)>, LinkError> {
+    let manager = route::manager_of(pool, slot_of(&call))?;
     pool.shared.scripts.note(call.script());
-    let connection = route::ready(&connection_slot, timeout).await?;
+    let connection = route::ready(&manager, timeout).await?;
     let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), Some(timeout));
     let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
-    Ok(answer.into_reply().map_err(|refusal| (call, connection_slot, refusal)))
+    Ok(answer.into_reply().map_err(|refusal| (call, manager, refusal)))
 }
 
 /// Resends a refused call until a server applies or finally refuses it.
 async fn follow_up(
     pool: &Pool,
-    mut connection_slot: Arc<ConnectionSlot>,
+    mut manager: Arc<ConnectionManager>,
     begun: u64,
     call: Call,
     timeout: Duration,
@@ -361,7 +365,7 @@ async fn follow_up(
         let (command, script) = match (refusal.redirect(), &pool.shared.slots) {
             (Some(redirect), Some(slots)) => {
                 asking = matches!(redirect, Redirect::Ask(..));
-                connection_slot = route::follow(pool, slots, &connection_slot, redirect)?;
+                manager = route::follow(pool, slots, &manager, redirect)?;
                 ("EVALSHA", call.script().sha1())
             }
             _ => match refusal {
@@ -369,13 +373,13 @@ async fn follow_up(
                 Refusal::OfCall(refusal) if refusal.code() == "NOSCRIPT" => ("EVAL", call.script().source()),
                 Refusal::OfCall(refusal) => {
                     if refusal.is_of_several_slots() {
-                        pool.shared.note_several_slots(&connection_slot.label());
+                        pool.shared.note_several_slots(&manager.label());
                     }
-                    return Err(route::refused(&connection_slot, refusal.of_script(call.script(), call.script())));
+                    return Err(route::refused(&manager, refusal.of_script(call.script(), call.script())));
                 }
             },
         };
-        let connection = route::ready(&connection_slot, timeout).await?;
+        let connection = route::ready(&manager, timeout).await?;
         let sent = connection.send(command, route::arguments(&call, script), Some(timeout));
         let sent = after_asking(&connection, asking, sent, timeout);
         match route::unless_settled(pool.shared.send_barrier(false), begun, sent).await {
@@ -388,7 +392,7 @@ async fn follow_up(
             }
         }
     }
-    answer.map_err(|refusal| route::refused(&connection_slot, refusal.into_inner()))
+    answer.map_err(|refusal| route::refused(&manager, refusal.into_inner()))
 }
 
 /// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node
@@ -405,4 +409,67 @@ async fn after_asking(
     let asking = connection.send("ASKING", Vec::new(), Some(timeout));
     let (_, answer) = futures_util::join!(asking, sent);
     answer
+}
+
+/// The scripts in use.
+#[derive(Debug, Default)]
+pub(super) struct Scripts {
+    used: RwLock<Vec<&'static Script>>,
+}
+
+impl Scripts {
+    /// Records the call of a script.
+    pub(super) fn note(&self, script: &'static Script) {
+        let is_same = |other: &&'static Script| std::ptr::eq(*other, script);
+        if self.used.read().iter().any(is_same) {
+            return;
+        }
+        let mut used = self.used.write();
+        if !used.iter().any(is_same) {
+            used.push(script);
+        }
+    }
+
+    /// Loads the missing scripts. Without permission this only costs a later round trip.
+    pub(super) async fn give(&self, connection: &Connection, timeout: Duration) {
+        let used = self.used.read().clone();
+        if used.is_empty() {
+            return;
+        }
+        let hashes = used.iter().map(|script| word(script.sha1()));
+        let asked = std::iter::once(word("EXISTS")).chain(hashes).collect();
+        let Ok(answer) = connection.send("SCRIPT", asked, Some(timeout)).await else { return };
+        let Some(known) = answer.array() else { return };
+        let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Some(0));
+        // Sequentially, so that renewals do not wait behind all of them.
+        for (script, _) in lacking {
+            let given = vec![word("LOAD"), word(script.source())];
+            match connection.send("SCRIPT", given, Some(timeout)).await {
+                Ok(answer) if answer.error().is_none() => {}
+                _ => return,
+            }
+            event!(debug, server = %connection.server, script = script.name(), "the script was loaded");
+        }
+    }
+}
+
+/// The only server, or the primaries of the cluster.
+pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
+    let nodes = pool.shared.slots.as_ref().map_or_else(|| vec![0], Slots::primaries);
+    nodes.into_iter().map(ServerId).collect()
+}
+
+/// Reads a page from a server. Needs tokio's timers.
+pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
+    if !servers(pool).contains(&server) {
+        return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
+    }
+    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
+    let timeout = slot.timeout();
+    let connection = route::ready(&slot, timeout).await?;
+    let words = page.words().to_vec();
+    let answer = connection.send("SCAN", words, Some(timeout)).await?;
+    let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
+    let process = connection.about.run_id.clone().unwrap_or_default();
+    Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
 }

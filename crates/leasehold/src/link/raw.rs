@@ -1,12 +1,11 @@
 //! Plain commands to servers, for tools: configuration, clock, slow log.
 
-use super::address;
 use super::connection::{Connection, StandIn};
 use super::error::ConnectError;
-use super::greeting;
-use super::settings::LinkSettings;
-use super::slots::Slots;
+use super::route::Slots;
+use super::shared::LinkSettings;
 use super::target::{Endpoint, Server, ServerTarget};
+use super::{handshake, target};
 use bytes::Bytes;
 use futures_util::future::join_all;
 use leasehold_core::wire::Frame;
@@ -87,7 +86,7 @@ pub(crate) async fn primaries(
         slots.read(&first.connection, first.timeout).await?;
         let mut addresses: Vec<_> = slots.primaries().into_iter().filter_map(|node| slots.address(node)).collect();
         addresses.sort();
-        let each = addresses.iter().filter_map(|address| address::host_and_port(address));
+        let each = addresses.iter().filter_map(|address| target::host_and_port(address));
         let opened = each.map(|(host, port)| RawConnection::open(&target, target.node(host, port), settings));
         return Ok(join_all(opened).await.into_iter().filter_map(Result::ok).collect());
     }
@@ -103,7 +102,7 @@ pub(crate) async fn sentinels(
     let target = target.prepared()?;
     let Some(Server::OfSentinels(sentinels)) = target.seeds().into_iter().next() else { return Ok(None) };
     let each = sentinels.hosts.iter().map(|host| async {
-        let opened = greeting::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
+        let opened = handshake::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
         let timeout = settings.command_timeout;
         (host.label(), opened.map(|(connection, stand_in)| RawConnection { connection, stand_in, timeout }))
     });

@@ -11,13 +11,11 @@
 
 use super::call::FOLLOWED;
 use super::connection::{Connection, word};
-use super::connection_slot::ConnectionSlot;
-use super::error::{self, Redirect};
-use super::pool::Pool;
-use super::pools::Pools;
-use super::route;
+use super::error::Redirect;
+use super::pool::{ConnectionManager, Pool, Pools};
+use super::route::{Node, Slots};
 use super::shared::Role;
-use super::slots::{Node, Slots};
+use super::{error, route};
 use crate::telemetry::event;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
@@ -40,7 +38,7 @@ pub(super) struct Durable {
 /// Exclusive use of a connection.
 struct Turn {
     pool: Arc<Pool>,
-    connection_slot: Arc<ConnectionSlot>,
+    manager: Arc<ConnectionManager>,
     _guard: OwnedMutexGuard<()>,
 }
 
@@ -68,19 +66,19 @@ impl Durable {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
         for pool in lanes {
-            let connection_slot = match to {
-                To::Slot(slot) => route::connection_slot_of(pool, slot)?,
+            let manager = match to {
+                To::Slot(slot) => route::manager_of(pool, slot)?,
                 To::Node(node) => pool.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
             };
-            match Arc::clone(&connection_slot.turn).try_lock_owned() {
-                Ok(guard) => return Ok(Turn { pool: Arc::clone(pool), connection_slot, _guard: guard }),
-                Err(_) => busy.push((pool, connection_slot)),
+            match Arc::clone(&manager.turn).try_lock_owned() {
+                Ok(guard) => return Ok(Turn { pool: Arc::clone(pool), manager, _guard: guard }),
+                Err(_) => busy.push((pool, manager)),
             }
         }
-        let turns = busy.into_iter().map(|(pool, connection_slot)| {
+        let turns = busy.into_iter().map(|(pool, manager)| {
             Box::pin(async move {
-                let guard = Arc::clone(&connection_slot.turn).lock_owned().await;
-                Turn { pool: Arc::clone(pool), connection_slot, _guard: guard }
+                let guard = Arc::clone(&manager.turn).lock_owned().await;
+                Turn { pool: Arc::clone(pool), manager, _guard: guard }
             })
         });
         Ok(futures_util::future::select_all(turns).await.0)
@@ -103,14 +101,14 @@ impl Durable {
             let late = "no connection for calls that wait for replicas became free in time";
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
-            turn.connection_slot.blocks_for(replicas.within);
-            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.connection_slot.patience());
+            turn.manager.blocks_for(replicas.within);
+            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.manager.patience());
             let answers = Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
                 .await
                 .map_err(unsent)?;
             let refusal = match answers.script.into_reply() {
                 Ok(reply) => {
-                    let acknowledged = acknowledged(&turn.connection_slot, answers.mark, &answers.wait)?;
+                    let acknowledged = acknowledged(&turn.manager, answers.mark, &answers.wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
                 }
                 Err(refusal) => refusal,
@@ -123,7 +121,7 @@ impl Durable {
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
                 _ => {
-                    return Err(route::refused(&turn.connection_slot, refusal.of_script(call.script(), call.script())));
+                    return Err(route::refused(&turn.manager, refusal.of_script(call.script(), call.script())));
                 }
             }
             refused = Some(refusal);
@@ -135,13 +133,13 @@ impl Durable {
     /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends nothing of the call.
     async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Connection>), LinkError> {
         let turn = self.turn(call, to).await?;
-        let connection = turn.connection_slot.ready().await?;
+        let connection = turn.manager.ready().await?;
         let sha1 = call.script().sha1();
         if connection.has_given(sha1) {
             return Ok((turn, connection));
         }
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
-        let timeout = Some(turn.connection_slot.timeout());
+        let timeout = Some(turn.manager.timeout());
         if !connection.has_given_any() {
             // The server replies at once. After a refusal the script must not be sent.
             let args = vec![word("0"), word("1")];
@@ -150,7 +148,7 @@ impl Durable {
                 Some(refusal) if refusal.is_of_a_missing_command() => return Err(LinkError::Refused(refusal)),
                 Some(refusal) => {
                     // The server has become a replica.
-                    turn.connection_slot.renew();
+                    turn.manager.renew();
                     return Err(LinkError::NotSent(refusal.text().to_owned()));
                 }
                 None => {}
@@ -224,7 +222,7 @@ async fn pipeline(
 }
 
 /// Number of replicas that have the script's write.
-fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
+fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
     let marked = mark.into_reply().map(|reply| mark::marked(&reply));
     let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];
     for (command, refusal) in refusals {
@@ -238,7 +236,7 @@ fn acknowledged(connection_slot: &ConnectionSlot, mark: Frame, wait: &Frame) -> 
         // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
         (marked, _) => {
             let mark = marked.err();
-            event!(debug, server = %connection_slot.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
+            event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
             Ok(0)
         }
     }
@@ -252,7 +250,7 @@ fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
 /// The node that a redirection names. Updates the slot map.
 fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
     let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
-    let node = slots.node(&route::named(address, &turn.connection_slot));
-    route::follow(&turn.pool, slots, &turn.connection_slot, redirect)?;
+    let node = slots.node(&route::named(address, &turn.manager));
+    route::follow(&turn.pool, slots, &turn.manager, redirect)?;
     Ok(node)
 }

@@ -1,16 +1,136 @@
-//! The slot map of a cluster.
+//! The way of a call: the slot map of a cluster, the connection to a slot's owner, and redirections.
 //!
 //! Each node has its own connection, so a frozen node does not block calls to other nodes. The link keeps a node that
 //! left the map while a call to it may be in flight.
 
-use super::address;
 use super::connection::{Connection, word};
-use super::error::ConnectError;
+use super::error::{ConnectError, Redirect};
+use super::pool::{ConnectionManager, Pool};
+use super::target;
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use leasehold_core::call::Call;
+use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
+use std::pin::pin;
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
+
+/// The connection manager to the owner of a hash slot.
+pub(super) fn manager_of(pool: &Pool, slot: u16) -> Result<Arc<ConnectionManager>, LinkError> {
+    let node = match &pool.shared.slots {
+        None => Some(0),
+        Some(slots) => {
+            let owner = slots.owner(slot);
+            if owner.is_none() {
+                slots.doubted.notify_one();
+            }
+            owner
+        }
+    };
+    let manager = node.and_then(|node| pool.to(node));
+    let manager = manager.ok_or_else(|| LinkError::NotSent(format!("no node of the cluster owns slot {slot}")))?;
+    if manager.current().is_err()
+        && let Some(slots) = &pool.shared.slots
+    {
+        // The owner may have been replaced.
+        slots.doubted.notify_one();
+    }
+    Ok(manager)
+}
+
+/// The connection in a slot. Waits for the first connection attempt.
+pub(super) async fn ready(manager: &ConnectionManager, timeout: Duration) -> Result<Arc<Connection>, LinkError> {
+    match tokio::time::timeout(timeout, manager.ready()).await {
+        Ok(ready) => ready,
+        Err(_) => Err(LinkError::NotSent(format!("not yet connected to {}", manager.label()))),
+    }
+}
+
+/// The arguments of `EVALSHA` or `EVAL`. Keeps the call for a resend.
+pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
+    const COUNTS: [&str; 8] = ["0", "1", "2", "3", "4", "5", "6", "7"];
+    let keys = call.keys().len();
+    let count = match COUNTS.get(keys) {
+        Some(count) => word(count),
+        None => keys.to_string().into(),
+    };
+    let words = call.keys().into_iter().chain(call.args()).map(Bytes::copy_from_slice);
+    [word(script), count].into_iter().chain(words).collect()
+}
+
+/// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a
+/// settling either comes first and stops the command, or comes behind it in the queue.
+pub(super) async fn unless_settled<T>(
+    send_barrier: &RwLock<u64>,
+    begun: u64,
+    sent: impl Future<Output = Result<T, LinkError>>,
+) -> Result<T, LinkError> {
+    let mut sent = pin!(sent);
+    let mut queued = false;
+    std::future::poll_fn(|cx| {
+        if queued {
+            return sent.as_mut().poll(cx);
+        }
+        let send_barrier = send_barrier.read();
+        if *send_barrier != begun {
+            return Poll::Ready(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
+        }
+        queued = true;
+        sent.as_mut().poll(cx)
+    })
+    .await
+}
+
+/// The target of a redirection. Updates the slot map.
+pub(super) fn follow(
+    pool: &Pool,
+    slots: &Slots,
+    from: &ConnectionManager,
+    redirect: Redirect,
+) -> Result<Arc<ConnectionManager>, LinkError> {
+    let (Redirect::Moved(slot, address) | Redirect::Ask(slot, address)) = &redirect;
+    let node = slots.node(&named(address, from));
+    match redirect {
+        Redirect::Ask(..) => slots.asked(*slot, node),
+        Redirect::Moved(..) => {
+            if slots.moved(*slot, node) {
+                pool.shared.slot_moved(*slot);
+            }
+        }
+    }
+    pool.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))
+}
+
+/// A redirection without a host means the host of the redirecting server.
+pub(super) fn named(address: &str, manager: &ConnectionManager) -> String {
+    match (target::host_and_port(address), manager.current()) {
+        (Some(("", port)), Ok(connection)) => {
+            let host = target::host_and_port(&connection.server).map_or("", |(host, _)| host).to_owned();
+            target::address_of(&host, port)
+        }
+        _ => address.to_owned(),
+    }
+}
+
+/// Converts a server's refusal. Reconnects if the server is a replica.
+pub(super) fn refused(manager: &ConnectionManager, refusal: ServerError) -> LinkError {
+    if refusal.is_of_a_replica() {
+        manager.renew();
+    }
+    LinkError::Refused(refusal)
+}
+
+/// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the
+/// script. Otherwise a client that settles constantly would never load it. The reply is ignored.
+pub(super) fn give(connection: &Connection, source: &'static str, timeout: Duration) {
+    let words = vec![word("LOAD"), word(source)];
+    drop(connection.send("SCRIPT", words, Some(timeout)).now_or_never());
+}
 
 const SLOTS: usize = 16_384;
 const NOBODY: u16 = u16::MAX;
@@ -61,8 +181,8 @@ impl Slots {
     /// The node at `address`, which is `host:port`. Nodes write IPv6 addresses without brackets; all spellings map to
     /// the same node.
     pub(super) fn node(&self, address: &str) -> Node {
-        let address = address::host_and_port(address)
-            .map_or_else(|| address.to_owned(), |(host, port)| address::address_of(host, port));
+        let address = target::host_and_port(address)
+            .map_or_else(|| address.to_owned(), |(host, port)| target::address_of(host, port));
         let known = |map: &Map| map.addresses.iter().position(|known| *known == address);
         if let Some(at) = known(&self.map.read()) {
             return at as Node;
@@ -140,7 +260,7 @@ impl Slots {
 
     /// Counts an audit, and returns the targets without slots that no recent `ASK` has named. Targets that own a slot
     /// are settled as owners from now on.
-    pub(super) fn quiet_goals(&self) -> Vec<Node> {
+    pub(super) fn idle_ask_targets(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
         let mut quiet = BTreeSet::new();
@@ -167,7 +287,7 @@ impl Slots {
 
     /// Forgets every node that owns no slot and takes none over. Its index stays unused. A later node at the same
     /// address gets a new index.
-    pub(super) fn forget_strangers(&self) {
+    pub(super) fn prune_unowned(&self) {
         let mut map = self.map.write();
         let Map { addresses, owners, others, goals } = &mut *map;
         let goals = goals.values().flatten().map(|goal| goal.node);
@@ -191,7 +311,7 @@ impl Slots {
         if let Some(refusal) = answer.error() {
             return Err(ConnectError::of_refusal(server, refusal));
         }
-        let host = address::host_and_port(server).map_or("", |(host, _)| host);
+        let host = target::host_and_port(server).map_or("", |(host, _)| host);
         let malformed = |reason| ConnectError::Protocol { server: server.clone(), reason, source: None };
         self.learn(&answer, host).map_err(malformed)
     }
@@ -222,7 +342,7 @@ impl Slots {
             }
             own.fill(false);
             let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
-            if !address::is_host(host) {
+            if !target::is_announced_host(host) {
                 return Err("CLUSTER SLOTS answered with a host that cannot be read".to_owned());
             }
             read.push((first as u16, last as u16, format!("{host}:{port}")));
@@ -300,16 +420,16 @@ mod tests {
         let (a, goal) = (slots.node("a:1"), slots.node("goal:1"));
         let told = || (slots.settled_carriers(7), slots.in_use());
         slots.asked(7, goal);
-        slots.forget_strangers();
+        slots.prune_unowned();
         assert_eq!(told(), (vec![a, goal], vec![a, goal]));
         assert_eq!(slots.settled_carriers(8), [a]);
-        assert!(slots.quiet_goals().is_empty());
-        assert_eq!(slots.quiet_goals(), [goal]);
+        assert!(slots.idle_ask_targets().is_empty());
+        assert_eq!(slots.idle_ask_targets(), [goal]);
         // An `ASK` named it while its connections were killed.
         slots.asked(7, goal);
         slots.forget_goal(goal, QUIET);
         assert_eq!(told(), (vec![a, goal], vec![a, goal]));
-        (0..QUIET).for_each(|_| drop(slots.quiet_goals()));
+        (0..QUIET).for_each(|_| drop(slots.idle_ask_targets()));
         slots.forget_goal(goal, UNREACHABLE);
         assert_eq!(told(), (vec![a, goal], vec![a, goal]), "it cannot be reached, and is waited for");
         slots.forget_goal(goal, QUIET);
@@ -317,7 +437,7 @@ mod tests {
         // A target that took the slot over is an ordinary owner.
         slots.asked(7, goal);
         slots.moved(7, goal);
-        (0..QUIET).for_each(|_| assert!(slots.quiet_goals().is_empty()));
+        (0..QUIET).for_each(|_| assert!(slots.idle_ask_targets().is_empty()));
         assert_eq!(told(), (vec![a, goal], vec![a, goal]));
     }
 
@@ -328,7 +448,7 @@ mod tests {
         slots.learn(&Frame::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
         assert_eq!((slots.map.read().carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
-        slots.forget_strangers();
+        slots.prune_unowned();
         assert_eq!((slots.map.read().carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
         assert_ne!(slots.node("a:1"), a);
     }
@@ -369,6 +489,6 @@ mod tests {
         let node = slots.node("::1:7000");
         assert_eq!((slots.node("[::1]:7000"), slots.primaries()), (node, vec![node]));
         assert_eq!(slots.address(node).as_deref(), Some("[::1]:7000"));
-        assert_eq!(slots.owned_by(&address::address_of("::1", 7000)).len(), 16_384);
+        assert_eq!(slots.owned_by(&target::address_of("::1", 7000)).len(), 16_384);
     }
 }

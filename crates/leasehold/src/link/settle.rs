@@ -40,8 +40,7 @@
 //! the list of ids cannot be identified.
 
 use super::connection::{Connection, word};
-use super::connection_slot::ConnectionSlot;
-use super::pool::Pool;
+use super::pool::{ConnectionManager, Pool};
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::time::Duration;
@@ -61,62 +60,62 @@ pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Se
     let each = nodes
         .into_iter()
         .flat_map(|node| all.iter().filter_map(move |pool| Some((pool.known(node)?, calls.to(node)?))));
-    let each = each.map(|(connection_slot, by)| async move { settle_connection_slot(&connection_slot, &by).await });
+    let each = each.map(|(manager, by)| async move { settle_manager(&manager, &by).await });
     let mut settled = futures_util::future::join_all(each).await;
     let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| calls.to(owner));
     for pool in all {
         let (retired, forgot) = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
         if let Some(owner) = &owner {
-            let each = retired.iter().map(|connection_slot| settle_retired(connection_slot, owner));
+            let each = retired.iter().map(|manager| settle_retired(manager, owner));
             settled.extend(futures_util::future::join_all(each).await);
         }
     }
     worst(settled)
 }
 
-/// Settles a connection slot to an abandoned address. Its calls matter only if they reached the process that now owns
+/// Settles a connection manager to an abandoned address. Its calls matter only if they reached the process that now owns
 /// the hash slot.
-async fn settle_retired(connection_slot: &ConnectionSlot, owner: &ConnectionSlot) -> Result<Settled, LinkError> {
-    let (connections, forgot) = connection_slot.not_confirmed_dead();
-    let Ok(executioner) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
+async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) -> Result<Settled, LinkError> {
+    let (connections, forgot) = manager.not_confirmed_dead();
+    let Ok(killer) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
     // Without INFO the run id is unknown: any of these processes may be the owner.
-    let unknown = connections.iter().any(|connection| connection.is_of_process(&executioner).is_none());
-    let at_its_end = connections.iter().filter(|connection| connection.is_of_process(&executioner) == Some(true));
-    let settled = at_its_end.map(|connection| have_killed(connection, connection_slot, owner));
+    let unknown = connections.iter().any(|connection| connection.is_of_process(&killer).is_none());
+    let at_its_end = connections.iter().filter(|connection| connection.is_of_process(&killer) == Some(true));
+    let settled = at_its_end.map(|connection| have_killed(connection, manager, owner));
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot || unknown { Settled::Unproven } else { settled })
 }
 
-async fn settle_connection_slot(connection_slot: &ConnectionSlot, by: &ConnectionSlot) -> Result<Settled, LinkError> {
-    let (connections, forgot) = connection_slot.not_confirmed_dead();
-    let settled = connections.iter().map(|connection| settle_connection(connection, connection_slot, by));
+async fn settle_manager(manager: &ConnectionManager, by: &ConnectionManager) -> Result<Settled, LinkError> {
+    let (connections, forgot) = manager.not_confirmed_dead();
+    let settled = connections.iter().map(|connection| settle_connection(connection, manager, by));
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot { Settled::Unproven } else { settled })
 }
 
 async fn settle_connection(
     connection: &Connection,
-    connection_slot: &ConnectionSlot,
-    by: &ConnectionSlot,
+    manager: &ConnectionManager,
+    by: &ConnectionManager,
 ) -> Result<Settled, LinkError> {
-    if !connection.has_ended() && answers(connection, connection_slot.patience()).await {
+    if !connection.has_ended() && answers(connection, manager.patience()).await {
         return Ok(Settled::Proven);
     }
     // Fails its waiting callers, and skips the `PING` next time.
     connection.end();
-    have_killed(connection, connection_slot, by).await
+    have_killed(connection, manager, by).await
 }
 
-/// Asks the server to kill an ended connection of `connection_slot`, within the command timeout.
+/// Asks the server to kill an ended connection of `manager`, within the command timeout.
 pub(super) async fn have_killed(
     connection: &Connection,
-    connection_slot: &ConnectionSlot,
-    by: &ConnectionSlot,
+    manager: &ConnectionManager,
+    by: &ConnectionManager,
 ) -> Result<Settled, LinkError> {
-    match tokio::time::timeout(by.timeout(), kill(connection, connection_slot, by)).await {
+    match tokio::time::timeout(by.timeout(), kill(connection, manager, by)).await {
         Ok(settled) => settled,
         Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
     }
@@ -129,18 +128,18 @@ pub(super) async fn answers(connection: &Connection, timeout: Duration) -> bool 
 
 async fn kill(
     connection: &Connection,
-    connection_slot: &ConnectionSlot,
-    by: &ConnectionSlot,
+    manager: &ConnectionManager,
+    by: &ConnectionManager,
 ) -> Result<Settled, LinkError> {
     let Some(id) = connection.id else { return Ok(Settled::Unproven) };
-    let executioner = by.standing().await;
-    match (&connection.about.run_id, &executioner.about.run_id) {
+    let killer = by.standing().await;
+    match (&connection.about.run_id, &killer.about.run_id) {
         (Some(then), Some(now)) if then != now => {
             let found_later = |other: &Connection| {
                 let is_later = connection.ended_at().is_some_and(|ended| other.began > ended);
                 is_later && other.about.run_id.as_ref() == Some(now)
             };
-            if found_later(&executioner) || connection_slot.current().is_ok_and(|current| found_later(&current)) {
+            if found_later(&killer) || manager.current().is_ok_and(|current| found_later(&current)) {
                 connection.confirm_dead();
                 return Ok(Settled::Proven);
             }
@@ -148,15 +147,15 @@ async fn kill(
         }
         (Some(_), Some(_)) => {}
         // INFO is forbidden, so the address decides.
-        _ if connection.server == executioner.server => {}
+        _ if connection.server == killer.server => {}
         _ => return Ok(Settled::Unproven),
     }
-    if !share_ids(connection, &executioner) {
+    if !share_ids(connection, &killer) {
         event!(debug, server = %by.label(), "connections may have been counted by different proxies");
         return Ok(Settled::Unproven);
     }
     let args = vec![word("KILL"), word("ID"), id.to_string().into()];
-    let answer = executioner.send("CLIENT", args, None).await?;
+    let answer = killer.send("CLIENT", args, None).await?;
     if answer.int().is_some() {
         connection.confirm_dead();
         return Ok(Settled::Proven);
@@ -167,10 +166,10 @@ async fn kill(
 }
 
 /// Whether both connection ids come from one counter. A proxy may have its own.
-fn share_ids(ended: &Connection, executioner: &Connection) -> bool {
-    let at_one_address = ended.about.address.is_some() && ended.about.address == executioner.about.address;
-    let is_later = ended.ended_at().is_some_and(|at| executioner.began > at);
-    at_one_address && (!is_later || executioner.id > ended.id)
+fn share_ids(ended: &Connection, killer: &Connection) -> bool {
+    let at_one_address = ended.about.address.is_some() && ended.about.address == killer.about.address;
+    let is_later = ended.ended_at().is_some_and(|at| killer.began > at);
+    at_one_address && (!is_later || killer.id > ended.id)
 }
 
 fn worst(each: Vec<Result<Settled, LinkError>>) -> Result<Settled, LinkError> {

@@ -1,0 +1,338 @@
+//! The settings of a link, the state that all of its connections share, and its events.
+
+use super::call::{Inbox, Scripts};
+use super::network::{Home, Network};
+use super::route::Slots;
+use super::target::ServerTarget;
+use crate::telemetry::event;
+use bytes::Bytes;
+use leasehold_core::link::{LinkError, LinkEvent, ServerInfo};
+use parking_lot::{Mutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+use tokio::sync::Notify;
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+/// The purpose of a connection manager.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Role {
+    /// Calls.
+    Calls,
+    /// Durable calls.
+    Durable,
+    /// Subscriptions and notices on a separate connection.
+    Notices,
+}
+
+impl Role {
+    /// The name in logs.
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Calls => "calls",
+            Self::Durable => "durable",
+            Self::Notices => "notices",
+        }
+    }
+}
+
+/// The state that all connection managers of a link share.
+#[derive(Debug)]
+pub(super) struct LinkShared {
+    pub(super) target: ServerTarget,
+    pub(super) settings: LinkSettings,
+    /// The runtime on which the client was built, if any.
+    pub(super) home: Option<Home>,
+    pub(super) events: Events,
+    pub(super) inbox: Arc<Inbox>,
+    pub(super) scripts: Scripts,
+    /// The owners of the slots, on a cluster.
+    pub(super) slots: Option<Slots>,
+    /// Number of subscriptions for each slot, with sharded notices.
+    pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
+    /// Raised by every settling. Stops calls that the session decided on earlier.
+    pub(super) calls_barrier: RwLock<u64>,
+    /// The send barrier of durable calls. These may wait long for a connection, and no other settling stops them.
+    pub(super) durable_barrier: RwLock<u64>,
+    /// The facts about the server.
+    pub(super) met: Met,
+    /// The server has refused keys of several hash slots, although the URL names no cluster.
+    pub(super) splits: AtomicBool,
+    pub(super) closed: CancellationToken,
+    /// The audits of a link are a whole number of intervals after this instant.
+    pub(super) began: Instant,
+}
+
+impl LinkShared {
+    /// The send barrier of durable calls, or of all other calls.
+    pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
+        if durable { &self.durable_barrier } else { &self.calls_barrier }
+    }
+
+    /// The time of the next audit. Idle connections are pinged at that time too: the background wakes up once for all.
+    pub(super) fn next_audit(&self) -> Instant {
+        let interval = self.settings.audit_interval;
+        let now = Instant::now();
+        let past = (now - self.began).as_nanos() % interval.as_nanos().max(1);
+        now + interval.saturating_sub(Duration::from_nanos(u64::try_from(past).unwrap_or_default()))
+    }
+
+    /// A slot has a new owner. The old owner silently dropped its sharded subscriptions.
+    pub(super) fn slot_moved(&self, slot: u16) {
+        let concerned = self.subscribed.lock().contains_key(&slot);
+        if concerned {
+            self.reset_notices();
+        }
+    }
+
+    /// The server refused a call because its keys are in several hash slots. Logs this once if the URL names no
+    /// cluster.
+    pub(super) fn note_several_slots(&self, server: &str) {
+        if self.slots.is_none() && !self.splits.swap(true, Ordering::Relaxed) {
+            event!(
+                warn,
+                server,
+                "the server refuses keys of several hash slots in one command, as a proxy before a cluster does: this client renews the \
+                 locks of each slot in a command of their own from now on, and sends no batches; where the nodes of the cluster can be \
+                 reached, a URL with redis-cluster:// is faster"
+            );
+        }
+    }
+
+    /// Whether calls may share a command. Not after a refusal of keys of several hash slots.
+    pub(super) fn may_batch(&self) -> bool {
+        self.settings.batch_from.is_some() && !self.splits.load(Ordering::Relaxed)
+    }
+
+    /// A subscription was lost, so every listener must subscribe again.
+    pub(super) fn reset_notices(&self) {
+        self.subscribed.lock().clear();
+        self.events.event(LinkEvent::NoticesReset);
+    }
+}
+
+/// The Pub/Sub commands for release notices.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub(crate) enum Publish {
+    /// As Redisson does: `SPUBLISH` on a cluster that supports it, else `PUBLISH`.
+    #[default]
+    Auto,
+    /// `PUBLISH` and `SUBSCRIBE`.
+    Classic,
+    /// `SPUBLISH` and `SSUBSCRIBE`.
+    Sharded,
+}
+
+/// Minimum number of calls in a batch. Fewer calls are cheaper alone.
+const BATCH_FROM: usize = 4;
+
+/// The timing of a link, and its network.
+#[derive(Clone, Debug)]
+pub(crate) struct LinkSettings {
+    /// The background's timeout for a reply, and for silence on its connections. At least 10 ms.
+    pub(crate) command_timeout: Duration,
+    /// The connect deadline when a client is built.
+    pub(crate) connect_deadline: Duration,
+    /// The Pub/Sub commands for release notices.
+    pub(crate) publish: Publish,
+    /// The interval of checks of sharded subscriptions and idle connections. A server silently drops such subscriptions
+    /// when their slot moves away, and proxies drop idle connections.
+    pub(crate) audit_interval: Duration,
+    /// Minimum number of calls written together that are sent as one command. `None`: no batches.
+    pub(crate) batch_from: Option<usize>,
+    pub(crate) network: Network,
+}
+
+impl Default for LinkSettings {
+    fn default() -> Self {
+        Self {
+            command_timeout: Duration::from_secs(1),
+            connect_deadline: Duration::from_secs(10),
+            publish: Publish::Auto,
+            audit_interval: Duration::from_secs(5),
+            batch_from: Some(BATCH_FROM),
+            network: Network::System,
+        }
+    }
+}
+
+impl LinkSettings {
+    /// The time limit of one connect attempt. A handshake takes several round trips, and more over TLS.
+    pub(super) fn attempt(&self) -> Duration {
+        self.command_timeout.saturating_mul(2)
+    }
+}
+
+/// A queue of events for the driver. It merges repeated resets, and keeps only the last event of each server. So its
+/// memory is bounded, and producers never wait.
+#[derive(Debug, Default)]
+pub(super) struct Events {
+    waiting: Mutex<Waiting>,
+    changed: Notify,
+}
+
+#[derive(Debug, Default)]
+struct Waiting {
+    calls_reset: bool,
+    notices_reset: bool,
+    /// The last event of each server.
+    servers: VecDeque<LinkEvent>,
+    closed: bool,
+}
+
+impl Events {
+    /// Queues an event. Messages go directly to the session.
+    pub(super) fn event(&self, event: LinkEvent) {
+        let mut waiting = self.waiting.lock();
+        match event {
+            LinkEvent::NoticesReset => waiting.notices_reset = true,
+            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. } => {}
+            LinkEvent::CallsReset => waiting.calls_reset = true,
+            LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
+                waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
+                waiting.servers.push_back(event);
+            }
+        }
+        drop(waiting);
+        self.changed.notify_one();
+    }
+
+    /// Closes the queue.
+    pub(super) fn close(&self) {
+        self.waiting.lock().closed = true;
+        self.changed.notify_one();
+    }
+
+    /// The next event, or `None` once closed.
+    ///
+    /// # Cancel safety
+    ///
+    /// No event is lost: the poll that removes an event returns it. One task may wait at a time.
+    pub(super) async fn next(&self) -> Option<LinkEvent> {
+        loop {
+            let changed = self.changed.notified();
+            if let Some(answer) = self.take() {
+                return answer;
+            }
+            changed.await;
+        }
+    }
+
+    fn take(&self) -> Option<Option<LinkEvent>> {
+        let mut waiting = self.waiting.lock();
+        if waiting.closed {
+            // Another waiter must also see the end.
+            self.changed.notify_one();
+            return Some(None);
+        }
+        let event = if let Some(event) = waiting.servers.pop_front() {
+            event
+        } else if std::mem::take(&mut waiting.notices_reset) {
+            LinkEvent::NoticesReset
+        } else if std::mem::take(&mut waiting.calls_reset) {
+            LinkEvent::CallsReset
+        } else {
+            return None;
+        };
+        Some(Some(event))
+    }
+}
+
+/// The server of an event.
+fn server_of(event: &LinkEvent) -> Option<&str> {
+    match event {
+        LinkEvent::Connected { server, .. } | LinkEvent::OutOfReach { server, .. } | LinkEvent::Retired { server } => {
+            Some(server)
+        }
+        _ => None,
+    }
+}
+
+/// The state of the identification.
+#[derive(Debug)]
+pub(super) struct Met {
+    server: OnceLock<ServerInfo>,
+    /// The facts that follow from the URL.
+    unmet: ServerInfo,
+    /// Why the server is not identified.
+    kept_back: Mutex<String>,
+}
+
+impl Met {
+    /// The server is not identified.
+    pub(super) fn new(cluster: bool) -> Self {
+        let mut unmet = ServerInfo::default();
+        unmet.cluster = cluster;
+        Self { server: OnceLock::new(), unmet, kept_back: Mutex::new("no attempt has come to its end".to_owned()) }
+    }
+
+    /// The facts about the server.
+    pub(super) fn server(&self) -> &ServerInfo {
+        self.server.get().unwrap_or(&self.unmet)
+    }
+
+    /// Records the facts about the server, once. From now on calls are sent.
+    pub(super) fn is(&self, server: ServerInfo) {
+        drop(self.server.set(server));
+    }
+
+    /// Records a failed identification. Logs a reason once if time does not fix it.
+    pub(super) fn is_kept_back(&self, reason: String, for_good: bool) {
+        let mut known = self.kept_back.lock();
+        if *known == reason {
+            return;
+        }
+        if for_good {
+            event!(warn, reason, "a client that connects in the background is kept back, and tries on");
+        } else {
+            event!(debug, reason, "not connected yet");
+        }
+        *known = reason;
+    }
+
+    /// Whether calls can be sent.
+    ///
+    /// # Errors
+    ///
+    /// The server is not identified.
+    pub(super) fn check(&self) -> Result<(), LinkError> {
+        if self.server.get().is_some() {
+            return Ok(());
+        }
+        Err(LinkError::NotSent(format!("not connected yet: {}", self.kept_back.lock())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn the_last_word_on_each_server_counts() {
+        let events = Events::default();
+        let connected = |server: &str| LinkEvent::Connected { server: server.to_owned(), again: true };
+        events.event(LinkEvent::Retired { server: "a".to_owned() });
+        events.event(connected("b"));
+        events.event(connected("a"));
+        assert_eq!(events.next().await, Some(connected("b")));
+        assert_eq!(events.next().await, Some(connected("a")));
+        events.close();
+        assert_eq!(events.next().await, None);
+    }
+
+    #[tokio::test]
+    async fn resets_fold() {
+        let events = Events::default();
+        events.event(LinkEvent::NoticesReset);
+        events.event(LinkEvent::CallsReset);
+        events.event(LinkEvent::NoticesReset);
+        assert_eq!(events.next().await, Some(LinkEvent::NoticesReset));
+        assert_eq!(events.next().await, Some(LinkEvent::CallsReset));
+        events.close();
+        assert_eq!(events.next().await, None);
+        assert_eq!(events.next().await, None);
+    }
+}
