@@ -89,7 +89,7 @@ fn check_url(url: &str, secret: bool) {
         assert!(!host.name.is_empty() && host.port != 0, "{url:?} names {host:?}");
     }
     let scheme = url.split(['-', '+', ':']).next().unwrap_or_default();
-    assert_eq!(target.secure(), matches!(scheme, "rediss" | "valkeys"), "{url:?}");
+    assert_eq!(target.secure, matches!(scheme, "rediss" | "valkeys"), "{url:?}");
     assert_eq!(
         target.is_cluster(),
         url.split("://").next().is_some_and(|scheme| scheme.ends_with("-cluster")),
@@ -103,5 +103,5 @@ fn check_url(url: &str, secret: bool) {
     };
     let twin =
         ServerTarget::parse(&twin).unwrap_or_else(|error| panic!("{twin:?} is refused, and {url:?} is not: {error}"));
-    assert_eq!((twin.to_string(), twin.secure()), (target.to_string(), target.secure()));
+    assert_eq!((twin.to_string(), twin.secure), (target.to_string(), target.secure));
 }

@@ -141,37 +141,37 @@ pub(crate) struct ServerLink {
 impl ServerLink {
     /// A link to an identified server.
     pub(crate) fn new(links: Links, server: ServerInfo) -> Self {
-        let link = Self::unmet(links);
-        link.shared().met.is(server);
+        let link = Self::unidentified(links);
+        link.shared().identity.complete(server);
         link
     }
 
     /// A link that sends nothing until the server is identified.
-    pub(crate) fn unmet(links: Links) -> Self {
+    pub(crate) fn unidentified(links: Links) -> Self {
         Self { links: Arc::new(links) }
     }
 
     /// Identifies the server on the background's runtime, without a time limit. `accept` may refuse the server, and the
     /// link then retries. `met` runs once the server is identified, before anything is sent to it.
-    pub(crate) fn meet(
+    pub(crate) fn identify(
         &self,
         accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
         met: impl FnOnce(&ServerInfo) + Send + 'static,
     ) {
         let link = self.clone();
-        let meeting = async move {
+        let identifying = async move {
             let shared = link.shared();
             let info = tokio::select! {
                 biased;
                 () = shared.closed.cancelled() => return,
-                info = link.links.meet(accept) => info,
+                info = link.links.identify(accept) => info,
             };
             met(&info);
-            shared.met.is(info);
+            shared.identity.complete(info);
             // Wakes requests that failed before the server was identified.
             shared.events.event(LinkEvent::CallsReset);
         };
-        drop(self.runtime().spawn(meeting));
+        drop(self.runtime().spawn(identifying));
     }
 
     fn shared(&self) -> &shared::LinkShared {
@@ -189,7 +189,7 @@ impl ServerLink {
 
 impl Link for ServerLink {
     fn server(&self) -> &ServerInfo {
-        self.shared().met.server()
+        self.shared().identity.server()
     }
 
     fn settlings(&self, durable: bool) -> u64 {
@@ -197,7 +197,7 @@ impl Link for ServerLink {
     }
 
     async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
-        self.shared().met.check()?;
+        self.shared().identity.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare and would enlarge the future of every call.
             return Box::pin(durable::call(&self.links.durable, decided, call, replicas)).await;
@@ -206,8 +206,8 @@ impl Link for ServerLink {
     }
 
     fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
-        if let Err(not_met) = self.shared().met.check() {
-            return Ok(Some(Err(not_met)));
+        if let Err(unidentified) = self.shared().identity.check() {
+            return Ok(Some(Err(unidentified)));
         }
         if call.replicas().is_some() {
             return Err(call);
@@ -223,7 +223,7 @@ impl Link for ServerLink {
         let Links { pool, durable: lanes, .. } = &*self.links;
         // Also before the server is identified: a suspended thread may send late.
         *pool.shared.send_barrier(durable).write() += 1;
-        if self.shared().met.check().is_err() {
+        if self.shared().identity.check().is_err() {
             // Nothing has ever been sent.
             return Ok(Settled::Proven);
         }
@@ -241,17 +241,17 @@ impl Link for ServerLink {
     }
 
     async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
-        self.shared().met.check()?;
+        self.shared().identity.check()?;
         within(self.runtime(), call::scan(&self.links.pool, server, &page)).await
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
-        self.shared().met.check()?;
+        self.shared().identity.check()?;
         within(self.runtime(), self.links.notices.subscribe(&channel)).await
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
-        self.shared().met.check()?;
+        self.shared().identity.check()?;
         within(self.runtime(), self.links.notices.unsubscribe(&channel)).await
     }
 
@@ -268,7 +268,7 @@ impl fmt::Debug for ServerLink {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("ServerLink")
             .field("target", &self.shared().target)
-            .field("server", self.shared().met.server())
+            .field("server", self.shared().identity.server())
             .finish_non_exhaustive()
     }
 }

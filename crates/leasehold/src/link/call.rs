@@ -4,11 +4,10 @@
 //! sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
 //! the decision to send.
 
+use super::connection;
 use super::connection::{Connection, Waiting, word};
-use super::error::Redirect;
 use super::pool::{ConnectionManager, Pool};
-use super::route::Slots;
-use super::{connection, error, route};
+use super::route::{self, Redirect, Slots};
 use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
@@ -290,16 +289,9 @@ enum Refusal {
 }
 
 impl Refusal {
-    /// The error reply.
-    fn into_inner(self) -> ServerError {
+    fn error(&self) -> &ServerError {
         let (Self::OfCall(refusal) | Self::OfSubstitute(refusal)) = self;
         refusal
-    }
-
-    /// The redirection, if the refusal is one.
-    fn redirect(&self) -> Option<Redirect> {
-        let (Self::OfCall(refusal) | Self::OfSubstitute(refusal)) = self;
-        error::redirect(refusal)
     }
 }
 
@@ -324,7 +316,7 @@ async fn refused(
     call: Call,
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
-    let before = refusal.clone().into_inner();
+    let before = refusal.error().clone();
     let followed = follow_up(pool, manager, begun, call, pool.shared.settings.command_timeout, refusal).await;
     // The refusal of a batch or plain command does not concern this call.
     let came = before.is_detour() || before.is_of_a_moving_slot();
@@ -362,10 +354,10 @@ async fn follow_up(
             Ok(reply) => return Ok(reply),
             Err(refusal) => refusal,
         };
-        let (command, script) = match (refusal.redirect(), &pool.shared.slots) {
+        let (command, script) = match (Redirect::of(refusal.error()), &pool.shared.slots) {
             (Some(redirect), Some(slots)) => {
-                asking = matches!(redirect, Redirect::Ask(..));
-                manager = route::follow(pool, slots, &manager, redirect)?;
+                asking = redirect.asks;
+                (_, manager) = redirect.follow(pool, slots, &manager)?;
                 ("EVALSHA", call.script().sha1())
             }
             _ => match refusal {
@@ -386,13 +378,15 @@ async fn follow_up(
             Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
             Err(error) => {
                 if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {
-                    route::give(&connection, script, timeout);
+                    // Later calls on the connection then find the script. Otherwise a client that settles constantly
+                    // would never load it. The reply is ignored.
+                    drop(connection.begin("SCRIPT", &[word("LOAD"), word(script)]));
                 }
                 return Err(error);
             }
         }
     }
-    answer.map_err(|refusal| route::refused(&manager, refusal.into_inner()))
+    answer.map_err(|refusal| route::refused(&manager, refusal.error().clone()))
 }
 
 /// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node

@@ -5,16 +5,14 @@
 //! without TLS reads the handshake as the start of a long command and waits for the rest, and a TLS server closes the
 //! connection. So the link probes the server with the other protocol, without user and password.
 
-use super::call::Scripts;
 use super::durable::Durable;
 use super::error::ConnectError;
-use super::handshake::learn;
+use super::handshake::server_info;
 use super::maintain::maintain;
 use super::network::{Home, Network};
 use super::notices::Notices;
 use super::pool::{Backoff, ConnectionManager, Pool, Pools};
-use super::route::Slots;
-use super::shared::{Events, LinkSettings, LinkShared, Met, Role};
+use super::shared::{LinkSettings, LinkShared, Role};
 use super::target::{Endpoint, Host, Server, ServerTarget};
 use super::{Cause, tls};
 use futures_util::future::{join_all, select_ok};
@@ -41,25 +39,7 @@ impl Connector {
     /// The target uses TLS, and no certificate authorities are available.
     pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
         let target = target.prepared()?;
-        let slots = target.is_cluster().then(Slots::default);
-        let met = Met::new(target.is_cluster());
-        let shared = LinkShared {
-            target,
-            settings,
-            home,
-            events: Events::default(),
-            inbox: Arc::default(),
-            scripts: Scripts::default(),
-            slots,
-            subscribed: parking_lot::Mutex::default(),
-            calls_barrier: parking_lot::RwLock::default(),
-            durable_barrier: parking_lot::RwLock::default(),
-            met,
-            splits: std::sync::atomic::AtomicBool::new(false),
-            closed: tokio_util::sync::CancellationToken::new(),
-            began: Instant::now(),
-        };
-        Ok(Self { pools: Pools::new(Arc::new(shared)) })
+        Ok(Self { pools: Pools::new(LinkShared::new(target, settings, home)) })
     }
 }
 
@@ -87,7 +67,7 @@ impl Links {
         let limit = Limit::of(shared.settings.connect_deadline);
         let background = Self::unconnected(connector);
         let manager = connect(&background.pool, limit).await?;
-        let info = learn_within(limit, shared, &manager).await?;
+        let info = server_info_within(limit, shared, &manager).await?;
         background.notices.shard(info.sharded_notices);
         if background.notices.need_a_connection() {
             connect(background.notices.own_pool(), limit).await?;
@@ -111,10 +91,10 @@ impl Links {
     /// # Cancel safety
     ///
     /// An open connection stays until the link is closed.
-    pub(super) async fn meet(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
+    pub(super) async fn identify(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
-        let (began, mut told) = (Instant::now(), false);
+        let (began, mut is_reported) = (Instant::now(), false);
         loop {
             tokio::time::sleep(backoff.next(&shared.settings.network)).await;
             match self.attempt().await {
@@ -123,23 +103,18 @@ impl Links {
                         self.maintain();
                         return info;
                     }
-                    Err(reason) => shared.met.is_kept_back(reason, true),
+                    Err(reason) => shared.identity.record_failure(reason, true),
                 },
                 Err(error) => {
                     // The cluster's nodes are still unknown.
                     if let (true, Some(seed), None) =
                         (error.is_transient(), shared.target.seeds().first(), &shared.slots)
-                        && !std::mem::replace(&mut told, true)
+                        && !std::mem::replace(&mut is_reported, true)
                     {
-                        let (server, why) = (seed.label(), error.to_string());
-                        shared.events.event(LinkEvent::OutOfReach {
-                            server,
-                            why,
-                            lost_for: began.elapsed(),
-                            slots: None,
-                        });
+                        let (server, why, lost_for) = (seed.label(), error.to_string(), began.elapsed());
+                        shared.events.event(LinkEvent::OutOfReach { server, why, lost_for, slots: None });
                     }
-                    shared.met.is_kept_back(error.to_string(), !error.is_transient());
+                    shared.identity.record_failure(error.to_string(), !error.is_transient());
                 }
             }
         }
@@ -149,7 +124,7 @@ impl Links {
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let shared = &self.pool.shared;
         let manager = connect_once(&self.pool).await?;
-        let info = learn(shared, &manager).await?;
+        let info = server_info(shared, &manager).await?;
         self.notices.shard(info.sharded_notices);
         if self.notices.need_a_connection() {
             connect_once(self.notices.own_pool()).await?;
@@ -171,7 +146,6 @@ impl Links {
     }
 }
 
-/// The last clone of a link drops its connections.
 impl Drop for Links {
     fn drop(&mut self) {
         self.close();
@@ -193,11 +167,6 @@ impl Limit {
     fn left(self) -> Duration {
         self.ends.saturating_duration_since(Instant::now())
     }
-}
-
-/// The error for a server without a reply before the deadline. `perhaps` is the likely reason.
-fn silent(server: String, perhaps: &str) -> ConnectError {
-    ConnectError::Unreachable { server, reason: format!("no answer in time{perhaps}"), source: None }
 }
 
 /// Connects to the only server, or to all reachable nodes of a cluster, at least one. If nothing listens, or the server
@@ -267,7 +236,7 @@ async fn pass(
         let is_silent =
             |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
         if error.as_ref().is_none_or(is_silent)
-            && let Some(mismatch) = tls_mismatch(network, &seed, shared.target.secure()).await
+            && let Some(mismatch) = tls_mismatch(network, &seed, shared.target.secure).await
         {
             return Err(mismatch);
         }
@@ -276,15 +245,17 @@ async fn pass(
             Some(error) => *trouble = Some(error),
             // The deadline's error is less specific than the error of a failed attempt.
             None => {
-                let tls = if shared.target.secure() { "; perhaps it does not speak TLS" } else { "" };
-                trouble.get_or_insert_with(|| silent(seed.label(), tls));
+                let silent = ConnectError::silent(seed.label());
+                trouble.get_or_insert(match shared.target.secure {
+                    true => silent.with_advice("perhaps it does not speak TLS"),
+                    false => silent,
+                });
             }
         }
     }
     Ok(None)
 }
 
-/// Whether the host has an address.
 async fn resolve(network: &Network, seed: &Server) -> Result<(), ConnectError> {
     match seed {
         Server::At(Endpoint::Tcp(host)) => network.addresses(host).await.map(drop),
@@ -339,7 +310,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
 }
 
 /// Identifies the server. If its slot replaces a lost connection meanwhile, retries.
-async fn learn_within(
+async fn server_info_within(
     limit: Limit,
     shared: &LinkShared,
     manager: &ConnectionManager,
@@ -347,16 +318,16 @@ async fn learn_within(
     let mut lost = None;
     let asked = async {
         loop {
-            match learn(shared, manager).await {
+            match server_info(shared, manager).await {
                 Err(error) if error.is_transient() => lost = Some(error),
-                told => return told,
+                answered => return answered,
             }
             manager.standing().await;
         }
     };
     match tokio::time::timeout(limit.left(), asked).await {
-        Ok(told) => told,
-        Err(_) => Err(lost.unwrap_or_else(|| silent(manager.label(), "")).after(limit.given)),
+        Ok(answered) => answered,
+        Err(_) => Err(lost.unwrap_or_else(|| ConnectError::silent(manager.label())).after(limit.given)),
     }
 }
 
@@ -369,7 +340,6 @@ async fn refused_by_all(network: &Network, seeds: &[Server], left: Duration) -> 
     unanimous(tokio::time::timeout(PROBE_TIMEOUT.min(left), refusals).await.ok()?)
 }
 
-/// A refusal, if all addresses refuse.
 fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
     refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
 }
@@ -400,16 +370,15 @@ async fn refused_by_socket(network: &Network, socket: &Path) -> Option<io::Error
     matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error)
 }
 
-/// The reply of a server without TLS.
+/// A server without TLS replies to it.
 const PING: &[u8] = b"PING\r\n";
 
 /// An empty TLS handshake message, to which a TLS server replies with an alert.
 const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
 
-/// The type of TLS alert records.
 const ALERT: u8 = 0x15;
 
-/// Adds advice to the error if the URL is wrong about TLS.
+/// The error of a URL that is wrong about TLS, if the server answers without TLS, or with an alert.
 async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<ConnectError> {
     let greeting = if secure { PING } else { EMPTY_HELLO };
     if seed.hosts().is_empty() {

@@ -218,7 +218,7 @@ impl Connection {
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
     ) -> Result<(Self, StandIn), ConnectError> {
-        let mut resp3 = target.resp3();
+        let mut resp3 = target.resp3;
         loop {
             let to = handshake::endpoint(target, &server, settings).await?;
             let (mut connection, stand_in) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;

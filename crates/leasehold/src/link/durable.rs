@@ -11,11 +11,9 @@
 
 use super::call::FOLLOWED;
 use super::connection::{Connection, word};
-use super::error::Redirect;
 use super::pool::{ConnectionManager, Pool, Pools};
-use super::route::{Node, Slots};
+use super::route::{self, Node, Redirect};
 use super::shared::Role;
-use super::{error, route};
 use crate::telemetry::event;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
@@ -113,11 +111,11 @@ impl Durable {
                 }
                 Err(refusal) => refusal,
             };
-            match (error::redirect(&refusal), &turn.pool.shared.slots) {
+            match (Redirect::of(&refusal), &turn.pool.shared.slots) {
                 _ if refusal.code() == "NOSCRIPT" => (command, script) = ("EVAL", call.script().source()),
                 (Some(redirect), Some(slots)) => {
-                    asking = matches!(redirect, Redirect::Ask(..));
-                    to = To::Node(redirected(&turn, slots, redirect)?);
+                    asking = redirect.asks;
+                    to = To::Node(redirect.follow(&turn.pool, slots, &turn.manager)?.0);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
                 _ => {
@@ -245,12 +243,4 @@ fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Resul
 /// The error if the server lacks or forbids a command after the script. The server has executed the script.
 fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
     LinkError::Refused(ServerError::new(format!("ERR {command} was refused after the script: {refusal}")))
-}
-
-/// The node that a redirection names. Updates the slot map.
-fn redirected(turn: &Turn, slots: &Slots, redirect: Redirect) -> Result<Node, LinkError> {
-    let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = &redirect;
-    let node = slots.node(&route::named(address, &turn.manager));
-    route::follow(&turn.pool, slots, &turn.manager, redirect)?;
-    Ok(node)
 }

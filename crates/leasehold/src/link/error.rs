@@ -7,7 +7,8 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error as ThisError;
 
-/// The error of a failed connect. The texts name the server, never a password.
+/// The error of a failed connect. The texts name the server, never a password. `reason` is the server's error message,
+/// or that of the operating system, the resolver or the credentials provider.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub(crate) enum ConnectError {
@@ -19,145 +20,53 @@ pub(crate) enum ConnectError {
     Certificates(String),
     /// The client rejected the server's certificate, or the server rejected the client's.
     #[error("no secure connection to {server}: {reason}")]
-    Tls {
-        /// The server.
-        server: String,
-        /// The mismatch.
-        reason: String,
-        /// The source error.
-        source: Option<Cause>,
-    },
-    /// The host has no address.
+    Tls { server: String, reason: String, source: Option<Cause> },
     #[error("the host name of {server} cannot be resolved: {reason}")]
-    Dns {
-        /// The server.
-        server: String,
-        /// The resolver's error message.
-        reason: String,
-        /// The source error.
-        source: Option<Cause>,
-    },
+    Dns { server: String, reason: String, source: Option<Cause> },
     /// No server replied in time.
     #[error("{server} cannot be reached: {reason}")]
-    Unreachable {
-        /// The server.
-        server: String,
-        /// The last failure.
-        reason: String,
-        /// The source error.
-        source: Option<Cause>,
-    },
+    Unreachable { server: String, reason: String, source: Option<Cause> },
     /// Every address refuses the connection.
     #[error(
         "{server} cannot be reached: the connection is refused, because nothing listens there; start the server, or correct host and \
          port, or make the client by connect_lazy where the server may come later"
     )]
-    NothingListens {
-        /// The server.
-        server: String,
-        /// The refusal of the last address.
-        source: Cause,
-    },
-    /// The user name or the password is wrong.
+    NothingListens { server: String, source: Cause },
     #[error("{server} refused the user name or the password: {reason}")]
-    WrongPassword {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
-    /// The credentials for a connection are missing.
+    WrongPassword { server: String, reason: String },
     #[error("no user and password for {server}: the credentials provider failed: {reason}")]
-    Credentials {
-        /// The server.
-        server: String,
-        /// The provider's error message.
-        reason: String,
-    },
-    /// The server requires a password, and none was configured.
+    Credentials { server: String, reason: String },
     #[error("{server} asks for a password and none was given: {reason}")]
-    PasswordRequired {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
-    /// The user lacks the permission for a required command.
+    PasswordRequired { server: String, reason: String },
     #[error("the user lacks a permission on {server}: {reason}")]
-    Forbidden {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
-    /// The server rejects this client.
+    Forbidden { server: String, reason: String },
     #[error("{server} refuses this client: {reason}")]
-    Refused {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
+    Refused { server: String, reason: String },
     /// The server replies, but does not serve clients now.
     #[error("{server} does not serve now: {reason}")]
-    NotServing {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
-    /// The server is still loading its data from disk.
+    NotServing { server: String, reason: String },
     #[error("{server} is still loading its data: {reason}")]
-    Loading {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
-    /// The URL names a cluster, and the server is not a cluster.
+    Loading { server: String, reason: String },
     #[error("{server} is not a Redis Cluster; leave out `-cluster` in the address: {reason}")]
-    NotACluster {
-        /// The server.
-        server: String,
-        /// The server's error message.
-        reason: String,
-    },
+    NotACluster { server: String, reason: String },
     /// The server is a cluster node, and the URL does not name a cluster.
     #[error("{server} is a node of a Redis Cluster; say so in the address, with redis-cluster:// or rediss-cluster://")]
-    IsACluster {
-        /// The server.
-        server: String,
-    },
+    IsACluster { server: String },
     /// The server is a read-only replica.
     #[error(
         "{server} is a replica that may only be read: the address must lead to the primary; \
          redis-sentinel:// and redis-cluster:// find it by themselves"
     )]
-    ReadOnly {
-        /// The server.
-        server: String,
-    },
+    ReadOnly { server: String },
     /// Several servers accept writes to one data set.
     #[error(
         "{server} shares its data with other servers that take writes at the same time ({kind}), so that two of them grant one lock: use a \
          server, or a database for locks, that has one primary"
     )]
-    ActiveActive {
-        /// The server.
-        server: String,
-        /// The server's name for this setup.
-        kind: &'static str,
-    },
+    ActiveActive { server: String, kind: &'static str },
     /// The server does not use the Redis protocol.
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
-    Protocol {
-        /// The server.
-        server: String,
-        /// Its reply.
-        reason: String,
-        /// The source error.
-        source: Option<Cause>,
-    },
+    Protocol { server: String, reason: String, source: Option<Cause> },
 }
 
 impl ConnectError {
@@ -174,7 +83,6 @@ impl ConnectError {
         )
     }
 
-    /// Adds advice to the error of an unreachable server.
     pub(super) fn with_advice(mut self, advice: &str) -> Self {
         if let Self::Unreachable { reason, .. } = &mut self {
             reason.push_str(&format!("; {advice}"));
@@ -190,7 +98,6 @@ impl ConnectError {
         self
     }
 
-    /// `server` sent an invalid reply while it was identified.
     pub(super) fn of_malformed(server: &str, malformed: Malformed) -> Self {
         if let Malformed::Refused(refusal) = &malformed {
             return Self::of_refusal(server, refusal);
@@ -199,18 +106,15 @@ impl ConnectError {
         Self::Protocol { server: server.to_owned(), reason, source: Some(Cause::new(malformed)) }
     }
 
-    /// `server` did not reply in time.
     pub(super) fn silent(server: String) -> Self {
         Self::Unreachable { server, reason: "no answer in time".to_owned(), source: None }
     }
 
-    /// The error of the operating system while connecting to `server`.
     pub(super) fn of_io(server: &str, error: io::Error) -> Self {
         let reason = error_text(&format!("{error:?}"));
         Self::Unreachable { server: server.to_owned(), reason, source: Some(Cause::new(error)) }
     }
 
-    /// The error of the TLS session while a connection to `server` was secured.
     #[cfg(feature = "tls")]
     pub(super) fn of_tls(server: &str, error: io::Error) -> Self {
         match Self::of_io(server, error) {
@@ -240,66 +144,38 @@ impl ConnectError {
         Self::Unreachable { server: server.to_owned(), reason, source }
     }
 
-    /// The server's error reply while it was identified.
     pub(super) fn of_refusal(server: &str, error: &ServerError) -> Self {
-        Self::of_text(server, error.text()).unwrap_or_else(|| Self::Protocol {
-            server: server.to_owned(),
-            reason: error.text().to_owned(),
-            source: Some(Cause::new(error.clone())),
-        })
-    }
-
-    fn of_text(server: &str, text: &str) -> Option<Self> {
+        let text = error.text();
         let (server, reason) = (server.to_owned(), text.to_owned());
-        match text.split(' ').next().unwrap_or_default() {
-            "WRONGPASS" => Some(Self::WrongPassword { server, reason }),
-            "NOAUTH" => Some(Self::PasswordRequired { server, reason }),
-            "NOPERM" => Some(Self::Forbidden { server, reason }),
-            "LOADING" | "MASTERDOWN" => Some(Self::Loading { server, reason }),
-            "DENIED" => Some(Self::Refused { server, reason }),
+        match error.code() {
+            "WRONGPASS" => Self::WrongPassword { server, reason },
+            "NOAUTH" => Self::PasswordRequired { server, reason },
+            "NOPERM" => Self::Forbidden { server, reason },
+            "LOADING" | "MASTERDOWN" => Self::Loading { server, reason },
+            "DENIED" => Self::Refused { server, reason },
             _ if text.contains("DB index is out of range") => {
-                Some(Self::Address(format!("{server} does not have this database: {reason}")))
+                Self::Address(format!("{server} does not have this database: {reason}"))
             }
             _ if text.contains("SELECT is not allowed in cluster mode") => {
                 let why = "has no database but 0, as clusters have; leave out the number in the address";
-                Some(Self::Address(format!("{server} {why}: {reason}")))
+                Self::Address(format!("{server} {why}: {reason}"))
             }
             // Redis 6 quotes the command with backticks, later versions with apostrophes.
             _ if text.contains("unknown command")
                 && text.replace('`', "'").to_ascii_uppercase().contains("'SENTINEL'") =>
             {
-                Some(Self::Address(format!("{server} is no Sentinel; leave out `-sentinel` in the address: {reason}")))
+                Self::Address(format!("{server} is no Sentinel; leave out `-sentinel` in the address: {reason}"))
             }
-            _ if text.contains("cluster support disabled") => Some(Self::NotACluster { server, reason }),
+            _ if text.contains("cluster support disabled") => Self::NotACluster { server, reason },
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
-                Some(Self::WrongPassword { server, reason })
+                Self::WrongPassword { server, reason }
             }
             // Another server, or a proxy that lacks commands that locks need.
-            _ if text.contains("unknown command") => None,
-            _ => Some(Self::NotServing { server, reason }),
+            _ if text.contains("unknown command") => {
+                Self::Protocol { server, reason, source: Some(Cause::new(error.clone())) }
+            }
+            _ => Self::NotServing { server, reason },
         }
-    }
-}
-
-/// The target of a redirection.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum Redirect {
-    /// The slot has moved to this node.
-    Moved(u16, String),
-    /// Only this call goes to this node: the slot is moving.
-    Ask(u16, String),
-}
-
-/// Parses the redirection in `error`, if any. An empty host means the host of the redirecting server.
-pub(super) fn redirect(error: &ServerError) -> Option<Redirect> {
-    let mut words = error.text().split(' ');
-    let code = words.next()?;
-    let slot = words.next()?.parse().ok()?;
-    let node = words.next()?.to_owned();
-    match code {
-        "MOVED" => Some(Redirect::Moved(slot, node)),
-        "ASK" => Some(Redirect::Ask(slot, node)),
-        _ => None,
     }
 }
 
@@ -354,15 +230,6 @@ pub(super) fn error_text(details: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn redirections_are_read() {
-        let moved = redirect(&ServerError::new("MOVED 3999 127.0.0.1:6381"));
-        assert_eq!(moved, Some(Redirect::Moved(3999, "127.0.0.1:6381".to_owned())));
-        let ask = redirect(&ServerError::new("ASK 12 :7000"));
-        assert_eq!(ask, Some(Redirect::Ask(12, ":7000".to_owned())));
-        assert_eq!(redirect(&ServerError::new("MOVED x y")), None);
-    }
 
     #[test]
     fn errors_are_told_in_words() {

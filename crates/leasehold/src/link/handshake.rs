@@ -43,7 +43,7 @@ pub(super) async fn greet(
     let lost = |error| match connection.malformed() {
         Some(malformed) => ConnectError::of_malformed(server, malformed),
         None => {
-            let lost = ConnectError::of_loss(server, error).secure(target.secure());
+            let lost = ConnectError::of_loss(server, error).secure(target.secure);
             if connection.was_hung_up_on() { lost.with_advice(HUNG_UP) } else { lost }
         }
     };
@@ -281,8 +281,8 @@ pub(super) fn is_active_replica(info: &str) -> bool {
     info.lines().any(|line| line.trim() == "role:active-replica")
 }
 
-/// Identifies the server once.
-pub(super) async fn learn(shared: &LinkShared, manager: &ConnectionManager) -> Result<ServerInfo, ConnectError> {
+/// Identifies the server: its product, its role and its eviction policy.
+pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager) -> Result<ServerInfo, ConnectError> {
     let server = manager.label();
     let lost = |error| ConnectError::of_loss(&server, error);
     let connection = manager.current().map_err(lost)?;

@@ -292,7 +292,7 @@ impl Stream {
                 }
                 Endpoint::Tcp(host) => {
                     let socket = network.dial_host(host).await?;
-                    let tls = match target.tls() {
+                    let tls = match &target.tls {
                         Some(config) => Some(Session::open(&socket, host, config).await?),
                         None => None,
                     };

@@ -8,10 +8,8 @@
 //! subscription.
 
 use super::connection::Connection;
-use super::error;
-use super::error::Redirect;
 use super::pool::{ConnectionManager, Pool};
-use super::route::Node;
+use super::route::{self, Node, Redirect};
 use super::shared::Role;
 use crate::telemetry::event;
 use bytes::Bytes;
@@ -90,7 +88,7 @@ impl Notices {
         }
         let slot = leasehold_core::name::slot(channel);
         self.forget(slot, channel);
-        let manager = super::route::manager_of(&self.own, slot)?;
+        let manager = route::manager_of(&self.own, slot)?;
         let connection = manager.current()?;
         let _turn = manager.turn.lock().await;
         self.confirmed(&connection, Subscription::UnsubscribeSharded, channel).await
@@ -103,7 +101,7 @@ impl Notices {
         let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
             let slot = leasehold_core::name::slot(&channel);
-            let Ok(manager) = super::route::manager_of(&self.own, slot) else { continue };
+            let Ok(manager) = route::manager_of(&self.own, slot) else { continue };
             // A connection that reconnects reports the loss itself.
             let Ok(connection) = manager.current() else { continue };
             // A task that unsubscribes first removes the channel, then waits for its turn. Checked within a turn, a
@@ -128,7 +126,7 @@ impl Notices {
 
     async fn subscribe_sharded(&self, channel: &Bytes) -> Result<(), LinkError> {
         let slot = leasehold_core::name::slot(channel);
-        let mut manager = super::route::manager_of(&self.own, slot)?;
+        let mut manager = route::manager_of(&self.own, slot)?;
         let mut refusal = ServerError::new("TRYAGAIN too many redirections");
         for _ in 0..3 {
             let connection = ready(&manager).await?;
@@ -138,7 +136,7 @@ impl Notices {
                     // The slot may have moved while the reply was in transit. The node then dropped the subscription,
                     // and the move reset nothing, because the list had no entry yet. From here on a move finds the
                     // entry.
-                    let owner = super::route::manager_of(&self.own, slot)?;
+                    let owner = route::manager_of(&self.own, slot)?;
                     if Arc::ptr_eq(&owner, &manager) {
                         return Ok(());
                     }
@@ -173,9 +171,9 @@ impl Notices {
     /// The target of a redirected sharded subscription.
     fn follow(&self, manager: &ConnectionManager, slot: u16, refusal: &ServerError) -> Option<Arc<ConnectionManager>> {
         let slots = self.calls.shared.slots.as_ref()?;
-        let (Redirect::Moved(_, address) | Redirect::Ask(_, address)) = error::redirect(refusal)?;
-        let node = slots.node(&super::route::named(&address, manager));
-        if matches!(error::redirect(refusal), Some(Redirect::Moved(..))) && slots.moved(slot, node) {
+        let redirect = Redirect::of(refusal)?;
+        let node = redirect.node(slots, manager);
+        if !redirect.asks && slots.moved(slot, node) {
             self.calls.shared.slot_moved(slot);
         }
         self.carrier(node)

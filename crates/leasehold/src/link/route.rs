@@ -4,11 +4,10 @@
 //! left the map while a call to it may be in flight.
 
 use super::connection::{Connection, word};
-use super::error::{ConnectError, Redirect};
+use super::error::ConnectError;
 use super::pool::{ConnectionManager, Pool};
 use super::target;
 use bytes::Bytes;
-use futures_util::FutureExt as _;
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
@@ -43,7 +42,7 @@ pub(super) fn manager_of(pool: &Pool, slot: u16) -> Result<Arc<ConnectionManager
     Ok(manager)
 }
 
-/// The connection in a slot. Waits for the first connection attempt.
+/// The manager's connection. Waits for the first connection attempt.
 pub(super) async fn ready(manager: &ConnectionManager, timeout: Duration) -> Result<Arc<Connection>, LinkError> {
     match tokio::time::timeout(timeout, manager.ready()).await {
         Ok(ready) => ready,
@@ -86,34 +85,54 @@ pub(super) async fn unless_settled<T>(
     .await
 }
 
-/// The target of a redirection. Updates the slot map.
-pub(super) fn follow(
-    pool: &Pool,
-    slots: &Slots,
-    from: &ConnectionManager,
-    redirect: Redirect,
-) -> Result<Arc<ConnectionManager>, LinkError> {
-    let (Redirect::Moved(slot, address) | Redirect::Ask(slot, address)) = &redirect;
-    let node = slots.node(&named(address, from));
-    match redirect {
-        Redirect::Ask(..) => slots.asked(*slot, node),
-        Redirect::Moved(..) => {
-            if slots.moved(*slot, node) {
-                pool.shared.slot_moved(*slot);
-            }
-        }
-    }
-    pool.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {address}")))
+/// A redirection: another node executes the call.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Redirect {
+    pub(super) slot: u16,
+    address: String,
+    /// `ASK`: only this call goes to the node, because the slot is moving. Otherwise the slot has moved.
+    pub(super) asks: bool,
 }
 
-/// A redirection without a host means the host of the redirecting server.
-pub(super) fn named(address: &str, manager: &ConnectionManager) -> String {
-    match (target::host_and_port(address), manager.current()) {
-        (Some(("", port)), Ok(connection)) => {
-            let host = target::host_and_port(&connection.server).map_or("", |(host, _)| host).to_owned();
-            target::address_of(&host, port)
+impl Redirect {
+    /// Parses the redirection in `error`, if any.
+    pub(super) fn of(error: &ServerError) -> Option<Self> {
+        let mut words = error.text().split(' ');
+        let asks = match words.next()? {
+            "MOVED" => false,
+            "ASK" => true,
+            _ => return None,
+        };
+        let slot = words.next()?.parse().ok()?;
+        Some(Self { slot, address: words.next()?.to_owned(), asks })
+    }
+
+    /// The node. An empty host means the host of the redirecting server.
+    pub(super) fn node(&self, slots: &Slots, from: &ConnectionManager) -> Node {
+        match (target::host_and_port(&self.address), from.current()) {
+            (Some(("", port)), Ok(connection)) => {
+                let host = target::host_and_port(&connection.server).map_or("", |(host, _)| host);
+                slots.node(&target::address_of(host, port))
+            }
+            _ => slots.node(&self.address),
         }
-        _ => address.to_owned(),
+    }
+
+    /// Records the redirection in the slot map, and returns the node and the way to it.
+    pub(super) fn follow(
+        &self,
+        pool: &Pool,
+        slots: &Slots,
+        from: &ConnectionManager,
+    ) -> Result<(Node, Arc<ConnectionManager>), LinkError> {
+        let node = self.node(slots, from);
+        if self.asks {
+            slots.asked(self.slot, node);
+        } else if slots.moved(self.slot, node) {
+            pool.shared.slot_moved(self.slot);
+        }
+        let manager = pool.to(node).ok_or_else(|| LinkError::NotSent(format!("no way to {}", self.address)))?;
+        Ok((node, manager))
     }
 }
 
@@ -123,13 +142,6 @@ pub(super) fn refused(manager: &ConnectionManager, refusal: ServerError) -> Link
         manager.renew();
     }
     LinkError::Refused(refusal)
-}
-
-/// Loads a script whose call was settled before its text could leave. Later calls on the connection then find the
-/// script. Otherwise a client that settles constantly would never load it. The reply is ignored.
-pub(super) fn give(connection: &Connection, source: &'static str, timeout: Duration) {
-    let words = vec![word("LOAD"), word(source)];
-    drop(connection.send("SCRIPT", words, Some(timeout)).now_or_never());
 }
 
 const SLOTS: usize = 16_384;
@@ -195,7 +207,6 @@ impl Slots {
         at as Node
     }
 
-    /// The address of the node.
     pub(super) fn address(&self, node: Node) -> Option<String> {
         self.map.read().addresses.get(usize::from(node)).cloned()
     }
@@ -393,6 +404,15 @@ mod tests {
     fn range(first: i64, last: i64, host: &'static str, port: i64) -> Frame {
         let host = Frame::Text(host.into());
         Frame::Array(vec![Frame::Int(first), Frame::Int(last), Frame::Array(vec![host, Frame::Int(port)])])
+    }
+
+    #[test]
+    fn redirections_are_read() {
+        let redirect = |text: &str| Redirect::of(&ServerError::new(text));
+        let (moved, ask) = ("127.0.0.1:6381".to_owned(), ":7000".to_owned());
+        assert_eq!(redirect("MOVED 3999 127.0.0.1:6381"), Some(Redirect { slot: 3999, address: moved, asks: false }));
+        assert_eq!(redirect("ASK 12 :7000"), Some(Redirect { slot: 12, address: ask, asks: true }));
+        assert_eq!(redirect("MOVED x y"), None);
     }
 
     #[test]

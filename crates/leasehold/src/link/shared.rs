@@ -16,19 +16,16 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The purpose of a connection manager.
+/// The purpose of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Calls.
     Calls,
-    /// Durable calls.
     Durable,
     /// Subscriptions and notices on a separate connection.
     Notices,
 }
 
 impl Role {
-    /// The name in logs.
     pub(super) const fn word(self) -> &'static str {
         match self {
             Self::Calls => "calls",
@@ -43,21 +40,19 @@ impl Role {
 pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
-    /// The runtime on which the client was built, if any.
     pub(super) home: Option<Home>,
     pub(super) events: Events,
     pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,
     /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
-    /// Number of subscriptions for each slot, with sharded notices.
+    /// The sharded subscriptions of each slot.
     pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
     /// Raised by every settling. Stops calls that the session decided on earlier.
     pub(super) calls_barrier: RwLock<u64>,
     /// The send barrier of durable calls. These may wait long for a connection, and no other settling stops them.
     pub(super) durable_barrier: RwLock<u64>,
-    /// The facts about the server.
-    pub(super) met: Met,
+    pub(super) identity: Identity,
     /// The server has refused keys of several hash slots, although the URL names no cluster.
     pub(super) splits: AtomicBool,
     pub(super) closed: CancellationToken,
@@ -66,6 +61,25 @@ pub(super) struct LinkShared {
 }
 
 impl LinkShared {
+    pub(super) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Arc<Self> {
+        Arc::new(Self {
+            settings,
+            home,
+            events: Events::default(),
+            inbox: Arc::default(),
+            scripts: Scripts::default(),
+            slots: target.is_cluster().then(Slots::default),
+            subscribed: Mutex::default(),
+            calls_barrier: RwLock::default(),
+            durable_barrier: RwLock::default(),
+            identity: Identity::new(target.is_cluster()),
+            splits: AtomicBool::new(false),
+            closed: CancellationToken::new(),
+            began: Instant::now(),
+            target,
+        })
+    }
+
     /// The send barrier of durable calls, or of all other calls.
     pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
         if durable { &self.durable_barrier } else { &self.calls_barrier }
@@ -200,7 +214,6 @@ impl Events {
         self.changed.notify_one();
     }
 
-    /// Closes the queue.
     pub(super) fn close(&self) {
         self.waiting.lock().closed = true;
         self.changed.notify_one();
@@ -241,7 +254,6 @@ impl Events {
     }
 }
 
-/// The server of an event.
 fn server_of(event: &LinkEvent) -> Option<&str> {
     match event {
         LinkEvent::Connected { server, .. } | LinkEvent::OutOfReach { server, .. } | LinkEvent::Retired { server } => {
@@ -251,41 +263,40 @@ fn server_of(event: &LinkEvent) -> Option<&str> {
     }
 }
 
-/// The state of the identification.
+/// What is known about the server. A link may exist before its server is identified: it then sends nothing, and its
+/// calls fail as not sent, with the reason.
 #[derive(Debug)]
-pub(super) struct Met {
+pub(super) struct Identity {
     server: OnceLock<ServerInfo>,
     /// The facts that follow from the URL.
-    unmet: ServerInfo,
+    of_url: ServerInfo,
     /// Why the server is not identified.
-    kept_back: Mutex<String>,
+    failure: Mutex<String>,
 }
 
-impl Met {
-    /// The server is not identified.
-    pub(super) fn new(cluster: bool) -> Self {
-        let mut unmet = ServerInfo::default();
-        unmet.cluster = cluster;
-        Self { server: OnceLock::new(), unmet, kept_back: Mutex::new("no attempt has come to its end".to_owned()) }
+impl Identity {
+    fn new(cluster: bool) -> Self {
+        let mut of_url = ServerInfo::default();
+        of_url.cluster = cluster;
+        Self { server: OnceLock::new(), of_url, failure: Mutex::new("no attempt has come to its end".to_owned()) }
     }
 
-    /// The facts about the server.
     pub(super) fn server(&self) -> &ServerInfo {
-        self.server.get().unwrap_or(&self.unmet)
+        self.server.get().unwrap_or(&self.of_url)
     }
 
     /// Records the facts about the server, once. From now on calls are sent.
-    pub(super) fn is(&self, server: ServerInfo) {
+    pub(super) fn complete(&self, server: ServerInfo) {
         drop(self.server.set(server));
     }
 
     /// Records a failed identification. Logs a reason once if time does not fix it.
-    pub(super) fn is_kept_back(&self, reason: String, for_good: bool) {
-        let mut known = self.kept_back.lock();
+    pub(super) fn record_failure(&self, reason: String, permanent: bool) {
+        let mut known = self.failure.lock();
         if *known == reason {
             return;
         }
-        if for_good {
+        if permanent {
             event!(warn, reason, "a client that connects in the background is kept back, and tries on");
         } else {
             event!(debug, reason, "not connected yet");
@@ -293,16 +304,12 @@ impl Met {
         *known = reason;
     }
 
-    /// Whether calls can be sent.
-    ///
-    /// # Errors
-    ///
-    /// The server is not identified.
+    /// Whether calls can be sent. Otherwise they fail with this error.
     pub(super) fn check(&self) -> Result<(), LinkError> {
         if self.server.get().is_some() {
             return Ok(());
         }
-        Err(LinkError::NotSent(format!("not connected yet: {}", self.kept_back.lock())))
+        Err(LinkError::NotSent(format!("not connected yet: {}", self.failure.lock())))
     }
 }
 

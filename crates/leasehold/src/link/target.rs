@@ -13,17 +13,9 @@ use std::time::Duration;
 
 /// The servers to connect to, and the credentials.
 ///
-/// | URL | server |
-/// |---|---|
-/// | `redis://[user:password@]host[:port][/db]` | one server, behind TLS with `rediss` and the feature `tls` |
-/// | `redis-sentinel://…@host[:port][/db]?sentinelServiceName=name&node=host:port` | the primary that Sentinel names |
-/// | `redis-cluster://…@host[:port][/db]?node=host:port` | a cluster |
-/// | `redis+unix://[user:password@]/path/to/socket[?db=n]` | one server, by a Unix socket |
-///
-/// `protocol=2` or `protocol=resp2` in the query selects RESP2, for proxies that do not know `HELLO`; the default is 3.
-///
-/// Every connection selects the database, including connections to a cluster: the error contains the server's refusal.
-/// Spaces and other special characters in the path of a socket may be percent-encoded.
+/// [`ClientBuilder::connect`](crate::ClientBuilder::connect) describes the URLs. Every connection selects the database,
+/// including connections to a cluster: the error contains the server's refusal. Spaces and other special characters in
+/// the path of a socket may be percent-encoded.
 ///
 /// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a
 /// password.
@@ -36,12 +28,12 @@ pub(crate) struct ServerTarget {
     /// Translates announced addresses.
     addresses: Option<AddressMap>,
     database: u32,
-    resp3: bool,
-    secure: bool,
-    tls: Option<ClientSide>,
+    pub(super) resp3: bool,
+    /// Whether connections use TLS.
+    pub(super) secure: bool,
+    pub(super) tls: Option<ClientSide>,
 }
 
-/// The servers of a target.
 #[derive(Clone)]
 enum Servers {
     One(Server),
@@ -77,7 +69,6 @@ pub(crate) struct Host {
 pub(crate) struct Sentinels {
     pub(crate) hosts: Vec<Host>,
     pub(crate) service: String,
-    /// Credentials for the Sentinels.
     pub(crate) credentials: Option<Credentials>,
 }
 
@@ -99,22 +90,16 @@ impl fmt::Debug for AddressMap {
     }
 }
 
-/// The schemes of URLs.
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
-/// Characters that may follow a host.
 const DATABASE: &str = "after the host comes nothing, or / and the number of a database";
 
 /// The advice for a password with a special character of URLs.
 pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
 
 impl ServerTarget {
-    /// Parses a URL.
-    ///
-    /// # Errors
-    ///
-    /// The URL is malformed. The message names the fault but not the URL, which may contain a password.
+    /// Parses a URL. The error names the fault but not the URL, which may contain a password.
     pub(crate) fn parse(url: &str) -> Result<Self, ConnectError> {
         let (scheme, rest) =
             url.split_once("://").ok_or_else(|| bad("a URL begins with a scheme, such as redis://"))?;
@@ -177,10 +162,6 @@ impl ServerTarget {
     }
 
     /// Replaces the certificates that the URL implies.
-    ///
-    /// # Errors
-    ///
-    /// The certificates are not PEM, or the target does not use TLS.
     pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Self, ConnectError> {
         if !self.secure {
             return Err(ConnectError::Certificates("the URL has no TLS; use rediss://".to_owned()));
@@ -189,7 +170,6 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// Whether the target is a cluster.
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }
@@ -204,10 +184,6 @@ impl ServerTarget {
 
     /// Adds the certificate authorities of the operating system if the target needs them. This reads them once, not for
     /// every connection.
-    ///
-    /// # Errors
-    ///
-    /// The operating system has none.
     pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
         if self.secure && self.tls.is_none() {
             self.tls = Some(tls::client_side(&Certificates::default())?);
@@ -215,17 +191,12 @@ impl ServerTarget {
         Ok(self)
     }
 
-    /// Sets a provider of credentials and a map of announced addresses.
     pub(crate) fn with(mut self, provider: Option<Provider>, addresses: Option<AddressMap>) -> Self {
         (self.provider, self.addresses) = (provider, addresses);
         self
     }
 
-    /// The credentials for the next connection to `server`.
-    ///
-    /// # Errors
-    ///
-    /// The provider failed or timed out.
+    /// The credentials for the next connection to `server`. Fails if the provider fails or times out.
     pub(super) async fn credentials(
         &self,
         server: &str,
@@ -240,21 +211,6 @@ impl ServerTarget {
     /// The database to select, if it is not 0.
     pub(super) fn database(&self) -> Option<u32> {
         Some(self.database).filter(|database| *database != 0)
-    }
-
-    /// Whether connections use RESP3.
-    pub(super) const fn resp3(&self) -> bool {
-        self.resp3
-    }
-
-    /// The TLS settings of connections.
-    pub(super) const fn tls(&self) -> Option<&ClientSide> {
-        self.tls.as_ref()
-    }
-
-    /// Whether connections use TLS.
-    pub(super) const fn secure(&self) -> bool {
-        self.secure
     }
 
     /// The server with this address, which a node or a Sentinel announced.
@@ -312,7 +268,7 @@ impl Server {
         }
     }
 
-    /// The hosts of the server. A Unix socket has none.
+    /// A Unix socket has none.
     pub(crate) fn hosts(&self) -> &[Host] {
         match self {
             Self::At(Endpoint::Tcp(host)) => std::slice::from_ref(host),
@@ -323,7 +279,6 @@ impl Server {
 }
 
 impl Endpoint {
-    /// The address in errors and logs.
     pub(super) fn label(&self) -> String {
         match self {
             Self::Tcp(host) => host.label(),
@@ -338,7 +293,6 @@ impl Host {
         Self { name: name.to_owned(), port, certificate_name: None }
     }
 
-    /// The address in errors and logs.
     pub(super) fn label(&self) -> String {
         address_of(&self.name, self.port)
     }
@@ -352,7 +306,6 @@ fn bad(text: impl Into<String>) -> ConnectError {
     ConnectError::Address(text.into())
 }
 
-/// The connection parameters of a URL.
 struct Query {
     resp3: bool,
     nodes: Vec<Host>,
@@ -431,7 +384,6 @@ fn is_host(text: &str) -> bool {
     text.parse::<Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
 }
 
-/// Reads the path of a socket.
 fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
     if !host.is_empty() && !host.eq_ignore_ascii_case("localhost") {
         return Err(bad(format!("a socket has no host: redis+unix:///path; {ENCODE}")));
@@ -444,16 +396,11 @@ fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
 }
 
 /// Percent-decodes a part of a URL before its query.
-///
-/// # Errors
-///
-/// The text is not UTF-8.
 fn decoded(text: &str) -> Result<String, ConnectError> {
     let decoded = percent_encoding::percent_decode_str(text).decode_utf8();
     decoded.map(std::borrow::Cow::into_owned).map_err(|_| bad("a user, a password or a path is not UTF-8"))
 }
 
-/// Reads the number of a database.
 fn number(text: &str, form: &str) -> Result<u32, ConnectError> {
     let is_number = text.bytes().all(|digit| digit.is_ascii_digit());
     text.parse().ok().filter(|_| is_number).ok_or_else(|| bad(form))
@@ -506,10 +453,6 @@ impl Credentials {
     }
 
     /// Credentials from a URL, which may lack the user or both.
-    ///
-    /// # Errors
-    ///
-    /// The URL has a user but no password.
     pub(super) fn of_url(user: String, password: String) -> Result<Option<Self>, ()> {
         let user = Some(user).filter(|user| !user.is_empty());
         match (user, password.is_empty()) {
@@ -542,10 +485,6 @@ impl Provider {
     }
 
     /// Gets the credentials for a connection to `server`.
-    ///
-    /// # Errors
-    ///
-    /// The provider failed or timed out.
     pub(super) async fn ask(&self, server: &str, patience: Duration) -> Result<Credentials, ConnectError> {
         let why = match tokio::time::timeout(patience, (self.0)()).await {
             Ok(Ok(credentials)) => return Ok(credentials),

@@ -117,7 +117,7 @@ impl ClientBuilder {
         let connector = builder.prepare(target)?;
         let background = || server_link::Links::unconnected(&connector);
         let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
-        let link = ServerLink::unmet(background);
+        let link = ServerLink::unidentified(background);
         let settings = builder.settings.clone();
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
@@ -126,7 +126,7 @@ impl ClientBuilder {
             Chance::new(),
         )?;
         let client = Arc::downgrade(&inner);
-        link.meet(
+        link.identify(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
             move |server| {
                 if let Some(client) = client.upgrade() {

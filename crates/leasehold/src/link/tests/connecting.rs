@@ -324,7 +324,7 @@ fn a_call_to_a_server_never_met_ends_at_once() {
     let connector = Connector::new(target, settings(), None).expect("a connector");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::unmet(Links::unconnected(&connector));
+    let link = ServerLink::unidentified(Links::unconnected(&connector));
     let decided = link.settlings(false);
     let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");

@@ -134,7 +134,7 @@ fn secure_urls_of_every_kind_are_read() {
     ];
     for (url, label) in shown {
         let target = ServerTarget::parse(url).expect(url);
-        assert!(target.secure() && target.to_string() == label, "{target:?}");
+        assert!(target.secure && target.to_string() == label, "{target:?}");
         assert!(!format!("{target:?}").contains("hunter2"), "{target:?}");
     }
 }
