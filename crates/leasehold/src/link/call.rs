@@ -425,7 +425,7 @@ impl Scripts {
     }
 
     /// Loads the missing scripts. Without permission this only costs a later round trip.
-    pub(super) async fn give(&self, connection: &Connection, timeout: Duration) {
+    pub(super) async fn load_missing(&self, connection: &Connection, timeout: Duration) {
         let used = self.used.read().clone();
         if used.is_empty() {
             return;

@@ -269,7 +269,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     let label = seed.label();
     let by_address = matches!(seed, Server::At(_));
     let manager = pool.manager(seed);
-    let stand_in = manager.open().await?;
+    manager.open().await?;
     let connection = manager.current().map_err(|error| ConnectError::of_loss(&label, error))?;
     let Some(slots) = &shared.slots else {
         if connection.about.is_cluster {
@@ -282,7 +282,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
             connection.end();
             return Err(ConnectError::ReadOnly { server: label });
         }
-        pool.adopt(0, &manager, stand_in);
+        pool.adopt(0, &manager);
         return Ok(manager);
     };
     slots.read(&connection, shared.settings.attempt()).await.inspect_err(|_| connection.end())?;
@@ -290,10 +290,9 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     let own = slots.node(&connection.server);
     let primaries = slots.primaries();
     if primaries.contains(&own) {
-        pool.adopt(own, &manager, stand_in);
+        pool.adopt(own, &manager);
     } else {
         manager.close();
-        stand_in.abort();
     }
     let all: Vec<_> = primaries.iter().filter_map(|node| pool.to(*node)).collect();
     let ready = join_all(all.iter().map(|manager| manager.ready())).await;

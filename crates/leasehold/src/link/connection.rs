@@ -22,41 +22,32 @@
 //! also corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there
 //! are enough of them.
 
+mod reader;
+
+use self::reader::EndOnDrop;
 use super::call::{Arrivals, Inbox, Started};
 use super::error::{ConnectError, error_text};
-use super::handshake;
-use super::handshake::{About, Greeted};
-use super::network::{Home, Stream, Watched};
+use super::handshake::{self, About, Greeted};
+use super::network::{Home, Stream};
 use super::shared::LinkSettings;
 use super::target::{Endpoint, Server, ServerTarget};
 use crate::runtime::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire;
-use leasehold_core::wire::{Event, Fate, Frame, Malformed, Subscription, Wire};
+use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::Mutex;
-use std::future::poll_fn;
-use std::io;
-use std::io::ErrorKind;
+use std::io::{self, ErrorKind};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, OnceLock, Weak};
-use std::task::Poll;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::{AbortHandle, JoinHandle};
+use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// The stand-in's task. It ends with the connection.
-pub(super) type StandIn = JoinHandle<()>;
-
 /// Bytes per read.
 const READ: usize = 16 * 1024;
-
-/// Reads per poll of the reader before it yields to other tasks.
-const READS: usize = 4;
 
 /// How long home may leave bytes unread, or commands unwritten, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
@@ -78,7 +69,6 @@ const CORKED: usize = 4096;
 /// Writes by a caller before the reader takes over.
 const WRITES: usize = 4;
 
-/// One connection.
 pub(super) struct Connection {
     /// The connection's id on the server; `None` if the user may not read it.
     pub(super) id: Option<i64>,
@@ -86,16 +76,16 @@ pub(super) struct Connection {
     pub(super) server: String,
     pub(super) about: About,
     pub(super) began: Instant,
-    /// Whether the connection uses RESP3.
-    resp3: bool,
+    /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
+    pub(super) resp3: bool,
     shared: Arc<Shared>,
     stand_in: AbortHandle,
     /// The server confirmed that the connection is dead.
     confirmed_dead: AtomicBool,
     /// The server refused to kill the connection.
     kill_forbidden: AtomicBool,
-    /// Hashes of the scripts that this connection has loaded.
-    scripts: Mutex<Vec<&'static str>>,
+    /// Hashes of the scripts that this connection has loaded. The server may have flushed them since.
+    pub(super) loaded: Mutex<Vec<&'static str>>,
 }
 
 /// The state that callers and the readers share.
@@ -217,16 +207,15 @@ impl Connection {
         server: Server,
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
-    ) -> Result<(Self, StandIn), ConnectError> {
+    ) -> Result<Self, ConnectError> {
         let mut resp3 = target.resp3;
         loop {
             let to = handshake::endpoint(target, &server, settings).await?;
-            let (mut connection, stand_in) = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
-            let guard = AbortOnDrop(Some(stand_in));
+            let mut connection = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
             match handshake::greet(&connection, target, settings.attempt(), resp3).await? {
                 Greeted::Known { id, about } => {
                     (connection.id, connection.about) = (id, about);
-                    return Ok((connection, guard.disarm()));
+                    return Ok(connection);
                 }
                 // Only RESP3 has this command.
                 Greeted::NoHello => resp3 = false,
@@ -242,7 +231,7 @@ impl Connection {
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
         resp3: bool,
-    ) -> Result<(Self, StandIn), ConnectError> {
+    ) -> Result<Self, ConnectError> {
         let stream = Stream::connect(target, to, settings).await?;
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let shared = Arc::new(Shared {
@@ -276,25 +265,23 @@ impl Connection {
             malformed: OnceLock::new(),
             process: Process::current(),
         });
-        let stand_in = tokio::spawn(stand_in(EndOnDrop(Arc::clone(&shared)), watched));
-        let connection = Self {
+        let stand_in = tokio::spawn(reader::stand_in(EndOnDrop(Arc::clone(&shared)), watched)).abort_handle();
+        Ok(Self {
             id: None,
             server,
             about: About::default(),
             began: Instant::now(),
             resp3,
             shared,
-            stand_in: stand_in.abort_handle(),
+            stand_in,
             confirmed_dead: AtomicBool::new(false),
             kill_forbidden: AtomicBool::new(false),
-            scripts: Mutex::default(),
-        };
-        Ok((connection, stand_in))
+            loaded: Mutex::default(),
+        })
     }
 
-    /// Starts the reader at home.
     pub(super) fn read_at(&self, home: &Home) {
-        home.spawn(read_at_home(Arc::downgrade(&self.shared)));
+        home.spawn(reader::read_at_home(Arc::downgrade(&self.shared)));
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
@@ -361,10 +348,18 @@ impl Connection {
 
     /// Waits until the server owes this connection a reply or messages.
     pub(super) async fn used(&self) {
-        self.shared.used().await;
+        // Created before the check, so a command sent after the check ends the wait.
+        let used = self.shared.used.notified();
+        let is_idle = {
+            let mut state = self.shared.state.lock();
+            state.idle = !state.is_owed_a_reply() && !state.wire.is_subscribed();
+            state.idle
+        };
+        if is_idle {
+            used.await;
+        }
     }
 
-    /// Waits for the end of the connection.
     pub(super) async fn ended(&self) {
         self.shared.ended.cancelled().await;
     }
@@ -386,17 +381,10 @@ impl Connection {
         state.end.is_some() && !state.heard
     }
 
-    /// Whether the connection had subscriptions when it ended.
     pub(super) fn had_subscriptions(&self) -> bool {
         self.shared.state.lock().had_subscriptions
     }
 
-    /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
-    pub(super) const fn is_resp3(&self) -> bool {
-        self.resp3
-    }
-
-    /// The time at which the end of the connection was noticed.
     pub(super) fn ended_at(&self) -> Option<Instant> {
         self.shared.ended_at.get().copied()
     }
@@ -406,39 +394,20 @@ impl Connection {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
 
-    /// The server said that this connection is dead.
     pub(super) fn confirm_dead(&self) {
         self.confirmed_dead.store(true, Ordering::Release);
     }
 
-    /// Whether the server said that this connection is dead.
     pub(super) fn is_confirmed_dead(&self) -> bool {
         self.confirmed_dead.load(Ordering::Acquire)
     }
 
-    /// The server refused to kill this connection.
     pub(super) fn forbid_kill(&self) {
         self.kill_forbidden.store(true, Ordering::Release);
     }
 
-    /// Whether the server refused to kill this connection.
     pub(super) fn is_kill_forbidden(&self) -> bool {
         self.kill_forbidden.load(Ordering::Acquire)
-    }
-
-    /// Whether this connection has loaded a script. The server may have flushed it since.
-    pub(super) fn has_given(&self, sha1: &'static str) -> bool {
-        self.scripts.lock().contains(&sha1)
-    }
-
-    /// Records that this connection has loaded a script.
-    pub(super) fn note_given(&self, sha1: &'static str) {
-        self.scripts.lock().push(sha1);
-    }
-
-    /// Whether this connection has loaded any script.
-    pub(super) fn has_given_any(&self) -> bool {
-        !self.scripts.lock().is_empty()
     }
 }
 
@@ -563,14 +532,6 @@ impl Shared {
         self.handed.notify_waiters();
     }
 
-    /// If the connection is corked, lets the ready tasks run and ends the cork.
-    async fn uncork_later(&self) {
-        if self.state.lock().corked {
-            back_of_the_queue().await;
-            self.uncork();
-        }
-    }
-
     /// Ends a cork. The reader writes the queued commands.
     fn uncork(&self) {
         let mut state = self.state.lock();
@@ -585,163 +546,6 @@ impl Shared {
         match &self.stream.tls {
             Some(tls) => tls.encrypt(&plain),
             None => Ok(plain),
-        }
-    }
-
-    /// Reads the available bytes with `read`, and delivers replies and messages.
-    fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), End> {
-        let mut arrivals = Arrivals::new(&self.inbox);
-        let read = self.read_into(read, &mut arrivals);
-        // The session may send calls in here, so the lock is released.
-        arrivals.deliver();
-        read
-    }
-
-    fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
-        if self.is_forked() {
-            return Ok(());
-        }
-        let mut reading = self.reading.lock();
-        let Reading { bytes, events } = &mut *reading;
-        for _ in 0..READS {
-            match read(bytes) {
-                Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
-                Ok(read) => self.received(&bytes[..read], events, arrivals).map_err(End::Bytes)?,
-                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(End::Socket(lost(&error))),
-            }
-        }
-        Ok(())
-    }
-
-    fn received(
-        &self,
-        bytes: &[u8],
-        events: &mut Vec<Event<Answer>>,
-        arrivals: &mut Arrivals<'_>,
-    ) -> Result<(), String> {
-        let mut plain = Vec::new();
-        let mut tls_waits = false;
-        if let Some(tls) = &self.stream.tls {
-            tls_waits = tls.decrypt(bytes, &mut plain).map_err(|error| lost(&error))?;
-        }
-        let mut answered = 0;
-        let mut state = self.state.lock();
-        if state.end.is_some() {
-            // The wire is closed, and would treat these bytes as unsolicited.
-            return Ok(());
-        }
-        state.heard = true;
-        state.reads += 1;
-        state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
-        let malformed = loop {
-            match state.wire.poll() {
-                Ok(Some(event)) => {
-                    answered += 1;
-                    if let Event::Answered(Answer::Batch(_, calls), _) = &event {
-                        answered += calls.len() - 1;
-                        state.batched -= calls.len() - 1;
-                    }
-                    events.push(event);
-                }
-                Ok(None) => break None,
-                Err(malformed) => break Some(malformed),
-            }
-        };
-        state.tls_waits |= tls_waits;
-        if state.tls_waits && state.writer == Writer::Nobody {
-            state.writer = Writer::Reader;
-        }
-        // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
-        state.corked |= answered > 1 && state.in_flight() + answered > SHARE;
-        drop(state);
-        for event in events.drain(..) {
-            match event {
-                Event::Answered(answer, frame) => arrivals.answer(answer, Ok(frame)),
-                Event::Message { channel, payload } => arrivals.message(channel, &payload),
-                Event::Unsubscribed { channel } => arrivals.unsubscribed(channel),
-            }
-        }
-        match malformed {
-            Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
-            None => Ok(()),
-        }
-    }
-
-    /// Waits until home is gone, or has left bytes for [`STALL`]. Reads and writes these bytes.
-    async fn stalls(&self) -> Result<(), String> {
-        let socket = &self.stream.socket;
-        let mut left = std::pin::pin!(self.left.notified());
-        loop {
-            tokio::select! {
-                biased;
-                () = &mut left => return Ok(()),
-                () = self.busy() => {}
-            }
-            let reads = {
-                let state = self.state.lock();
-                if state.home == HomeReader::Away || state.broken.is_some() {
-                    return Ok(());
-                }
-                state.reads
-            };
-            tokio::select! {
-                biased;
-                () = &mut left => return Ok(()),
-                () = tokio::time::sleep(STALL) => {}
-            }
-            if self.state.lock().reads == reads {
-                self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
-                self.uncork();
-                self.write_as_reader(|bytes| socket.write(bytes));
-                let state = self.state.lock();
-                if state.reads != reads || state.writer == Writer::Reader {
-                    return Ok(());
-                }
-            }
-        }
-    }
-
-    /// Waits until a reply is owed or a message arrives.
-    async fn busy(&self) {
-        let mut watched = None;
-        loop {
-            // Created before the check, so a command sent after the check ends the wait.
-            let used = self.used.notified();
-            let is_subscribed = {
-                let mut state = self.state.lock();
-                if state.is_owed_a_reply() {
-                    return;
-                }
-                state.idle = true;
-                state.wire.is_subscribed()
-            };
-            // Messages are rare, so that a watched socket wakes this thread less often than a timer.
-            if is_subscribed && watched.is_none() {
-                watched = self.stream.socket.watch().ok();
-            }
-            match &watched {
-                Some(watched) if is_subscribed => tokio::select! {
-                    biased;
-                    () = used => {}
-                    _ = watched.ready(Interest::READABLE) => return,
-                },
-                _ => used.await,
-            }
-        }
-    }
-
-    /// Waits until the server owes a reply or messages.
-    async fn used(&self) {
-        // Created before the check, so a command sent after the check ends the wait.
-        let used = self.used.notified();
-        let is_idle = {
-            let mut state = self.state.lock();
-            state.idle = !state.is_owed_a_reply() && !state.wire.is_subscribed();
-            state.idle
-        };
-        if is_idle {
-            used.await;
         }
     }
 
@@ -854,157 +658,6 @@ impl State {
     }
 }
 
-/// Reads until the connection ends.
-async fn read_at_home(shared: Weak<Shared>) {
-    // A runtime may start this long after the connection ended, or never.
-    let Some(shared) = shared.upgrade() else { return };
-    let shared = LeaveOnDrop(shared);
-    let shared = &shared.0;
-    // The runtime is shutting down.
-    let Ok(watched) = shared.stream.socket.watch() else { return };
-    let goes_on = |home: &mut HomeReader| {
-        *home = match *home {
-            HomeReader::Away => HomeReader::Awake(0),
-            HomeReader::Awake(times) => HomeReader::Awake(times + 1),
-        };
-        true
-    };
-    if let Some(why) = serve(shared, &watched, goes_on).await {
-        shared.end(&why);
-    }
-}
-
-/// Reads while home does not, until the connection ends.
-async fn stand_in(shared: EndOnDrop, watched: Watched) {
-    let shared = &shared.0;
-    let mut watched = Some(watched);
-    let why = loop {
-        let before = shared.state.lock().home;
-        let goes_on = |home: &mut HomeReader| *home == before;
-        let end = match &watched {
-            Some(watched) => serve(shared, watched, goes_on).await,
-            // The process has no file descriptor left: poll.
-            None => {
-                tokio::time::sleep(STALL).await;
-                None
-            }
-        };
-        if let Some(why) = end {
-            break why;
-        }
-        // A watched socket would wake this thread for each reply.
-        drop(watched);
-        let stalled = tokio::select! {
-            biased;
-            () = shared.ended.cancelled() => return,
-            stalled = shared.stalls() => stalled,
-        };
-        if let Err(why) = stalled {
-            break why;
-        }
-        watched = shared.stream.socket.watch().ok();
-        if watched.is_none() {
-            shared.uncork();
-            let socket = &shared.stream.socket;
-            if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| socket.read(buffer)) {
-                break why;
-            }
-            shared.write_as_reader(|bytes| socket.write(bytes));
-        }
-    };
-    shared.end(&why);
-}
-
-/// Reads and writes while `goes_on` returns true. Returns the reason if the connection must end. All state is in the
-/// connection, so nothing is lost when a runtime drops this.
-async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeReader) -> bool) -> Option<String> {
-    let mut ended = std::pin::pin!(shared.ended.cancelled());
-    let mut handed = std::pin::pin!(shared.handed.notified());
-    // The other reader may have left a cork.
-    shared.uncork();
-    loop {
-        let (goes_on, writes, broken) = {
-            let mut state = shared.state.lock();
-            (goes_on(&mut state.home), state.writer == Writer::Reader, state.broken.clone())
-        };
-        if let Some(why) = broken {
-            // The write failed before tokio could report what the server had sent.
-            return Some(match shared.read(|buffer| shared.stream.socket.read(buffer)) {
-                Err(End::Bytes(why)) => why,
-                Ok(()) | Err(End::Socket(_)) => why,
-            });
-        }
-        if !goes_on {
-            return None;
-        }
-        let interest = if writes { Interest::READABLE | Interest::WRITABLE } else { Interest::READABLE };
-        let ready = tokio::select! {
-            biased;
-            () = &mut ended => return None,
-            ready = watched.ready(interest) => ready,
-            () = &mut handed => {
-                handed.set(shared.handed.notified());
-                shared.uncork_later().await;
-                shared.write_as_reader(|bytes| watched.try_write(bytes));
-                continue;
-            }
-        };
-        match ready {
-            Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
-                if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| watched.try_read(buffer)) {
-                    return Some(why);
-                }
-                shared.uncork_later().await;
-            }
-            Ok(_) => {}
-            Err(error) => return Some(lost(&error)),
-        }
-        shared.write_as_reader(|bytes| watched.try_write(bytes));
-    }
-}
-
-/// Yields to the tasks that are ready now. Tokio's `yield_now` would also wait until the runtime polls for I/O.
-async fn back_of_the_queue() {
-    let mut woken = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut woken, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
-/// Why reading ended.
-enum End {
-    /// The server sent malformed bytes or a TLS alert.
-    Bytes(String),
-    /// The socket failed or was closed.
-    Socket(String),
-}
-
-/// Ends the connection when the stand-in is dropped: the background is gone.
-struct EndOnDrop(Arc<Shared>);
-
-impl Drop for EndOnDrop {
-    fn drop(&mut self) {
-        self.0.end("its runtime is gone");
-    }
-}
-
-/// Notifies the stand-in when home's runtime drops its task.
-struct LeaveOnDrop(Arc<Shared>);
-
-impl Drop for LeaveOnDrop {
-    fn drop(&mut self) {
-        self.0.state.lock().home = HomeReader::Away;
-        self.0.left.notify_one();
-    }
-}
-
-const CLOSED: &str = "the connection was closed by the other side";
-
 /// Describes why a connection was lost.
 fn lost(error: &io::Error) -> String {
     error_text(&format!("{error:?}"))
@@ -1021,20 +674,4 @@ fn unless_full(written: io::Result<usize>) -> io::Result<usize> {
 /// A word of a command.
 pub(super) const fn word(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
-}
-
-struct AbortOnDrop(Option<StandIn>);
-
-impl AbortOnDrop {
-    fn disarm(mut self) -> StandIn {
-        self.0.take().expect("the stand_in is taken once")
-    }
-}
-
-impl Drop for AbortOnDrop {
-    fn drop(&mut self) {
-        if let Some(stand_in) = &self.0 {
-            stand_in.abort();
-        }
-    }
 }

@@ -133,12 +133,12 @@ impl Durable {
         let turn = self.turn(call, to).await?;
         let connection = turn.manager.ready().await?;
         let sha1 = call.script().sha1();
-        if connection.has_given(sha1) {
+        if connection.loaded.lock().contains(&sha1) {
             return Ok((turn, connection));
         }
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
         let timeout = Some(turn.manager.timeout());
-        if !connection.has_given_any() {
+        if connection.loaded.lock().is_empty() {
             // The server replies at once. After a refusal the script must not be sent.
             let args = vec![word("0"), word("1")];
             let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
@@ -155,7 +155,7 @@ impl Durable {
         // A call that met NOSCRIPT would wait for replicas in vain. If the server forbids SCRIPT, it does.
         let args = vec![word("LOAD"), word(call.script().source())];
         connection.send("SCRIPT", args, timeout).await.map_err(unsent)?;
-        connection.note_given(sha1);
+        connection.loaded.lock().push(sha1);
         Ok((turn, connection))
     }
 }

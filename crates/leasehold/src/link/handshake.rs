@@ -1,6 +1,6 @@
 //! The handshake of a connection: login, identification of the server, and the lookup in Sentinel.
 
-use super::connection::{Connection, StandIn, word};
+use super::connection::{Connection, word};
 use super::error::ConnectError;
 use super::pool::ConnectionManager;
 use super::shared::{LinkSettings, LinkShared, Publish};
@@ -29,10 +29,6 @@ pub(super) enum Greeted {
 }
 
 /// Authenticates, selects the database, and identifies the server, in one round trip.
-///
-/// # Errors
-///
-/// The server's refusal, with its error message.
 pub(super) async fn greet(
     connection: &Connection,
     target: &ServerTarget,
@@ -135,11 +131,7 @@ fn server_address(line: &str, id: i64) -> Option<String> {
 }
 
 /// The address to connect to, from Sentinel if the target has Sentinels.
-///
-/// # Errors
-///
-/// No Sentinel returned a primary. The error is that of the first Sentinel that replied, otherwise of the last
-/// Sentinel.
+/// The error is that of the first Sentinel that replied, otherwise of the last.
 pub(super) async fn endpoint(
     target: &ServerTarget,
     server: &Server,
@@ -152,10 +144,9 @@ pub(super) async fn endpoint(
     let (mut answered, mut silent) = (None, None);
     for host in &sentinels.hosts {
         let asked = async {
-            let (connection, stand_in) = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
+            let connection = sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await?;
             let primary = primary(&connection, target, &sentinels.service, settings.attempt()).await;
             connection.end();
-            stand_in.abort();
             primary
         };
         match asked.await {
@@ -167,25 +158,21 @@ pub(super) async fn endpoint(
     Err(answered.or(silent).unwrap_or_else(|| ConnectError::silent(server.label())))
 }
 
-/// Connects to a Sentinel.
-///
-/// # Errors
-///
-/// The Sentinel is unreachable, or refuses the login.
+/// Connects to a Sentinel, and logs in.
 pub(super) async fn sentinel(
     target: &ServerTarget,
     to: &Endpoint,
     sentinels: &Sentinels,
     settings: &LinkSettings,
-) -> Result<(Connection, StandIn), ConnectError> {
-    let (connection, stand_in) = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
+) -> Result<Connection, ConnectError> {
+    let connection = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
     if let Some(credentials) = &sentinels.credentials {
         let answer = connection.send("AUTH", auth(credentials), Some(settings.attempt())).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {
             return Err(ConnectError::of_refusal(&connection.server, refusal));
         }
     }
-    Ok((connection, stand_in))
+    Ok(connection)
 }
 
 fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
@@ -195,7 +182,6 @@ fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
     }
 }
 
-/// The address in a Sentinel's reply.
 async fn primary(
     sentinel: &Connection,
     target: &ServerTarget,
@@ -247,7 +233,7 @@ pub(super) struct About {
 }
 
 impl About {
-    pub(super) fn parse(info: &str) -> Self {
+    fn parse(info: &str) -> Self {
         let field = |name: &str| {
             let mut lines = info.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
@@ -271,13 +257,13 @@ impl About {
 }
 
 /// Whether `INFO replication` describes a read-only replica.
-pub(super) fn is_read_only(info: &str) -> bool {
+fn is_read_only(info: &str) -> bool {
     let has = |line: &str| info.lines().any(|other| other.trim() == line);
     has("role:slave") && has("slave_read_only:1")
 }
 
 /// Whether `INFO replication` describes a KeyDB server with `active-replica`, which accepts writes as its primary does.
-pub(super) fn is_active_replica(info: &str) -> bool {
+fn is_active_replica(info: &str) -> bool {
     info.lines().any(|line| line.trim() == "role:active-replica")
 }
 

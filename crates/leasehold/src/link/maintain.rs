@@ -102,7 +102,7 @@ impl Search {
 
 /// Reads the slot map by a separate connection, and returns the slots with a new owner.
 async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
-    let (connection, _stand_in) = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
+    let connection = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
     slots.read(&connection, shared.settings.command_timeout).await
 }
 

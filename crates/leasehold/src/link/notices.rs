@@ -235,7 +235,7 @@ async fn ready(manager: &ConnectionManager) -> Result<Arc<Connection>, LinkError
 }
 
 fn checked(manager: &ConnectionManager, connection: Arc<Connection>) -> Result<Arc<Connection>, LinkError> {
-    if manager.role == Role::Calls && !connection.is_resp3() {
+    if manager.role == Role::Calls && !connection.resp3 {
         // The next attempt uses the connection for notices.
         return Err(LinkError::NotSent(format!(
             "{} now speaks RESP2; notices move to their own connection",

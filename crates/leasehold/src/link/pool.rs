@@ -2,7 +2,7 @@
 //! pools.
 
 use super::call::Joins;
-use super::connection::{Connection, StandIn, word};
+use super::connection::{Connection, word};
 use super::error::ConnectError;
 use super::network::Network;
 use super::route::{Node, Slots};
@@ -82,7 +82,7 @@ impl ConnectionManager {
 
     /// Whether the last connection used RESP3; true before the first.
     pub(super) fn is_resp3(&self) -> bool {
-        self.state.lock().current.as_ref().is_none_or(|connection| connection.is_resp3())
+        self.state.lock().current.as_ref().is_none_or(|connection| connection.resp3)
     }
 
     /// The current connection. Waits for the first connection attempt.
@@ -154,12 +154,12 @@ impl ConnectionManager {
     }
 
     /// Connects once, and installs the connection.
-    pub(super) async fn open(self: &Arc<Self>) -> Result<StandIn, ConnectError> {
+    pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let shared = &self.shared;
         let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, &shared.inbox).await;
         let mut state = self.state.lock();
         state.attempts += 1;
-        let opened = made.map(|(connection, stand_in)| {
+        let opened = made.map(|connection| {
             if let (Role::Calls, Some(home)) = (self.role, &shared.home) {
                 connection.read_at(home);
             }
@@ -171,7 +171,6 @@ impl ConnectionManager {
                     state.forgot = true;
                 }
             }
-            stand_in
         });
         if let Err(error) = &opened {
             state.trouble = error.to_string();
@@ -181,18 +180,17 @@ impl ConnectionManager {
         opened
     }
 
-    /// Keeps the slot connected until it closes, on the current runtime. `stand_in` belongs to a connection that is
-    /// already up.
-    pub(super) async fn keep(self: Arc<Self>, mut stand_in: Option<StandIn>) {
+    /// Reconnects until the manager closes, on the current runtime. `opened` is whether the first connection is open.
+    async fn keep(self: Arc<Self>, opened: bool) {
         let mut backoff = Backoff::default();
-        let mut first = stand_in.is_none();
+        let mut first = !opened;
         let mut had_subscriptions = false;
-        let mut outage = Outage { lost_at: Instant::now(), told: Vec::new() };
+        let mut outage = Outage { lost_at: Instant::now(), reported: Vec::new() };
         if !first {
             self.tell(|server| LinkEvent::Connected { server, again: false });
         }
         loop {
-            let Some(mut running) = stand_in.take() else {
+            let Ok(connection) = self.current() else {
                 if self.closed.is_cancelled() {
                     return;
                 }
@@ -205,9 +203,9 @@ impl ConnectionManager {
                     biased;
                     () = self.closed.cancelled() => return,
                     opened = self.open() => match opened {
-                        Ok(opened) => {
+                        Ok(()) => {
                             event!(debug, server = %self.label(), role = self.role.word(), "connected");
-                            outage.told.clear();
+                            outage.reported.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
                             if again && self.role == Role::Calls {
@@ -216,7 +214,6 @@ impl ConnectionManager {
                             if std::mem::take(&mut had_subscriptions) {
                                 self.shared.reset_notices();
                             }
-                            stand_in = Some(opened);
                         }
                         Err(error) => {
                             event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
@@ -233,15 +230,13 @@ impl ConnectionManager {
                 }
                 continue;
             };
-            let Ok(connection) = self.current() else { continue };
             let began = Instant::now();
             tokio::select! {
                 biased;
                 () = self.closed.cancelled() => {}
                 () = connection.ended() => {}
-                _ = &mut running => {}
                 () = self.watch(&connection) => {}
-                () = self.give_scripts(&connection) => {}
+                () = self.load_scripts(&connection) => {}
             }
             connection.end();
             had_subscriptions |= connection.had_subscriptions();
@@ -288,9 +283,9 @@ impl ConnectionManager {
     }
 
     /// Loads missing scripts after a reconnect. Never returns.
-    async fn give_scripts(&self, connection: &Connection) {
+    async fn load_scripts(&self, connection: &Connection) {
         if self.role == Role::Calls {
-            self.shared.scripts.give(connection, self.timeout()).await;
+            self.shared.scripts.load_missing(connection, self.timeout()).await;
         }
         std::future::pending().await
     }
@@ -315,16 +310,16 @@ impl ConnectionManager {
 struct Outage {
     lost_at: Instant,
     /// The kinds of reconnect errors already reported.
-    told: Vec<Discriminant<ConnectError>>,
+    reported: Vec<Discriminant<ConnectError>>,
 }
 
 impl Outage {
     /// Whether this kind of error is new. A server that returns and rejects the password is reported again.
     fn is_news(&mut self, error: &ConnectError) -> bool {
         let kind = discriminant(error);
-        let is_news = !self.told.contains(&kind);
+        let is_news = !self.reported.contains(&kind);
         if is_news {
-            self.told.push(kind);
+            self.reported.push(kind);
         }
         is_news
     }
@@ -482,7 +477,7 @@ impl Pool {
         let place = by_node.get_mut(at)?;
         let manager = place.get_or_insert_with(|| {
             let manager = self.manager(server);
-            self.keep(&manager, None);
+            self.keep(&manager, false);
             manager
         });
         Some(Arc::clone(manager))
@@ -544,7 +539,7 @@ impl Pool {
     }
 
     /// Adds a connection manager that is already connected.
-    pub(super) fn adopt(&self, node: Node, manager: &Arc<ConnectionManager>, stand_in: StandIn) {
+    pub(super) fn adopt(&self, node: Node, manager: &Arc<ConnectionManager>) {
         let other = {
             let mut by_node = self.by_node.write();
             let at = usize::from(node);
@@ -556,16 +551,16 @@ impl Pool {
         if let Some(other) = other {
             other.close();
         }
-        self.keep(manager, Some(stand_in));
+        self.keep(manager, true);
     }
 
-    fn keep(&self, manager: &Arc<ConnectionManager>, stand_in: Option<StandIn>) {
+    fn keep(&self, manager: &Arc<ConnectionManager>, opened: bool) {
         // Created outside the task, so that it is dropped even if the runtime rejects the task.
         let gone = Gone(Arc::clone(manager));
         let manager = Arc::clone(manager);
         drop(self.runtime.spawn(async move {
             let _gone = gone;
-            manager.keep(stand_in).await;
+            manager.keep(opened).await;
         }));
     }
 

@@ -1,6 +1,6 @@
 //! Plain commands to servers, for tools: configuration, clock, slow log.
 
-use super::connection::{Connection, StandIn};
+use super::connection::Connection;
 use super::error::ConnectError;
 use super::route::Slots;
 use super::shared::LinkSettings;
@@ -16,7 +16,6 @@ use std::time::Duration;
 /// A connection to one server for plain commands, separate from a client's connections. Dropping it closes it.
 pub struct RawConnection {
     connection: Connection,
-    stand_in: StandIn,
     timeout: Duration,
 }
 
@@ -45,15 +44,8 @@ impl RawConnection {
     }
 
     async fn open(target: &ServerTarget, server: Server, settings: &LinkSettings) -> Result<Self, ConnectError> {
-        let (connection, stand_in) = Connection::connect(target, server, settings, &Arc::default()).await?;
-        Ok(Self { connection, stand_in, timeout: settings.command_timeout })
-    }
-}
-
-impl Drop for RawConnection {
-    fn drop(&mut self) {
-        self.connection.end();
-        self.stand_in.abort();
+        let connection = Connection::connect(target, server, settings, &Arc::default()).await?;
+        Ok(Self { connection, timeout: settings.command_timeout })
     }
 }
 
@@ -104,7 +96,7 @@ pub(crate) async fn sentinels(
     let each = sentinels.hosts.iter().map(|host| async {
         let opened = handshake::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
         let timeout = settings.command_timeout;
-        (host.label(), opened.map(|(connection, stand_in)| RawConnection { connection, stand_in, timeout }))
+        (host.label(), opened.map(|connection| RawConnection { connection, timeout }))
     });
     let all = join_all(each).await;
     Ok(Some((sentinels.service.clone(), all)))

@@ -382,8 +382,8 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     world.block_on(async {
         for number in 0..addresses {
             let manager = pool.manager(seed.clone());
-            let stand_in = manager.open().await.expect("a connection");
-            pool.adopt(slots.node(&format!("given-up:{number}")), &manager, stand_in);
+            manager.open().await.expect("a connection");
+            pool.adopt(slots.node(&format!("given-up:{number}")), &manager);
         }
     });
     pool.prune(&primaries);
