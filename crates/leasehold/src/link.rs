@@ -37,7 +37,8 @@ mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use connect::{Connector, Links};
+pub(crate) use connect::Connector;
+use connect::Links;
 pub(crate) use error::ConnectError;
 pub(crate) use network::Home;
 pub(crate) use shared::{LinkSettings, Publish};
@@ -55,11 +56,9 @@ use leasehold_core::session::CallId;
 use leasehold_embedded::EmbeddedLink;
 #[cfg(not(feature = "tls"))]
 use no_tls as tls;
-use pool::Pool;
 use std::fmt;
 use std::pin::pin;
 use std::sync::{Arc, Weak};
-use tokio::runtime::Handle;
 
 /// A link.
 #[derive(Clone, Debug)]
@@ -134,56 +133,21 @@ impl Link for AnyLink {
 
 /// A link to a server, Sentinels, or a cluster.
 #[derive(Clone)]
-pub(crate) struct ServerLink {
-    links: Arc<Links>,
-}
+pub(crate) struct ServerLink(Arc<Links>);
 
 impl ServerLink {
-    /// A link to an identified server.
-    pub(crate) fn new(links: Links, server: ServerInfo) -> Self {
-        let link = Self::unidentified(links);
-        link.shared().identity.complete(server);
-        link
-    }
-
-    /// A link that sends nothing until the server is identified.
-    pub(crate) fn unidentified(links: Links) -> Self {
-        Self { links: Arc::new(links) }
-    }
-
-    /// Identifies the server on the background's runtime, without a time limit. `accept` may refuse the server, and the
-    /// link then retries. `met` runs once the server is identified, before anything is sent to it.
-    pub(crate) fn identify(
-        &self,
-        accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
-        met: impl FnOnce(&ServerInfo) + Send + 'static,
-    ) {
-        let link = self.clone();
-        let identifying = async move {
-            let shared = link.shared();
-            let info = tokio::select! {
-                biased;
-                () = shared.closed.cancelled() => return,
-                info = link.links.identify(accept) => info,
-            };
-            met(&info);
-            shared.identity.complete(info);
-            // Wakes requests that failed before the server was identified.
-            shared.events.event(LinkEvent::CallsReset);
-        };
-        drop(self.runtime().spawn(identifying));
-    }
-
     fn shared(&self) -> &shared::LinkShared {
-        &self.links.pool.shared
+        &self.0.pool.shared
     }
 
-    fn pool(&self) -> &Arc<Pool> {
-        &self.links.pool
-    }
-
-    fn runtime(&self) -> &Handle {
-        &self.links.pool.runtime
+    /// Polls a future in the context of the background's runtime, for its timers, from any thread.
+    async fn within<T>(&self, work: impl Future<Output = T>) -> T {
+        let mut work = pin!(work);
+        std::future::poll_fn(|cx| {
+            let _context = self.0.pool.runtime.enter();
+            work.as_mut().poll(cx)
+        })
+        .await
     }
 }
 
@@ -200,9 +164,9 @@ impl Link for ServerLink {
         self.shared().identity.check()?;
         if let Some(replicas) = call.replicas() {
             // Boxed, because it is rare and would enlarge the future of every call.
-            return Box::pin(durable::call(&self.links.durable, decided, call, replicas)).await;
+            return Box::pin(durable::call(&self.0.durable, decided, call, replicas)).await;
         }
-        within(self.runtime(), call::call(self.pool(), decided, call)).await
+        self.within(call::call(&self.0.pool, decided, call)).await
     }
 
     fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
@@ -212,7 +176,7 @@ impl Link for ServerLink {
         if call.replicas().is_some() {
             return Err(call);
         }
-        call::start(self.pool(), decided, id, call)
+        call::start(&self.0.pool, decided, id, call)
     }
 
     fn deliver_to(&self, receiver: Weak<dyn Receiver>) {
@@ -220,7 +184,7 @@ impl Link for ServerLink {
     }
 
     async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {
-        let Links { pool, durable: lanes, .. } = &*self.links;
+        let Links { pool, durable: lanes, .. } = &*self.0;
         // Also before the server is identified: a suspended thread may send late.
         *pool.shared.send_barrier(durable).write() += 1;
         if self.shared().identity.check().is_err() {
@@ -230,29 +194,29 @@ impl Link for ServerLink {
         let settled = async {
             match durable {
                 true => settle::settle(&lanes.all().collect::<Vec<_>>(), pool, &key).await,
-                false => settle::settle(&[&**pool], pool, &key).await,
+                false => settle::settle(&[pool], pool, &key).await,
             }
         };
-        within(self.runtime(), settled).await
+        self.within(settled).await
     }
 
     fn servers(&self) -> Vec<ServerId> {
-        call::servers(&self.links.pool)
+        call::servers(&self.0.pool)
     }
 
     async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         self.shared().identity.check()?;
-        within(self.runtime(), call::scan(&self.links.pool, server, &page)).await
+        self.within(call::scan(&self.0.pool, server, &page)).await
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().identity.check()?;
-        within(self.runtime(), self.links.notices.subscribe(&channel)).await
+        self.within(self.0.notices.subscribe(&channel)).await
     }
 
     async fn unsubscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.shared().identity.check()?;
-        within(self.runtime(), self.links.notices.unsubscribe(&channel)).await
+        self.within(self.0.notices.unsubscribe(&channel)).await
     }
 
     async fn event(&self) -> Option<LinkEvent> {
@@ -260,7 +224,7 @@ impl Link for ServerLink {
     }
 
     async fn close(&self) {
-        self.links.close();
+        self.0.close();
     }
 }
 
@@ -271,14 +235,4 @@ impl fmt::Debug for ServerLink {
             .field("server", self.shared().identity.server())
             .finish_non_exhaustive()
     }
-}
-
-/// Polls a future in the context of `runtime`, for its timers, from any thread.
-async fn within<T>(runtime: &Handle, work: impl Future<Output = T>) -> T {
-    let mut work = pin!(work);
-    std::future::poll_fn(|cx| {
-        let _context = runtime.enter();
-        work.as_mut().poll(cx)
-    })
-    .await
 }

@@ -21,6 +21,7 @@ use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
 use parking_lot::{Mutex, RwLock};
 use std::fmt;
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
@@ -53,7 +54,6 @@ pub(super) struct Started {
     begun: u64,
     id: CallId,
     call: Call,
-    /// The command that takes the place of the script.
     plain: Option<Plain>,
     batch: Option<Joins>,
 }
@@ -74,7 +74,6 @@ impl Started {
         self.batch
     }
 
-    /// Whether the call may join the batch of another.
     pub(super) fn shares(&self, other: Option<Joins>) -> bool {
         matches!((self.batch, other), (Some((own, slot)), Some((batch, of))) if std::ptr::eq(own, batch) && slot == of)
     }
@@ -100,7 +99,6 @@ impl Started {
         None
     }
 
-    /// Why the plain command changed nothing.
     fn refusal_of_plain(&self, plain: Plain, reply: Frame) -> Refusal {
         let Frame::Error(refusal) = reply else {
             return Refusal::OfSubstitute(ServerError::new("the plain command changed nothing"));
@@ -149,7 +147,75 @@ impl Started {
     }
 }
 
-/// Splits the reply to a batch among its calls.
+/// Pause of batches after a missing right to a key or a command.
+const PAUSE: Duration = Duration::from_secs(10);
+
+impl Pool {
+    /// The command that replaces a call's script. `delete` is the server's compare-and-delete.
+    fn plain_of(&self, call: &Call, delete: Option<Plain>) -> Option<Plain> {
+        Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
+    }
+
+    fn refuse_plain(&self, plain: Plain) {
+        let mut refused = self.refused.write();
+        if !refused.contains(&plain) {
+            refused.push(plain);
+        }
+    }
+
+    fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
+        let stopped = [&self.batches_paused, &self.batches_refused].iter().any(|stop| stop.load(Ordering::Relaxed));
+        let may_batch = self.shared.may_batch() && !stopped;
+        let batch = may_batch.then(|| Batch::of(call.script()))??;
+        Some((batch, if self.shared.slots.is_some() { slot } else { 0 }))
+    }
+
+    fn pause_batches(self: &Arc<Self>) {
+        if !self.batches_paused.swap(true, Ordering::Relaxed) {
+            let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+            drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
+                tokio::time::sleep(PAUSE).await;
+                pool.upgrade().inspect(|pool| pool.batches_paused.store(false, Ordering::Relaxed));
+            })));
+        }
+    }
+
+    /// Whether to resend the calls of a refused batch alone. The server ran none of them, and the refusal may not apply
+    /// to each. Also loads a missing script, and pauses batches after a missing right.
+    fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
+        let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
+        if lacks_a_right {
+            self.pause_batches();
+        }
+        let connection = route::manager_of(self, slot).and_then(|manager| manager.current());
+        let is_parted = refusal.is_of_several_slots();
+        if let Ok(connection) = connection {
+            if is_parted {
+                self.shared.note_several_slots(&connection.server);
+            }
+            if refusal.code() == "NOSCRIPT" {
+                self.load(batch, &connection);
+            }
+        }
+        lacks_a_right || is_parted || refusal.is_detour() || refusal.is_of_a_moving_slot()
+    }
+
+    /// Loads the script of a batch for later batches. Without the right to do so, every batch would be refused.
+    fn load(self: &Arc<Self>, batch: &'static Batch, connection: &Connection) {
+        self.shared.scripts.note(batch.script());
+        let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
+        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+        drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
+            if let Ok(Ok(Frame::Error(refusal))) = loading.await
+                && refusal.is_of_a_missing_command()
+                && let Some(pool) = pool.upgrade()
+            {
+                pool.batches_refused.store(true, Ordering::Relaxed);
+            }
+        })));
+    }
+}
+
 fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkError>, arrivals: &mut Vec<Arrival>) {
     let error = match reply {
         Ok(Frame::Array(replies)) if replies.len() == calls.len() => {
@@ -192,7 +258,6 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Adds a reply.
     pub(super) fn answer(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
         match answer {
             connection::Answer::Future(answer) => self.futures.push((answer, reply)),
@@ -209,7 +274,6 @@ impl<'a> Arrivals<'a> {
         }
     }
 
-    /// Adds a message.
     pub(super) fn message(&mut self, channel: Bytes, text: &[u8]) {
         self.session.push(Arrival::Event(LinkEvent::of_message(channel, text)));
     }
@@ -241,14 +305,11 @@ impl<'a> Arrivals<'a> {
     }
 }
 
-/// The maximum number of arrivals whose buffer is reused.
 const KEPT: usize = 1024;
 
-/// Delivers arrivals to the session.
 #[derive(Default)]
 pub(super) struct Inbox {
     receiver: OnceLock<Weak<dyn Receiver>>,
-    /// An empty buffer for the arrivals of a read.
     spare: Mutex<Vec<Arrival>>,
 }
 
@@ -274,7 +335,6 @@ impl fmt::Debug for Inbox {
     }
 }
 
-/// The hash slot of a call.
 fn slot_of(call: &Call) -> u16 {
     call.keys().first().map_or(0, leasehold_core::name::slot)
 }
@@ -282,7 +342,6 @@ fn slot_of(call: &Call) -> u16 {
 /// A server's refusal of a command that changed nothing.
 #[derive(Clone, Debug)]
 enum Refusal {
-    /// The server refused the call.
     OfCall(ServerError),
     /// The batch or the plain command sent in place of the call did not apply it.
     OfSubstitute(ServerError),
@@ -333,7 +392,7 @@ async fn direct(
     let manager = route::manager_of(pool, slot_of(&call))?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&manager, timeout).await?;
-    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), Some(timeout));
+    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
     let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
     Ok(answer.into_reply().map_err(|refusal| (call, manager, refusal)))
 }
@@ -372,7 +431,7 @@ async fn follow_up(
             },
         };
         let connection = route::ready(&manager, timeout).await?;
-        let sent = connection.send(command, route::arguments(&call, script), Some(timeout));
+        let sent = connection.send(command, route::arguments(&call, script), timeout);
         let sent = after_asking(&connection, asking, sent, timeout);
         match route::unless_settled(pool.shared.send_barrier(false), begun, sent).await {
             Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
@@ -400,7 +459,7 @@ async fn after_asking(
     if !asking {
         return sent.await;
     }
-    let asking = connection.send("ASKING", Vec::new(), Some(timeout));
+    let asking = connection.send("ASKING", Vec::new(), timeout);
     let (_, answer) = futures_util::join!(asking, sent);
     answer
 }
@@ -412,7 +471,6 @@ pub(super) struct Scripts {
 }
 
 impl Scripts {
-    /// Records the call of a script.
     pub(super) fn note(&self, script: &'static Script) {
         let is_same = |other: &&'static Script| std::ptr::eq(*other, script);
         if self.used.read().iter().any(is_same) {
@@ -432,13 +490,13 @@ impl Scripts {
         }
         let hashes = used.iter().map(|script| word(script.sha1()));
         let asked = std::iter::once(word("EXISTS")).chain(hashes).collect();
-        let Ok(answer) = connection.send("SCRIPT", asked, Some(timeout)).await else { return };
+        let Ok(answer) = connection.send("SCRIPT", asked, timeout).await else { return };
         let Some(known) = answer.array() else { return };
         let lacking = used.iter().zip(known).filter(|(_, known)| known.int() == Some(0));
         // Sequentially, so that renewals do not wait behind all of them.
         for (script, _) in lacking {
             let given = vec![word("LOAD"), word(script.source())];
-            match connection.send("SCRIPT", given, Some(timeout)).await {
+            match connection.send("SCRIPT", given, timeout).await {
                 Ok(answer) if answer.error().is_none() => {}
                 _ => return,
             }
@@ -453,7 +511,6 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
     nodes.into_iter().map(ServerId).collect()
 }
 
-/// Reads a page from a server. Needs tokio's timers.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
         return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
@@ -462,7 +519,7 @@ pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Resu
     let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
     let words = page.words().to_vec();
-    let answer = connection.send("SCAN", words, Some(timeout)).await?;
+    let answer = connection.send("SCAN", words, timeout).await?;
     let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
     let process = connection.about.run_id.clone().unwrap_or_default();
     Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))

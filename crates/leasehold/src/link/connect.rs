@@ -11,10 +11,10 @@ use super::handshake::server_info;
 use super::maintain::maintain;
 use super::network::{Home, Network};
 use super::notices::Notices;
-use super::pool::{Backoff, ConnectionManager, Pool, Pools};
+use super::pool::{Backoff, ConnectionManager, Pool};
 use super::shared::{LinkSettings, LinkShared, Role};
 use super::target::{Endpoint, Host, Server, ServerTarget};
-use super::{Cause, tls};
+use super::{Cause, ServerLink, tls};
 use futures_util::future::{join_all, select_ok};
 use leasehold_core::link::{LinkEvent, ServerInfo};
 use std::io;
@@ -25,73 +25,85 @@ use std::time::Duration;
 use tokio::io::Interest;
 use tokio::time::Instant;
 
-/// The target of a link, and how to connect.
+/// A link before its connections, which need the runtime that will own them.
 #[derive(Debug)]
-pub(crate) struct Connector {
-    pools: Arc<Pools>,
-}
+pub(crate) struct Connector(Arc<LinkShared>);
 
 impl Connector {
-    /// Creates a link without connections. The runtime of `home` must have timers and I/O.
-    ///
-    /// # Errors
-    ///
-    /// The target uses TLS, and no certificate authorities are available.
+    /// The runtime of `home` must have timers and I/O. Fails if the target uses TLS, and no certificate authorities are
+    /// available.
     pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
-        let target = target.prepared()?;
-        Ok(Self { pools: Pools::new(LinkShared::new(target, settings, home)) })
+        Ok(Self(LinkShared::new(target.prepared()?, settings, home)))
     }
 }
 
 /// The connections of a link. Connections for notices alone and for calls that wait for replicas open on demand.
-pub(crate) struct Links {
+pub(super) struct Links {
     pub(super) pool: Arc<Pool>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
     /// Every connection of the link.
-    pub(super) pools: Arc<Pools>,
+    pools: Arc<[Arc<Pool>]>,
 }
 
-impl Links {
-    /// Connects on the current runtime, and identifies the server. The runtime must outlive the link.
-    ///
-    /// # Errors
-    ///
-    /// The server is unusable, or was not usable within the connect deadline.
+impl ServerLink {
+    /// Connects on the current runtime, and identifies the server, within the connect deadline. The runtime must
+    /// outlive the link.
     ///
     /// # Cancel safety
     ///
     /// Dropping the future closes the connections.
-    pub(crate) async fn connect(connector: &Connector) -> Result<(Self, ServerInfo), ConnectError> {
-        let shared = &connector.pools.shared;
+    pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
+        let shared = &connector.0;
         let limit = Limit::of(shared.settings.connect_deadline);
-        let background = Self::unconnected(connector);
-        let manager = connect(&background.pool, limit).await?;
+        let link = Self::unconnected(connector);
+        let Links { pool, notices, .. } = &*link.0;
+        let manager = connect(pool, limit).await?;
         let info = server_info_within(limit, shared, &manager).await?;
-        background.notices.shard(info.sharded_notices);
-        if background.notices.need_a_connection() {
-            connect(background.notices.own_pool(), limit).await?;
+        notices.shard(info.sharded_notices);
+        if notices.need_a_connection() {
+            connect(&notices.own, limit).await?;
         }
-        background.maintain();
-        Ok((background, info))
+        link.0.maintain();
+        shared.identity.complete(info);
+        Ok(link)
     }
 
-    /// Creates the state without connections. They will run on the current runtime.
+    /// A link that sends nothing until the server is identified. Its connections will run on the current runtime.
     pub(crate) fn unconnected(connector: &Connector) -> Self {
-        let pools = Arc::clone(&connector.pools);
-        let pool = pools.add(Role::Calls);
-        let notices = Arc::new(Notices::new(Arc::clone(&pool), pools.add(Role::Notices)));
-        let durable = Arc::new(Durable::new(&pools));
-        Self { pools, pool, notices, durable }
+        let [pool, own] = [Role::Calls, Role::Notices].map(|role| Pool::new(&connector.0, role));
+        let durable = Arc::new(Durable::new(&connector.0));
+        let pools = [&pool, &own].into_iter().chain(durable.all()).map(Arc::clone).collect();
+        let notices = Arc::new(Notices::new(Arc::clone(&pool), own));
+        Self(Arc::new(Links { pools, pool, notices, durable }))
     }
 
-    /// Connects without a time limit, and identifies the server. `accept` may refuse the server, and this then retries.
-    /// Meanwhile calls fail with the reason of the last failure. Runs once, on the background's runtime.
-    ///
-    /// # Cancel safety
-    ///
-    /// An open connection stays until the link is closed.
-    pub(super) async fn identify(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
+    /// Identifies the server on the background's runtime, without a time limit. `accept` may refuse the server, and the
+    /// link then retries. `then` runs once the server is identified, before anything is sent to it.
+    pub(crate) fn identify(
+        &self,
+        accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
+        then: impl FnOnce(&ServerInfo) + Send + 'static,
+    ) {
+        let link = self.clone();
+        drop(self.0.pool.runtime.spawn(async move {
+            let shared = link.shared();
+            let info = tokio::select! {
+                biased;
+                () = shared.closed.cancelled() => return,
+                info = link.0.identified(accept) => info,
+            };
+            then(&info);
+            shared.identity.complete(info);
+            // Wakes requests that failed before the server was identified.
+            shared.events.event(LinkEvent::CallsReset);
+        }));
+    }
+}
+
+impl Links {
+    /// Connects and identifies the server. Meanwhile calls fail with the reason of the last failure.
+    async fn identified(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
         let (began, mut is_reported) = (Instant::now(), false);
@@ -127,7 +139,7 @@ impl Links {
         let info = server_info(shared, &manager).await?;
         self.notices.shard(info.sharded_notices);
         if self.notices.need_a_connection() {
-            connect_once(self.notices.own_pool()).await?;
+            connect_once(&self.notices.own).await?;
         }
         Ok(info)
     }
@@ -141,7 +153,7 @@ impl Links {
     pub(super) fn close(&self) {
         let shared = &self.pool.shared;
         shared.closed.cancel();
-        self.pools.all().iter().for_each(|pool| pool.close());
+        self.pools.iter().for_each(|pool| pool.close());
         shared.events.close();
     }
 }
@@ -152,7 +164,6 @@ impl Drop for Links {
     }
 }
 
-/// The connect deadline.
 #[derive(Clone, Copy)]
 struct Limit {
     given: Duration,
@@ -383,8 +394,13 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
     if seed.hosts().is_empty() {
         return None;
     }
-    let asked = seed.hosts().iter().map(|host| Box::pin(asked(network, host, greeting)));
-    let (first, _) = select_ok(asked).await.ok()?;
+    let probes = seed.hosts().iter().map(|host| {
+        Box::pin(async move {
+            let first = tokio::time::timeout(PROBE_TIMEOUT, first_byte(network, host, greeting)).await;
+            first.ok().flatten().ok_or(())
+        })
+    });
+    let (first, _) = select_ok(probes).await.ok()?;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
             "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://".to_owned()
@@ -395,12 +411,7 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
     Some(ConnectError::Tls { server: seed.label(), reason, source: None })
 }
 
-/// The first byte of the server's reply, if it arrives in time.
-async fn asked(network: &Network, host: &Host, greeting: &[u8]) -> Result<u8, ()> {
-    let first = tokio::time::timeout(PROBE_TIMEOUT, first_byte(network, host, greeting)).await;
-    first.ok().flatten().ok_or(())
-}
-
+/// The first byte of the server's reply.
 async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u8> {
     let socket = network.dial_host(host).await.ok()?;
     // A new connection accepts so few bytes in one write.

@@ -46,7 +46,6 @@ use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Bytes per read.
 const READ: usize = 16 * 1024;
 
 /// How long home may leave bytes unread, or commands unwritten, before the background takes part.
@@ -80,9 +79,7 @@ pub(super) struct Connection {
     pub(super) resp3: bool,
     shared: Arc<Shared>,
     stand_in: AbortHandle,
-    /// The server confirmed that the connection is dead.
     confirmed_dead: AtomicBool,
-    /// The server refused to kill the connection.
     kill_forbidden: AtomicBool,
     /// Hashes of the scripts that this connection has loaded. The server may have flushed them since.
     pub(super) loaded: Mutex<Vec<&'static str>>,
@@ -98,7 +95,6 @@ struct Shared {
     handed: Notify,
     /// Wakes the ping loop and the stand-in of an idle connection.
     used: Notify,
-    /// Home is gone.
     left: Notify,
     inbox: Arc<Inbox>,
     ended: CancellationToken,
@@ -110,60 +106,51 @@ struct Shared {
     process: Process,
 }
 
-/// The buffers of a read.
 struct Reading {
     bytes: Vec<u8>,
     events: Vec<Event<Answer>>,
 }
 
+#[derive(Default)]
 struct State {
     wire: Wire<Answer>,
     /// Session calls that are queued behind the commands of the wire, and not encoded.
     collected: Vec<Started>,
-    /// The weight of these calls.
     weight: u32,
-    /// Minimum number of calls in a batch.
     batch_from: usize,
     /// Number of calls in flight that share the command of an earlier call.
     batched: usize,
     writer: Writer,
     /// Bytes taken from the wire but not yet accepted by the socket.
     rest: Vec<u8>,
-    /// The TLS session has its own data to send.
     tls_waits: bool,
     /// Callers leave their commands to the reader, which writes them after the ready tasks have run.
     corked: bool,
-    /// The server has sent something.
     heard: bool,
     /// The ping loop and the stand-in sleep until the next command.
     idle: bool,
     home: HomeReader,
-    /// Number of reads with data.
     reads: u64,
     /// The error of a failed write. The reader still reads: the server may have sent the cause.
     broken: Option<String>,
-    /// Why the connection ended.
     end: Option<String>,
-    /// The connection had subscriptions when it ended.
     had_subscriptions: bool,
 }
 
-/// The current writer of the socket.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum Writer {
+    #[default]
     Nobody,
-    /// A thread is writing.
     Thread,
     /// The reader: the socket is full, or a caller has reached its limit.
     Reader,
 }
 
-/// The reader at home.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum HomeReader {
     /// Not started, or its runtime is gone.
+    #[default]
     Away,
-    /// Number of wake-ups.
     Awake(u64),
 }
 
@@ -171,14 +158,12 @@ enum HomeReader {
 pub(super) enum Answer {
     /// A future. It may have been dropped.
     Future(Waiting),
-    /// The session, for its call.
     Session(Started),
     /// The session, for each call of a batch.
     Batch(&'static Batch, Vec<Started>),
 }
 
 impl Answer {
-    /// Appends the command of the session's calls.
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Session(started) => {
@@ -194,10 +179,8 @@ impl Answer {
     }
 }
 
-/// A future that waits for a reply.
 pub(super) type Waiting = oneshot::Sender<Result<Frame, LinkError>>;
 
-/// A sent command without a reply.
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
 
 impl Connection {
@@ -223,7 +206,6 @@ impl Connection {
         }
     }
 
-    /// Connects to one socket.
     pub(super) async fn open(
         target: &ServerTarget,
         to: &Endpoint,
@@ -237,24 +219,7 @@ impl Connection {
         let shared = Arc::new(Shared {
             stream,
             reading: Mutex::new(Reading { bytes: vec![0; READ], events: Vec::new() }),
-            state: Mutex::new(State {
-                wire: Wire::default(),
-                collected: Vec::new(),
-                weight: 0,
-                batch_from: settings.batch_from.unwrap_or(usize::MAX),
-                batched: 0,
-                writer: Writer::Nobody,
-                rest: Vec::new(),
-                tls_waits: false,
-                corked: false,
-                heard: false,
-                idle: false,
-                home: HomeReader::Away,
-                reads: 0,
-                broken: None,
-                end: None,
-                had_subscriptions: false,
-            }),
+            state: Mutex::new(State { batch_from: settings.batch_from.unwrap_or(usize::MAX), ..State::default() }),
             handed: Notify::new(),
             used: Notify::new(),
             left: Notify::new(),
@@ -285,12 +250,12 @@ impl Connection {
     }
 
     /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
-    /// command. With a `timeout` the future needs tokio's timers.
+    /// command. The future needs tokio's timers.
     pub(super) async fn send(
         &self,
         command: &'static str,
         args: Vec<Bytes>,
-        timeout: Option<Duration>,
+        timeout: Duration,
     ) -> Result<Frame, LinkError> {
         let sent = self.begin(command, &args)?;
         drop(args);
@@ -305,10 +270,7 @@ impl Connection {
     }
 
     /// Queues a session's call, to be sent once: as `EVALSHA`, as a plain command, or in a batch.
-    ///
-    /// # Errors
-    ///
-    /// The call was not sent. The session receives no outcome.
+    /// After an error the session receives no outcome.
     pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
         self.shared.send(&self.server, |state| state.collect(started))
     }
@@ -318,7 +280,7 @@ impl Connection {
         &self,
         what: Subscription,
         channel: &Bytes,
-        timeout: Option<Duration>,
+        timeout: Duration,
     ) -> Result<Result<(), ServerError>, LinkError> {
         let (answer, sent) = oneshot::channel();
         let (channel, answer) = (channel.clone(), Answer::Future(answer));
@@ -329,16 +291,12 @@ impl Connection {
         }
     }
 
-    /// Waits for the reply to a command that was sent.
-    pub(super) async fn answered(&self, sent: Sent, timeout: Option<Duration>) -> Result<Frame, LinkError> {
-        let answered = match timeout {
-            None => sent.await,
-            Some(timeout) => match tokio::time::timeout(timeout, sent).await {
-                Ok(answered) => answered,
-                Err(_) => return Err(LinkError::Unknown(format!("no answer came within {timeout:?}"))),
-            },
-        };
-        answered.unwrap_or_else(|_| Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))))
+    pub(super) async fn answered(&self, sent: Sent, timeout: Duration) -> Result<Frame, LinkError> {
+        match tokio::time::timeout(timeout, sent).await {
+            Ok(Ok(answer)) => answer,
+            Ok(Err(_)) => Err(LinkError::Unknown(format!("the connection to {} was lost", self.server))),
+            Err(_) => Err(LinkError::Unknown(format!("no answer came within {timeout:?}"))),
+        }
     }
 
     /// Whether the connection is closed or abandoned. No new call uses it.
@@ -541,7 +499,6 @@ impl Shared {
         }
     }
 
-    /// The bytes for the socket.
     fn secured(&self, plain: Vec<u8>) -> io::Result<Vec<u8>> {
         match &self.stream.tls {
             Some(tls) => tls.encrypt(&plain),
@@ -586,7 +543,6 @@ impl Shared {
 }
 
 impl State {
-    /// Collects a call of the session.
     fn collect(&mut self, started: Started) {
         self.weight += started.weight();
         self.collected.push(started);
@@ -658,12 +614,10 @@ impl State {
     }
 }
 
-/// Describes why a connection was lost.
 fn lost(error: &io::Error) -> String {
     error_text(&format!("{error:?}"))
 }
 
-/// A full socket accepts no bytes.
 fn unless_full(written: io::Result<usize>) -> io::Result<usize> {
     match written {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(0),
@@ -671,7 +625,6 @@ fn unless_full(written: io::Result<usize>) -> io::Result<usize> {
     }
 }
 
-/// A word of a command.
 pub(super) const fn word(text: &'static str) -> Bytes {
     Bytes::from_static(text.as_bytes())
 }

@@ -11,9 +11,9 @@
 
 use super::call::FOLLOWED;
 use super::connection::{Connection, word};
-use super::pool::{ConnectionManager, Pool, Pools};
+use super::pool::{ConnectionManager, Pool};
 use super::route::{self, Node, Redirect};
-use super::shared::Role;
+use super::shared::{LinkShared, Role};
 use crate::telemetry::event;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
@@ -27,20 +27,17 @@ use tokio::sync::OwnedMutexGuard;
 /// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
 const LANES: usize = 4;
 
-/// The connections of calls that wait for replicas.
 pub(super) struct Durable {
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
 }
 
-/// Exclusive use of a connection.
 struct Turn {
     pool: Arc<Pool>,
     manager: Arc<ConnectionManager>,
     _guard: OwnedMutexGuard<()>,
 }
 
-/// The result of a pipeline.
 struct Answers {
     script: Frame,
     mark: Frame,
@@ -49,14 +46,13 @@ struct Answers {
 
 impl Durable {
     /// Creates pools without connections. They will run on the current runtime.
-    pub(super) fn new(pools: &Pools) -> Self {
-        let pool = || pools.add(Role::Durable);
+    pub(super) fn new(shared: &Arc<LinkShared>) -> Self {
+        let pool = || Pool::new(shared, Role::Durable);
         Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
     }
 
-    /// All pools.
-    pub(super) fn all(&self) -> impl Iterator<Item = &Pool> {
-        std::iter::once(&self.renewals).chain(&self.acquires).map(|pool| &**pool)
+    pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pool>> {
+        std::iter::once(&self.renewals).chain(&self.acquires)
     }
 
     /// Waits for a free connection. Prefers the first connections, so that the others open only on demand.
@@ -137,7 +133,7 @@ impl Durable {
             return Ok((turn, connection));
         }
         let unsent = |error: LinkError| LinkError::NotSent(error.to_string());
-        let timeout = Some(turn.manager.timeout());
+        let timeout = turn.manager.timeout();
         if connection.loaded.lock().is_empty() {
             // The server replies at once. After a refusal the script must not be sent.
             let args = vec![word("0"), word("1")];
@@ -160,12 +156,9 @@ impl Durable {
     }
 }
 
-/// The target of a call.
 #[derive(Clone, Copy)]
 enum To {
-    /// To the owner of the slot.
     Slot(u16),
-    /// The node that a redirection named.
     Node(Node),
 }
 
@@ -195,7 +188,6 @@ async fn pipeline(
     asking: bool,
     timeout: Duration,
 ) -> Result<Answers, LinkError> {
-    let timeout = Some(timeout);
     let lock = call.keys().first().unwrap_or_default();
     let mark = mark::mark(lock);
     let millis = replicas.within.as_millis().max(1);
@@ -219,7 +211,6 @@ async fn pipeline(
     Ok(Answers { script, mark: mark.map_err(unknown)?, wait: wait.map_err(unknown)? })
 }
 
-/// Number of replicas that have the script's write.
 fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
     let marked = mark.into_reply().map(|reply| mark::marked(&reply));
     let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];

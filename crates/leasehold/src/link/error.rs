@@ -12,10 +12,8 @@ use thiserror::Error as ThisError;
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 #[non_exhaustive]
 pub(crate) enum ConnectError {
-    /// The address, or another setting of the caller, is invalid.
     #[error("the address of the server is not usable: {0}")]
     Address(String),
-    /// The caller's certificates are unusable.
     #[error("the certificates that were given cannot be used: {0}")]
     Certificates(String),
     /// The client rejected the server's certificate, or the server rejected the client's.
@@ -23,10 +21,8 @@ pub(crate) enum ConnectError {
     Tls { server: String, reason: String, source: Option<Cause> },
     #[error("the host name of {server} cannot be resolved: {reason}")]
     Dns { server: String, reason: String, source: Option<Cause> },
-    /// No server replied in time.
     #[error("{server} cannot be reached: {reason}")]
     Unreachable { server: String, reason: String, source: Option<Cause> },
-    /// Every address refuses the connection.
     #[error(
         "{server} cannot be reached: the connection is refused, because nothing listens there; start the server, or correct host and \
          port, or make the client by connect_lazy where the server may come later"
@@ -49,22 +45,18 @@ pub(crate) enum ConnectError {
     Loading { server: String, reason: String },
     #[error("{server} is not a Redis Cluster; leave out `-cluster` in the address: {reason}")]
     NotACluster { server: String, reason: String },
-    /// The server is a cluster node, and the URL does not name a cluster.
     #[error("{server} is a node of a Redis Cluster; say so in the address, with redis-cluster:// or rediss-cluster://")]
     IsACluster { server: String },
-    /// The server is a read-only replica.
     #[error(
         "{server} is a replica that may only be read: the address must lead to the primary; \
          redis-sentinel:// and redis-cluster:// find it by themselves"
     )]
     ReadOnly { server: String },
-    /// Several servers accept writes to one data set.
     #[error(
         "{server} shares its data with other servers that take writes at the same time ({kind}), so that two of them grant one lock: use a \
          server, or a database for locks, that has one primary"
     )]
     ActiveActive { server: String, kind: &'static str },
-    /// The server does not use the Redis protocol.
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
     Protocol { server: String, reason: String, source: Option<Cause> },
 }

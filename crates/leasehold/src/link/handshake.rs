@@ -13,17 +13,17 @@ use leasehold_core::wire::Frame;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// The name of this library in `CLIENT LIST`.
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
 /// The advice for a user whose greeting had no answer but the end of the connection.
 const HUNG_UP: &str = "it closed the connection without an answer: a proxy that does not know HELLO may need ?protocol=resp2 in the URL, and \
                        one that does not know SUBSCRIBE, such as twemproxy, cannot be used";
 
-/// The result of the handshake.
 pub(super) enum Greeted {
-    /// The server is identified and usable.
-    Known { id: Option<i64>, about: About },
+    Known {
+        id: Option<i64>,
+        about: About,
+    },
     /// The server, or a proxy in front of it, does not know `HELLO`: use RESP2.
     NoHello,
 }
@@ -44,7 +44,7 @@ pub(super) async fn greet(
         }
     };
     let begin = |command: &'static str, args: &[Bytes]| connection.begin(command, args).map_err(lost);
-    let answered = async |sent| connection.answered(sent, Some(patience)).await.map_err(lost);
+    let answered = async |sent| connection.answered(sent, patience).await.map_err(lost);
     let credentials = target.credentials(server, patience).await?;
     let login = login(credentials.as_ref(), resp3).map(|(command, args)| begin(command, &args)).transpose()?;
     let database = target.database().map(|database| begin("SELECT", &[database.to_string().into()])).transpose()?;
@@ -117,7 +117,6 @@ fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }
 
-/// The id of the connection in the reply to `HELLO`.
 fn id_in_greeting(reply: &Frame) -> Option<i64> {
     let Frame::Map(entries) = reply else { return None };
     entries.iter().find(|(key, _)| key.text() == Some("id"))?.1.int()
@@ -167,7 +166,7 @@ pub(super) async fn sentinel(
 ) -> Result<Connection, ConnectError> {
     let connection = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
     if let Some(credentials) = &sentinels.credentials {
-        let answer = connection.send("AUTH", auth(credentials), Some(settings.attempt())).await;
+        let answer = connection.send("AUTH", auth(credentials), settings.attempt()).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {
             return Err(ConnectError::of_refusal(&connection.server, refusal));
         }
@@ -189,7 +188,7 @@ async fn primary(
     patience: Duration,
 ) -> Result<Endpoint, ConnectError> {
     let asked = vec![word("get-master-addr-by-name"), Bytes::copy_from_slice(service.as_bytes())];
-    let answer = sentinel.send("SENTINEL", asked, Some(patience)).await.map_err(|error| lost(sentinel, error))?;
+    let answer = sentinel.send("SENTINEL", asked, patience).await.map_err(|error| lost(sentinel, error))?;
     if let Some(refusal) = answer.error() {
         return Err(ConnectError::of_refusal(&sentinel.server, refusal));
     }
@@ -222,7 +221,6 @@ pub(super) struct About {
     pub(super) flavor: String,
     pub(super) version: String,
     pub(super) is_cluster: bool,
-    /// The server is a read-only replica.
     pub(super) is_read_only: bool,
     /// The server is a replica that accepts writes, as its primary does.
     pub(super) is_active_replica: bool,
@@ -272,7 +270,7 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     let server = manager.label();
     let lost = |error| ConnectError::of_loss(&server, error);
     let connection = manager.current().map_err(lost)?;
-    let timeout = Some(shared.settings.attempt());
+    let timeout = shared.settings.attempt();
     let ask = async |command: &'static str, words: [&'static str; 2]| {
         let words = words.into_iter().filter(|word| !word.is_empty());
         connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
@@ -327,7 +325,6 @@ fn has_crdt(answer: &Frame) -> bool {
     answer.text().is_some_and(|info| info.lines().any(is_crdt))
 }
 
-/// The value of the only setting in the reply.
 fn configured(answer: &Frame) -> Option<String> {
     match answer {
         Frame::Map(entries) => entries.first()?.1.text(),

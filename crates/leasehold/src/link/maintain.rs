@@ -3,7 +3,7 @@
 use super::connection::Connection;
 use super::error::ConnectError;
 use super::notices::Notices;
-use super::pool::{Backoff, Pool, Pools};
+use super::pool::{Backoff, Pool};
 use super::route::{Node, Slots};
 use super::shared::LinkShared;
 use super::target::Server;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 const REST: Duration = Duration::from_millis(100);
 
 /// Updates the slot map and the sharded subscriptions, and kills ended connections, until the background is closed.
-pub(super) async fn maintain(pools: Arc<Pools>, pool: Arc<Pool>, notices: Arc<Notices>) {
+pub(super) async fn maintain(pools: Arc<[Arc<Pool>]>, pool: Arc<Pool>, notices: Arc<Notices>) {
     let shared = Arc::clone(&pool.shared);
     let work = async {
         let mut audit = shared.next_audit();
@@ -62,13 +62,12 @@ async fn doubted(shared: &LinkShared) {
 #[derive(Default)]
 struct Search {
     backoff: Backoff,
-    /// The earliest next attempt.
     next: Option<Instant>,
 }
 
 impl Search {
     /// Tries the addresses of the URL, with a new name lookup, at the pace of reconnects.
-    async fn at_the_seeds(&mut self, pools: &Pools, pool: &Pool, slots: &Slots) {
+    async fn at_the_seeds(&mut self, pools: &[Arc<Pool>], pool: &Pool, slots: &Slots) {
         let network = &pool.shared.settings.network;
         let Some(next) = self.next else {
             // By then, connections that were only cut are back.
@@ -107,10 +106,10 @@ async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Ve
 }
 
 /// Applies the slot map: closes connections to nodes without slots, and opens new ones.
-fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
-    changed.into_iter().for_each(|slot| pools.shared.slot_moved(slot));
+fn settle_in(pools: &[Arc<Pool>], pool: &Pool, slots: &Slots, changed: Vec<u16>) {
+    changed.into_iter().for_each(|slot| pool.shared.slot_moved(slot));
     let in_use = slots.in_use();
-    for all in pools.all() {
+    for all in pools {
         all.prune(&in_use);
     }
     for node in slots.primaries() {
@@ -119,7 +118,7 @@ fn settle_in(pools: &Pools, pool: &Pool, slots: &Slots, changed: Vec<u16>) {
 }
 
 /// Reads the slot map from the first node that replies.
-async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
+async fn refresh(pools: &[Arc<Pool>], pool: &Pool, slots: &Slots) -> bool {
     let shared = &pool.shared;
     for (_, manager) in pool.all() {
         let Ok(connection) = manager.current() else { continue };
@@ -135,15 +134,15 @@ async fn refresh(pools: &Pools, pool: &Pool, slots: &Slots) -> bool {
 }
 
 /// Kills ended connections, so that nothing remains to be settled and the list stays short.
-async fn kill_ended(pools: &Pools, by: &Pool) {
-    let shared = &pools.shared;
+async fn kill_ended(pools: &[Arc<Pool>], by: &Pool) {
+    let shared = &by.shared;
     if let Some(slots) = &shared.slots {
         for node in slots.idle_ask_targets() {
             let audits = if are_killed(pools, by, node).await { route::QUIET } else { route::UNREACHABLE };
             slots.forget_goal(node, audits);
         }
     }
-    for pool in pools.all() {
+    for pool in pools {
         for (node, manager) in pool.all() {
             let ended = manager.ended().into_iter().filter(|connection| !connection.is_kill_forbidden());
             for connection in ended {
@@ -153,18 +152,18 @@ async fn kill_ended(pools: &Pools, by: &Pool) {
                 }
             }
         }
-        kill_retired(shared, &pool, by).await;
+        kill_retired(shared, pool, by).await;
     }
 }
 
 /// Kills the connections to the target of an `ASK` that has not taken over the slot. Returns whether all of them are
 /// dead.
-async fn are_killed(pools: &Pools, by: &Pool, node: Node) -> bool {
+async fn are_killed(pools: &[Arc<Pool>], by: &Pool, node: Node) -> bool {
     let Some(killer) = by.to(node) else { return true };
     if killer.current().is_err() {
         return false;
     }
-    for manager in pools.all().iter().filter_map(|pool| pool.known(node)) {
+    for manager in pools.iter().filter_map(|pool| pool.known(node)) {
         let (connections, forgot) = manager.not_confirmed_dead();
         for connection in connections {
             connection.end();

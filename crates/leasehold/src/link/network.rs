@@ -25,10 +25,8 @@ use tokio::runtime::Handle;
 /// The delay before an attempt at the next address of a host starts concurrently (RFC 8305).
 const NEXT_ADDRESS: Duration = Duration::from_millis(250);
 
-/// A network.
 #[derive(Clone, Debug, Default)]
 pub(crate) enum Network {
-    /// The network of the operating system.
     #[default]
     System,
     #[cfg(test)]
@@ -51,7 +49,6 @@ impl Network {
         Err(ConnectError::Dns { server: host.label(), reason, source })
     }
 
-    /// Connects to one address.
     pub(super) async fn dial(&self, address: SocketAddr) -> io::Result<Socket> {
         match self {
             Self::System => {
@@ -65,7 +62,6 @@ impl Network {
         }
     }
 
-    /// Connects to a Unix socket.
     pub(super) async fn dial_unix(&self, path: &Path) -> io::Result<Socket> {
         match self {
             Self::System => Ok(Socket::Unix(tokio::net::UnixStream::connect(path).await?.into_std()?)),
@@ -74,7 +70,6 @@ impl Network {
         }
     }
 
-    /// Connects to a host. Tries all of its addresses.
     pub(super) async fn dial_host(&self, host: &Host) -> Result<Socket, ConnectError> {
         let addresses = self.addresses(host).await?;
         self.dial_first(addresses).await.map_err(|error| ConnectError::of_io(&host.label(), error))
@@ -145,7 +140,6 @@ fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
     Ok(())
 }
 
-/// A connected socket.
 #[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
@@ -155,7 +149,6 @@ pub(super) enum Socket {
 }
 
 impl Socket {
-    /// Reads what has arrived.
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = match self {
             Self::Tcp(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
@@ -166,7 +159,6 @@ impl Socket {
         Ok(read?.0)
     }
 
-    /// Writes as much as the socket accepts.
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
         let written = match self {
@@ -178,7 +170,6 @@ impl Socket {
         Ok(written?)
     }
 
-    /// Ends the connection in both directions.
     pub(super) fn shut_down(&self) {
         // A disconnected socket needs no shutdown.
         let _ = match self {
@@ -203,7 +194,6 @@ impl Socket {
     }
 }
 
-/// A socket that a runtime watches.
 #[derive(Debug)]
 pub(super) enum Watched {
     Tcp(tokio::net::TcpStream),
@@ -213,7 +203,6 @@ pub(super) enum Watched {
 }
 
 impl Watched {
-    /// Waits until the socket is ready.
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
             Self::Tcp(stream) => stream.ready(interest).await,
@@ -269,15 +258,12 @@ const EDGE_TRIGGERED: bool = cfg!(all(
     any(target_os = "linux", target_os = "android", target_vendor = "apple")
 ));
 
-/// Bytes in clear or through TLS.
 pub(super) struct Stream {
     pub(super) socket: Socket,
-    /// The TLS session, above the socket.
     pub(super) tls: Option<Session>,
 }
 
 impl Stream {
-    /// Connects, with TLS if the target uses TLS.
     pub(super) async fn connect(
         target: &ServerTarget,
         to: &Endpoint,

@@ -4,7 +4,6 @@ use super::error::ConnectError;
 use super::network::Socket;
 use super::target::{Certificates, Host};
 
-/// The advice for a user whose server expects TLS.
 pub(super) const ADVICE: &str =
     "build leasehold with its feature `tls`, and write rediss:// or valkeys:// in place of redis:// or valkey://";
 
@@ -21,7 +20,6 @@ pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     )))
 }
 
-/// Cannot exist.
 #[derive(Clone, Debug)]
 pub(super) enum ClientSide {}
 

@@ -20,11 +20,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-/// The subscriptions of a link.
 pub(super) struct Notices {
     calls: Arc<Pool>,
     /// Separate connections: in RESP2, and for sharded channels.
-    own: Arc<Pool>,
+    pub(super) own: Arc<Pool>,
     sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
@@ -42,10 +41,6 @@ impl Notices {
 
     fn is_sharded(&self) -> bool {
         self.sharded.load(Ordering::Acquire)
-    }
-
-    pub(super) const fn own_pool(&self) -> &Arc<Pool> {
-        &self.own
     }
 
     /// Whether a single server needs a separate connection for notices. On a cluster it opens on demand.
@@ -69,7 +64,6 @@ impl Notices {
         calls.or_else(|| self.own.known(node))
     }
 
-    /// See [`Link::subscribe`](leasehold_core::link::Link::subscribe).
     pub(super) async fn subscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         if self.is_sharded() {
             return self.subscribe_sharded(channel).await;
@@ -79,7 +73,6 @@ impl Notices {
         self.confirmed(&connection, Subscription::Subscribe, channel).await
     }
 
-    /// See [`Link::unsubscribe`](leasehold_core::link::Link::unsubscribe).
     pub(super) async fn unsubscribe(&self, channel: &Bytes) -> Result<(), LinkError> {
         if !self.is_sharded() {
             let manager = self.anchored().await?;
@@ -165,10 +158,9 @@ impl Notices {
         if !is_wanted() {
             return Ok(Ok(()));
         }
-        connection.subscription(Subscription::SubscribeSharded, channel, Some(self.timeout())).await
+        connection.subscription(Subscription::SubscribeSharded, channel, self.timeout()).await
     }
 
-    /// The target of a redirected sharded subscription.
     fn follow(&self, manager: &ConnectionManager, slot: u16, refusal: &ServerError) -> Option<Arc<ConnectionManager>> {
         let slots = self.calls.shared.slots.as_ref()?;
         let redirect = Redirect::of(refusal)?;
@@ -179,9 +171,8 @@ impl Notices {
         self.carrier(node)
     }
 
-    /// Sends a subscription command, and waits until the server has confirmed it.
     async fn confirmed(&self, connection: &Connection, what: Subscription, channel: &Bytes) -> Result<(), LinkError> {
-        connection.subscription(what, channel, Some(self.timeout())).await?.map_err(LinkError::Refused)
+        connection.subscription(what, channel, self.timeout()).await?.map_err(LinkError::Refused)
     }
 
     /// The connection manager that holds the classic subscriptions.

@@ -1,33 +1,45 @@
 //! Reconnects: a manager keeps one connection to a server, a pool has a manager for each server, and a link has several
 //! pools.
 
-use super::call::Joins;
-use super::connection::{Connection, word};
+use super::connection::Connection;
 use super::error::ConnectError;
 use super::network::Network;
-use super::route::{Node, Slots};
+use super::route::Node;
 use super::shared::{LinkShared, Role};
+use super::target;
 use super::target::{Endpoint, Server};
-use super::{route, target};
 use crate::telemetry::event;
-use leasehold_core::batch::Batch;
-use leasehold_core::call::Call;
-use leasehold_core::link::{LinkError, LinkEvent, ServerError, not_connected};
+use leasehold_core::link::{LinkError, LinkEvent, not_connected};
 use leasehold_core::plain::Plain;
-use leasehold_core::wire::Frame;
 use parking_lot::{Mutex, RwLock};
-use std::fmt;
-use std::mem::{Discriminant, discriminant};
+use std::mem::discriminant;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
 use std::time::Duration;
 use tokio::runtime::Handle;
 use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Maximum number of ended connections, and of retired managers, kept until the server confirms their death.
-const REMEMBERED: usize = 64;
+/// Ended connections, or retired managers, newest last, whose death the server has not confirmed.
+struct Unconfirmed<T> {
+    list: Vec<Arc<T>>,
+    /// The list overflowed, and the oldest entry was dropped.
+    forgot: bool,
+}
+
+impl<T> Unconfirmed<T> {
+    const MOST: usize = 64;
+    const EMPTY: Self = Self { list: Vec::new(), forgot: false };
+
+    fn push(&mut self, entry: Arc<T>) {
+        self.list.push(entry);
+        if self.list.len() > Self::MOST {
+            self.list.remove(0);
+            self.forgot = true;
+        }
+    }
+}
 
 /// A connection to one server, for one purpose, with automatic reconnects.
 pub(super) struct ConnectionManager {
@@ -43,27 +55,22 @@ pub(super) struct ConnectionManager {
     blocked: AtomicU64,
 }
 
-#[derive(Default)]
 struct State {
     current: Option<Arc<Connection>>,
-    /// Ended connections, newest last, whose death the server has not confirmed.
-    ended: Vec<Arc<Connection>>,
-    /// The list overflowed, and the oldest connection was dropped.
-    forgot: bool,
-    attempts: u64,
+    ended: Unconfirmed<Connection>,
+    /// The first attempt is over, or the manager's runtime was dropped.
+    tried: bool,
     trouble: String,
-    /// The connection manager's runtime was dropped.
-    gone: bool,
 }
 
 impl ConnectionManager {
-    /// Creates a slot without a connection. Cancelling `closed` closes it.
+    /// Creates a manager without a connection. Cancelling `closed` closes it.
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role, server: Server, closed: CancellationToken) -> Arc<Self> {
         Arc::new(Self {
             role,
             server,
             shared: Arc::clone(shared),
-            state: Mutex::default(),
+            state: Mutex::new(State { current: None, ended: Unconfirmed::EMPTY, tried: false, trouble: String::new() }),
             changed: Notify::new(),
             closed,
             turn: Arc::default(),
@@ -71,7 +78,6 @@ impl ConnectionManager {
         })
     }
 
-    /// The current connection, if it is up.
     pub(super) fn current(&self) -> Result<Arc<Connection>, LinkError> {
         let state = self.state.lock();
         match &state.current {
@@ -89,11 +95,8 @@ impl ConnectionManager {
     pub(super) async fn ready(&self) -> Result<Arc<Connection>, LinkError> {
         loop {
             let changed = self.changed.notified();
-            let (attempts, gone) = {
-                let state = self.state.lock();
-                (state.attempts, state.gone)
-            };
-            if attempts > 0 || gone || self.closed.is_cancelled() {
+            let tried = self.state.lock().tried;
+            if tried || self.closed.is_cancelled() {
                 return self.current();
             }
             changed.await;
@@ -114,17 +117,17 @@ impl ConnectionManager {
 
     /// Ended connections whose death the server has not confirmed.
     pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
-        let mut state = self.state.lock();
-        state.ended.retain(|connection| !connection.is_confirmed_dead());
-        state.ended.clone()
+        let ended = &mut self.state.lock().ended.list;
+        ended.retain(|connection| !connection.is_confirmed_dead());
+        ended.clone()
     }
 
     /// All connections that may still deliver a command. The flag reports that the list is incomplete.
     pub(super) fn not_confirmed_dead(&self) -> (Vec<Arc<Connection>>, bool) {
         let mut state = self.state.lock();
-        state.ended.retain(|connection| !connection.is_confirmed_dead());
+        state.ended.list.retain(|connection| !connection.is_confirmed_dead());
         let current = state.current.iter().filter(|connection| !connection.is_confirmed_dead());
-        (state.ended.iter().chain(current).cloned().collect(), state.forgot)
+        (state.ended.list.iter().chain(current).cloned().collect(), state.ended.forgot)
     }
 
     /// Ends the current connection, to reconnect, unless it is too new to be the cause of the failure.
@@ -137,12 +140,10 @@ impl ConnectionManager {
         }
     }
 
-    /// Whether the last connection has ended, and had subscriptions.
     pub(super) fn had_subscriptions(&self) -> bool {
         self.state.lock().current.as_ref().is_some_and(|connection| connection.had_subscriptions())
     }
 
-    /// Closes the connection manager permanently, from any thread.
     pub(super) fn close(&self) {
         self.closed.cancel();
         // Release the lock first: ending the connection delivers outcomes, which may need it.
@@ -153,12 +154,11 @@ impl ConnectionManager {
         self.changed.notify_waiters();
     }
 
-    /// Connects once, and installs the connection.
     pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
         let shared = &self.shared;
         let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, &shared.inbox).await;
         let mut state = self.state.lock();
-        state.attempts += 1;
+        state.tried = true;
         let opened = made.map(|connection| {
             if let (Role::Calls, Some(home)) = (self.role, &shared.home) {
                 connection.read_at(home);
@@ -166,10 +166,6 @@ impl ConnectionManager {
             let old = state.current.replace(Arc::new(connection));
             if let Some(old) = old.filter(|old| !old.is_confirmed_dead()) {
                 state.ended.push(old);
-                if state.ended.len() > REMEMBERED {
-                    state.ended.remove(0);
-                    state.forgot = true;
-                }
             }
         });
         if let Err(error) = &opened {
@@ -185,7 +181,9 @@ impl ConnectionManager {
         let mut backoff = Backoff::default();
         let mut first = !opened;
         let mut had_subscriptions = false;
-        let mut outage = Outage { lost_at: Instant::now(), reported: Vec::new() };
+        let mut lost_at = Instant::now();
+        // The kinds of errors in this outage: a server that returns and rejects the password is reported again.
+        let mut reported = Vec::new();
         if !first {
             self.tell(|server| LinkEvent::Connected { server, again: false });
         }
@@ -205,7 +203,7 @@ impl ConnectionManager {
                     opened = self.open() => match opened {
                         Ok(()) => {
                             event!(debug, server = %self.label(), role = self.role.word(), "connected");
-                            outage.reported.clear();
+                            reported.clear();
                             let again = !std::mem::take(&mut first);
                             self.tell(|server| LinkEvent::Connected { server, again });
                             if again && self.role == Role::Calls {
@@ -217,11 +215,13 @@ impl ConnectionManager {
                         }
                         Err(error) => {
                             event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
-                            if outage.is_news(&error) {
+                            let kind = discriminant(&error);
+                            if !reported.contains(&kind) {
+                                reported.push(kind);
                                 self.tell(|server| LinkEvent::OutOfReach {
                                     server,
                                     why: error.to_string(),
-                                    lost_for: outage.lost_at.elapsed(),
+                                    lost_for: lost_at.elapsed(),
                                     slots: self.owned_slots(),
                                 });
                             }
@@ -240,14 +240,13 @@ impl ConnectionManager {
             }
             connection.end();
             had_subscriptions |= connection.had_subscriptions();
-            outage.lost_at = Instant::now();
+            lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
             event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");
             backoff.stood(began.elapsed());
         }
     }
 
-    /// Time limit for a reply.
     pub(super) fn timeout(&self) -> Duration {
         self.shared.settings.command_timeout
     }
@@ -262,7 +261,6 @@ impl ConnectionManager {
         self.timeout() + Duration::from_millis(self.blocked.load(Ordering::Acquire))
     }
 
-    /// The server's name, for errors and logs.
     pub(super) fn label(&self) -> String {
         self.server.label()
     }
@@ -275,7 +273,6 @@ impl ConnectionManager {
         }
     }
 
-    /// The slots that the server owns; `None` without a cluster.
     fn owned_slots(&self) -> Option<Vec<u16>> {
         let slots = self.shared.slots.as_ref()?;
         let Server::At(Endpoint::Tcp(host)) = &self.server else { return None };
@@ -298,42 +295,22 @@ impl ConnectionManager {
             if tokio::time::timeout_at(self.shared.next_audit(), connection.used()).await.is_ok() {
                 tokio::time::sleep(timeout / 2).await;
             }
-            let ping = connection.send("PING", Vec::new(), None);
-            if !matches!(tokio::time::timeout(self.patience(), ping).await, Ok(Ok(_))) {
+            if connection.send("PING", Vec::new(), self.patience()).await.is_err() {
                 return;
             }
         }
     }
 }
 
-/// An outage of a connection.
-struct Outage {
-    lost_at: Instant,
-    /// The kinds of reconnect errors already reported.
-    reported: Vec<Discriminant<ConnectError>>,
-}
-
-impl Outage {
-    /// Whether this kind of error is new. A server that returns and rejects the password is reported again.
-    fn is_news(&mut self, error: &ConnectError) -> bool {
-        let kind = discriminant(error);
-        let is_news = !self.reported.contains(&kind);
-        if is_news {
-            self.reported.push(kind);
-        }
-        is_news
-    }
-}
-
-/// Marks a connection manager as gone when its task ends: the slot closed, or the runtime was dropped.
-pub(super) struct Gone(pub(super) Arc<ConnectionManager>);
+/// Ends the connection with the manager's task: the manager closed, or the runtime was dropped.
+struct Gone(Arc<ConnectionManager>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
         let manager = &self.0;
         let current = {
             let mut state = manager.state.lock();
-            state.gone = true;
+            state.tried = true;
             "its runtime is gone, or it was closed".clone_into(&mut state.trouble);
             state.current.clone()
         };
@@ -351,131 +328,53 @@ pub(super) struct Pool {
     /// The background's runtime.
     pub(super) runtime: Handle,
     by_node: RwLock<Vec<Option<Arc<ConnectionManager>>>>,
-    retired: Mutex<Retired>,
-    /// Cancelled when the pool closes.
+    /// Managers of addresses that own no hash slot now. The same process may own one under another address.
+    retired: Mutex<Unconfirmed<ConnectionManager>>,
     pub(super) closed: CancellationToken,
-    /// A permission was missing less than [`PAUSE`] ago.
-    batches_paused: AtomicBool,
+    /// A permission was missing a short time ago.
+    pub(super) batches_paused: AtomicBool,
     /// The user may not load scripts.
-    batches_refused: AtomicBool,
+    pub(super) batches_refused: AtomicBool,
     /// The plain commands that the server lacks, or refuses to this user.
-    refused: RwLock<Vec<Plain>>,
-}
-
-/// Pause of batches after a missing right to a key or a command.
-const PAUSE: Duration = Duration::from_secs(10);
-
-/// connection managers to addresses that own no hash slot now. The same process may own one under another address.
-#[derive(Default)]
-struct Retired {
-    pool: Vec<Arc<ConnectionManager>>,
-    /// The list overflowed, and the oldest slot was dropped.
-    forgot: bool,
+    pub(super) refused: RwLock<Vec<Plain>>,
 }
 
 impl Pool {
     /// Creates an empty pool. Its connections run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>, role: Role) -> Arc<Self> {
-        let closed_with = shared.closed.child_token();
-        let runtime = Handle::current();
         Arc::new(Self {
             role,
             shared: Arc::clone(shared),
-            runtime,
+            runtime: Handle::current(),
             by_node: RwLock::default(),
-            retired: Mutex::default(),
-            closed: closed_with,
+            retired: Mutex::new(Unconfirmed::EMPTY),
+            closed: shared.closed.child_token(),
             batches_paused: AtomicBool::new(false),
             batches_refused: AtomicBool::new(false),
             refused: RwLock::default(),
         })
     }
 
-    /// The command that replaces a call's script. `delete` is the server's compare-and-delete.
-    pub(super) fn plain_of(&self, call: &Call, delete: Option<Plain>) -> Option<Plain> {
-        Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
-    }
-
-    /// Stops using a plain command that the server refused.
-    pub(super) fn refuse_plain(&self, plain: Plain) {
-        let mut refused = self.refused.write();
-        if !refused.contains(&plain) {
-            refused.push(plain);
-        }
-    }
-
-    /// The batch that a call of a hash slot may join.
-    pub(super) fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
-        let stopped = [&self.batches_paused, &self.batches_refused].iter().any(|stop| stop.load(Ordering::Relaxed));
-        let may_batch = self.shared.may_batch() && !stopped;
-        let batch = may_batch.then(|| Batch::of(call.script()))??;
-        Some((batch, if self.shared.slots.is_some() { slot } else { 0 }))
-    }
-
-    /// Sends calls alone for [`PAUSE`].
-    pub(super) fn pause_batches(self: &Arc<Self>) {
-        if !self.batches_paused.swap(true, Ordering::Relaxed) {
-            let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
-            drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
-                tokio::time::sleep(PAUSE).await;
-                pool.upgrade().inspect(|pool| pool.batches_paused.store(false, Ordering::Relaxed));
-            })));
-        }
-    }
-
-    /// Whether to resend the calls of a refused batch alone. The server ran none of them, and the refusal may not apply
-    /// to each. Also loads a missing script, and pauses batches after a missing right.
-    pub(super) fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
-        let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
-        if lacks_a_right {
-            self.pause_batches();
-        }
-        let connection = route::manager_of(self, slot).and_then(|manager| manager.current());
-        let is_parted = refusal.is_of_several_slots();
-        if let Ok(connection) = connection {
-            if is_parted {
-                self.shared.note_several_slots(&connection.server);
-            }
-            if refusal.code() == "NOSCRIPT" {
-                self.load(batch, &connection);
-            }
-        }
-        lacks_a_right || is_parted || refusal.is_detour() || refusal.is_of_a_moving_slot()
-    }
-
-    /// Loads the script of a batch for later batches. Without the right to do so, every batch would be refused.
-    fn load(self: &Arc<Self>, batch: &'static Batch, connection: &Connection) {
-        self.shared.scripts.note(batch.script());
-        let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
-        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
-        drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
-            if let Ok(Ok(Frame::Error(refusal))) = loading.await
-                && refusal.is_of_a_missing_command()
-                && let Some(pool) = pool.upgrade()
-            {
-                pool.batches_refused.store(true, Ordering::Relaxed);
-            }
-        })));
-    }
-
-    /// Creates a connection manager to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.
+    /// Creates a manager to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.
     pub(super) fn manager(&self, server: Server) -> Arc<ConnectionManager> {
         ConnectionManager::new(&self.shared, self.role, server, self.closed.child_token())
     }
 
-    /// The connection manager to a node of the cluster, or to the only server.
+    /// The manager to a node of the cluster, or to the only server.
     pub(super) fn to(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         if let Some(manager) = self.known(node) {
             return Some(manager);
         }
-        let server = self.server(node)?;
+        let server = match &self.shared.slots {
+            None => self.shared.target.seeds().into_iter().next()?,
+            Some(slots) => {
+                let address = slots.address(node)?;
+                let (host, port) = target::host_and_port(&address)?;
+                self.shared.target.node(host, port)
+            }
+        };
         let mut by_node = self.by_node.write();
-        let at = usize::from(node);
-        if by_node.len() <= at {
-            by_node.resize(at + 1, None);
-        }
-        let place = by_node.get_mut(at)?;
-        let manager = place.get_or_insert_with(|| {
+        let manager = place(&mut by_node, node)?.get_or_insert_with(|| {
             let manager = self.manager(server);
             self.keep(&manager, false);
             manager
@@ -483,12 +382,10 @@ impl Pool {
         Some(Arc::clone(manager))
     }
 
-    /// The connection manager to a node, if it exists.
     pub(super) fn known(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         self.by_node.read().get(usize::from(node)).cloned().flatten()
     }
 
-    /// All connection managers, with their nodes.
     pub(super) fn all(&self) -> Vec<(Node, Arc<ConnectionManager>)> {
         let by_node = self.by_node.read();
         let pool = by_node.iter().enumerate();
@@ -514,40 +411,30 @@ impl Pool {
                     self.shared.reset_notices();
                 }
                 manager.tell(|server| LinkEvent::Retired { server });
-                let mut retired = self.retired.lock();
-                retired.pool.push(manager);
-                if retired.pool.len() > REMEMBERED {
-                    retired.pool.remove(0);
-                    retired.forgot = true;
-                }
+                self.retired.lock().push(manager);
             }
         }
     }
 
-    /// Retired connection managers that may still deliver a command. The flag reports that the list is incomplete.
+    /// Retired managers that may still deliver a command. The flag reports that the list is incomplete.
     pub(super) fn retired(&self) -> (Vec<Arc<ConnectionManager>>, bool) {
         let mut retired = self.retired.lock();
-        retired
-            .pool
-            .retain(|manager| !matches!(manager.not_confirmed_dead(), (connections, false) if connections.is_empty()));
-        (retired.pool.clone(), retired.forgot)
-    }
-
-    /// Removes a retired connection manager whose process owns no hash slot.
-    pub(super) fn forget(&self, manager: &Arc<ConnectionManager>) {
-        self.retired.lock().pool.retain(|other| !Arc::ptr_eq(other, manager));
-    }
-
-    /// Adds a connection manager that is already connected.
-    pub(super) fn adopt(&self, node: Node, manager: &Arc<ConnectionManager>) {
-        let other = {
-            let mut by_node = self.by_node.write();
-            let at = usize::from(node);
-            if by_node.len() <= at {
-                by_node.resize(at + 1, None);
-            }
-            by_node.get_mut(at).and_then(|place| place.replace(Arc::clone(manager)))
+        let is_over = |manager: &ConnectionManager| {
+            let (connections, forgot) = manager.not_confirmed_dead();
+            connections.is_empty() && !forgot
         };
+        retired.list.retain(|manager| !is_over(manager));
+        (retired.list.clone(), retired.forgot)
+    }
+
+    /// Removes a retired manager whose process owns no hash slot.
+    pub(super) fn forget(&self, manager: &Arc<ConnectionManager>) {
+        self.retired.lock().list.retain(|other| !Arc::ptr_eq(other, manager));
+    }
+
+    /// Adds a manager that is already connected.
+    pub(super) fn adopt(&self, node: Node, manager: &Arc<ConnectionManager>) {
+        let other = place(&mut self.by_node.write(), node).and_then(|place| place.replace(Arc::clone(manager)));
         if let Some(other) = other {
             other.close();
         }
@@ -563,48 +450,14 @@ impl Pool {
             manager.keep(opened).await;
         }));
     }
-
-    fn server(&self, node: Node) -> Option<Server> {
-        let Some(slots) = &self.shared.slots else { return self.shared.target.seeds().into_iter().next() };
-        server_at(&self.shared, slots, node)
-    }
 }
 
-/// How to connect to a node of a cluster.
-pub(super) fn server_at(shared: &LinkShared, slots: &Slots, node: Node) -> Option<Server> {
-    let address = slots.address(node)?;
-    let (host, port) = target::host_and_port(&address)?;
-    Some(shared.target.node(host, port))
-}
-
-/// All pools of a link. Dropped pools leave the list.
-pub(super) struct Pools {
-    pub(super) shared: Arc<LinkShared>,
-    all: Mutex<Vec<Weak<Pool>>>,
-}
-
-impl Pools {
-    pub(super) fn new(shared: Arc<LinkShared>) -> Arc<Self> {
-        Arc::new(Self { shared, all: Mutex::default() })
+fn place(by_node: &mut Vec<Option<Arc<ConnectionManager>>>, node: Node) -> Option<&mut Option<Arc<ConnectionManager>>> {
+    let at = usize::from(node);
+    if by_node.len() <= at {
+        by_node.resize(at + 1, None);
     }
-
-    /// Adds a pool for a purpose, without connections. They will run on the current runtime.
-    pub(super) fn add(&self, role: Role) -> Arc<Pool> {
-        let pool = Pool::new(&self.shared, role);
-        self.all.lock().push(Arc::downgrade(&pool));
-        pool
-    }
-
-    /// The existing pools.
-    pub(super) fn all(&self) -> Vec<Arc<Pool>> {
-        self.all.lock().iter().filter_map(Weak::upgrade).collect()
-    }
-}
-
-impl fmt::Debug for Pools {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Pools").field("shared", &self.shared).finish_non_exhaustive()
-    }
+    by_node.get_mut(at)
 }
 
 /// The delays between reconnects: none before the first, then 50 ms, doubled after each failure up to 2 s. A random
@@ -613,7 +466,6 @@ impl fmt::Debug for Pools {
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     attempts: u32,
-    /// Number of consecutive short-lived connections.
     brief: u32,
 }
 
@@ -627,7 +479,6 @@ impl Backoff {
     /// A connection with a shorter life is short-lived.
     const STOOD: Duration = Duration::from_secs(1);
 
-    /// The delay before the next attempt.
     pub(super) fn next(&mut self, network: &Network) -> Duration {
         let wait = match self.attempts {
             0 => match self.brief {
@@ -646,7 +497,6 @@ impl Backoff {
         self.next(network)
     }
 
-    /// Records a connection that got a reply, and its lifetime.
     pub(super) fn stood(&mut self, time: Duration) {
         self.attempts = 0;
         self.brief = if time < Self::STOOD { self.brief.saturating_add(1) } else { 0 };

@@ -36,7 +36,7 @@ impl RawConnection {
     /// The server may still execute the command after the future is dropped.
     pub async fn ask(&self, command: &'static str, args: &[&str]) -> Result<Frame, String> {
         let args = args.iter().map(|arg| Bytes::copy_from_slice(arg.as_bytes())).collect();
-        match self.connection.send(command, args, Some(self.timeout)).await {
+        match self.connection.send(command, args, self.timeout).await {
             Ok(Frame::Error(refusal)) => Err(refusal.text().to_owned()),
             Ok(reply) => Ok(reply),
             Err(error) => Err(error.to_string()),

@@ -150,7 +150,6 @@ const NOBODY: u16 = u16::MAX;
 /// A node, by its index in the list of all nodes ever seen.
 pub(super) type Node = u16;
 
-/// The slot map of a cluster.
 #[derive(Debug)]
 pub(super) struct Slots {
     map: RwLock<Map>,
@@ -219,7 +218,6 @@ impl Slots {
         owners.filter(|(_, node)| here(node)).map(|(slot, _)| slot).collect()
     }
 
-    /// The owner of the slot by this map.
     pub(super) fn owner(&self, slot: u16) -> Option<Node> {
         self.map.read().owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY)
     }
@@ -234,7 +232,6 @@ impl Slots {
         map.carriers(slot).into_iter().filter(counts).collect()
     }
 
-    /// Every node that owns a slot.
     pub(super) fn primaries(&self) -> Vec<Node> {
         let map = self.map.read();
         let runs = map.owners.chunk_by(PartialEq::eq).filter_map(|run| run.first().copied());
@@ -317,7 +314,7 @@ impl Slots {
     /// Reads the slot map of a node, and returns the slots whose owner changed.
     pub(super) async fn read(&self, node: &Connection, timeout: Duration) -> Result<Vec<u16>, ConnectError> {
         let server = &node.server;
-        let answer = node.send("CLUSTER", vec![word("SLOTS")], Some(timeout)).await;
+        let answer = node.send("CLUSTER", vec![word("SLOTS")], timeout).await;
         let answer = answer.map_err(|error| ConnectError::of_loss(server, error))?;
         if let Some(refusal) = answer.error() {
             return Err(ConnectError::of_refusal(server, refusal));

@@ -43,12 +43,12 @@ use super::connection::{Connection, word};
 use super::pool::{ConnectionManager, Pool};
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
-use std::time::Duration;
+use std::sync::Arc;
 
 /// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of
 /// `calls` kills all other connections. Takes at most two command timeouts, one for the `PING` and one for the kill,
 /// plus the replicas' time. Needs tokio's timers.
-pub(super) async fn settle(all: &[&Pool], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
+pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
     let shared = &calls.shared;
     let nodes = match &shared.slots {
@@ -101,7 +101,7 @@ async fn settle_connection(
     manager: &ConnectionManager,
     by: &ConnectionManager,
 ) -> Result<Settled, LinkError> {
-    if !connection.has_ended() && answers(connection, manager.patience()).await {
+    if !connection.has_ended() && connection.send("PING", Vec::new(), manager.patience()).await.is_ok() {
         return Ok(Settled::Proven);
     }
     // Fails its waiting callers, and skips the `PING` next time.
@@ -119,11 +119,6 @@ pub(super) async fn have_killed(
         Ok(settled) => settled,
         Err(_) => Err(LinkError::Unknown(format!("{} does not answer", by.label()))),
     }
-}
-
-/// Whether the server replies to a `PING` behind all earlier commands. An error reply counts.
-pub(super) async fn answers(connection: &Connection, timeout: Duration) -> bool {
-    matches!(tokio::time::timeout(timeout, connection.send("PING", Vec::new(), None)).await, Ok(Ok(_)))
 }
 
 async fn kill(
@@ -155,7 +150,7 @@ async fn kill(
         return Ok(Settled::Unproven);
     }
     let args = vec![word("KILL"), word("ID"), id.to_string().into()];
-    let answer = killer.send("CLIENT", args, None).await?;
+    let answer = killer.send("CLIENT", args, by.timeout()).await?;
     if answer.int().is_some() {
         connection.confirm_dead();
         return Ok(Settled::Proven);

@@ -44,7 +44,6 @@ pub(super) struct LinkShared {
     pub(super) events: Events,
     pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,
-    /// The owners of the slots, on a cluster.
     pub(super) slots: Option<Slots>,
     /// The sharded subscriptions of each slot.
     pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
@@ -127,30 +126,24 @@ impl LinkShared {
     }
 }
 
-/// The Pub/Sub commands for release notices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub(crate) enum Publish {
     /// As Redisson does: `SPUBLISH` on a cluster that supports it, else `PUBLISH`.
     #[default]
     Auto,
-    /// `PUBLISH` and `SUBSCRIBE`.
     Classic,
-    /// `SPUBLISH` and `SSUBSCRIBE`.
     Sharded,
 }
 
 /// Minimum number of calls in a batch. Fewer calls are cheaper alone.
 const BATCH_FROM: usize = 4;
 
-/// The timing of a link, and its network.
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
     /// The background's timeout for a reply, and for silence on its connections. At least 10 ms.
     pub(crate) command_timeout: Duration,
-    /// The connect deadline when a client is built.
     pub(crate) connect_deadline: Duration,
-    /// The Pub/Sub commands for release notices.
     pub(crate) publish: Publish,
     /// The interval of checks of sharded subscriptions and idle connections. A server silently drops such subscriptions
     /// when their slot moves away, and proxies drop idle connections.
@@ -192,7 +185,6 @@ pub(super) struct Events {
 struct Waiting {
     calls_reset: bool,
     notices_reset: bool,
-    /// The last event of each server.
     servers: VecDeque<LinkEvent>,
     closed: bool,
 }
@@ -270,7 +262,6 @@ pub(super) struct Identity {
     server: OnceLock<ServerInfo>,
     /// The facts that follow from the URL.
     of_url: ServerInfo,
-    /// Why the server is not identified.
     failure: Mutex<String>,
 }
 

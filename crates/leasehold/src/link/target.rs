@@ -23,13 +23,10 @@ use std::time::Duration;
 pub(crate) struct ServerTarget {
     servers: Servers,
     credentials: Option<Credentials>,
-    /// Overrides the credentials of the URL.
     provider: Option<Provider>,
-    /// Translates announced addresses.
     addresses: Option<AddressMap>,
     database: u32,
     pub(super) resp3: bool,
-    /// Whether connections use TLS.
     pub(super) secure: bool,
     pub(super) tls: Option<ClientSide>,
 }
@@ -37,7 +34,6 @@ pub(crate) struct ServerTarget {
 #[derive(Clone)]
 enum Servers {
     One(Server),
-    /// A cluster, with some of its nodes.
     Cluster(Vec<Host>),
 }
 
@@ -48,14 +44,12 @@ pub(crate) enum Server {
     OfSentinels(Sentinels),
 }
 
-/// The address of one socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Endpoint {
     Tcp(Host),
     Unix(PathBuf),
 }
 
-/// A host, and the port on it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Host {
     pub(crate) name: String,
@@ -64,7 +58,6 @@ pub(crate) struct Host {
     pub(crate) certificate_name: Option<String>,
 }
 
-/// Sentinels, and the service name of the primary.
 #[derive(Clone)]
 pub(crate) struct Sentinels {
     pub(crate) hosts: Vec<Host>,
@@ -208,7 +201,6 @@ impl ServerTarget {
         }
     }
 
-    /// The database to select, if it is not 0.
     pub(super) fn database(&self) -> Option<u32> {
         Some(self.database).filter(|database| *database != 0)
     }
@@ -258,7 +250,6 @@ impl fmt::Debug for ServerTarget {
 }
 
 impl Server {
-    /// The name of the server in errors and logs.
     pub(super) fn label(&self) -> String {
         match self {
             Self::At(endpoint) => endpoint.label(),
@@ -288,7 +279,6 @@ impl Endpoint {
 }
 
 impl Host {
-    /// A host whose certificate names the host.
     pub(super) fn new(name: &str, port: u16) -> Self {
         Self { name: name.to_owned(), port, certificate_name: None }
     }
@@ -311,7 +301,6 @@ struct Query {
     nodes: Vec<Host>,
     /// The service name for Sentinels, and their credentials.
     sentinels: (String, Option<Credentials>),
-    /// That of a socket.
     database: u32,
 }
 
@@ -344,7 +333,6 @@ impl Query {
     }
 }
 
-/// Reads `host:port`.
 fn node(text: &str) -> Result<Host, ConnectError> {
     match host_and_port_of_url(text) {
         Some((name, port)) if is_host(name) && port != 0 => Ok(Host::new(name, port)),
@@ -352,7 +340,6 @@ fn node(text: &str) -> Result<Host, ConnectError> {
     }
 }
 
-/// Reads `host[:port]`.
 fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     let default = if kind == "-sentinel" { 26_379 } else { 6_379 };
     // After a bracket or a name, a colon begins the port. Inside brackets it belongs to the address.
@@ -406,7 +393,6 @@ fn number(text: &str, form: &str) -> Result<u32, ConnectError> {
     text.parse().ok().filter(|_| is_number).ok_or_else(|| bad(form))
 }
 
-/// The maximum length of a DNS name, in bytes.
 const MOST: usize = 253;
 
 /// Splits `host:port` as nodes write it. The host may be empty, or an IPv6 address with or without brackets.
@@ -469,7 +455,6 @@ impl fmt::Debug for Credentials {
     }
 }
 
-/// The future of a provider.
 pub(crate) type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
 
 /// Provides the credentials for each connection.
@@ -484,7 +469,6 @@ impl Provider {
         Self(Arc::new(move || Box::pin(provider())))
     }
 
-    /// Gets the credentials for a connection to `server`.
     pub(super) async fn ask(&self, server: &str, patience: Duration) -> Result<Credentials, ConnectError> {
         let why = match tokio::time::timeout(patience, (self.0)()).await {
             Ok(Ok(credentials)) => return Ok(credentials),
@@ -501,7 +485,6 @@ impl fmt::Debug for Provider {
     }
 }
 
-/// The caller's certificates, as PEM.
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {
     /// The trusted authorities, in place of those of the operating system.

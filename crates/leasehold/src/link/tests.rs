@@ -18,7 +18,7 @@ mod tls;
 mod worlds;
 mod writers;
 
-use super::{ConnectError, Connector, Home, LinkSettings, Links, ServerLink, ServerTarget};
+use super::{ConnectError, Connector, Home, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Outcome, Receiver, Settled};
@@ -102,8 +102,7 @@ impl World {
 
     fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
         let connector = Connector::new(target, settings, Some(Home::Runtime(home.handle().clone())))?;
-        let (background, info, thread) = BackgroundThread::start(connector)?;
-        let link = ServerLink::new(background, info);
+        let (link, thread) = BackgroundThread::start(connector)?;
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let messages = Messages::of(&link);
         Ok(Self { link, messages, started: AtomicU64::new(0), home: Some(home), test, _background: thread })
@@ -275,22 +274,20 @@ struct BackgroundThread {
     thread: Option<JoinHandle<()>>,
 }
 
-type Made = Result<(Links, leasehold_core::link::ServerInfo), ConnectError>;
-
 impl BackgroundThread {
-    fn start(connector: Connector) -> Result<(Links, leasehold_core::link::ServerInfo, Self), ConnectError> {
-        let (made, making) = mpsc::channel::<Made>();
+    fn start(connector: Connector) -> Result<(ServerLink, Self), ConnectError> {
+        let (made, making) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
-                made.send(Links::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
+                made.send(ServerLink::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
                 drop(connector);
                 let _ = stopped.await;
             });
         });
-        let (background, info) = making.recv().expect("an outcome")?;
-        Ok((background, info, Self { stop: Some(stop), thread: Some(thread) }))
+        let link = making.recv().expect("an outcome")?;
+        Ok((link, Self { stop: Some(stop), thread: Some(thread) }))
     }
 }
 

@@ -12,7 +12,6 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use tokio::io::Interest;
 
-/// The advice for a user whose server expects TLS.
 pub(super) const ADVICE: &str = "write rediss:// or valkeys:// in place of redis:// or valkey://";
 
 /// Accepts the scheme of a URL that asks for a secure connection. A build without the feature `tls` refuses it.
@@ -20,7 +19,6 @@ pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
     Ok(())
 }
 
-/// The TLS settings of a client.
 pub(super) type ClientSide = Arc<ClientConfig>;
 
 /// The TLS side of a connection. It has its own crypto provider, regardless of the provider that the process has
@@ -73,7 +71,6 @@ fn chain_of(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Conn
     }
 }
 
-/// The error for an unusable private key.
 fn no_key(pem: &[u8]) -> ConnectError {
     // Both forms of an encrypted key have this word in their headers.
     let is_encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
@@ -89,12 +86,10 @@ fn refused(error: &rustls::Error) -> ConnectError {
     ConnectError::Certificates(why)
 }
 
-/// A TLS session above a socket, without I/O of its own.
 #[derive(Debug)]
 pub(super) struct Session(Mutex<ClientConnection>);
 
 impl Session {
-    /// Creates the session with a handshake on the socket.
     pub(super) async fn open(socket: &Socket, host: &Host, config: &ClientSide) -> Result<Self, ConnectError> {
         let label = host.label();
         let name = host.certificate_name.as_deref().unwrap_or(&host.name).to_owned();
@@ -176,7 +171,6 @@ impl Session {
     }
 }
 
-/// Waits until all bytes are written.
 async fn write_all(watched: &Watched, mut bytes: &[u8]) -> io::Result<()> {
     while !bytes.is_empty() {
         watched.ready(Interest::WRITABLE).await?;

@@ -115,9 +115,8 @@ impl ClientBuilder {
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let connector = builder.prepare(target)?;
-        let background = || server_link::Links::unconnected(&connector);
-        let (background, hand_over) = background::thread::start_at_once(background).map_err(no_thread)?;
-        let link = ServerLink::unidentified(background);
+        let unconnected = || ServerLink::unconnected(&connector);
+        let (link, hand_over) = background::thread::start_at_once(unconnected).map_err(no_thread)?;
         let settings = builder.settings.clone();
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
@@ -317,11 +316,10 @@ impl ClientBuilder {
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let connector = self.prepare(target)?;
-        let prepare = async move || server_link::Links::connect(&connector).await;
+        let prepare = async move || ServerLink::connect(&connector).await;
         let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
         let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
-        let (background, server) = ready.await.map_err(ended)?.map_err(ConnectError::from)?;
-        let link = AnyLink::Server(ServerLink::new(background, server));
+        let link = AnyLink::Server(ready.await.map_err(ended)?.map_err(ConnectError::from)?);
         let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))

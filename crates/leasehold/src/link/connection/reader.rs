@@ -13,7 +13,6 @@ use tokio::io::Interest;
 /// Reads per poll of the reader before it yields to other tasks.
 const READS: usize = 4;
 
-/// Reads until the connection ends.
 pub(super) async fn read_at_home(shared: Weak<Shared>) {
     // A runtime may start this long after the connection ended, or never.
     let Some(shared) = shared.upgrade() else { return };
@@ -135,7 +134,6 @@ async fn back_of_the_queue() {
     .await;
 }
 
-/// Why reading ended.
 enum End {
     /// The server sent malformed bytes or a TLS alert.
     Bytes(String),

@@ -39,8 +39,7 @@ fn a_link_needs_no_runtime_of_its_caller() {
         let server = Server::builder().binary(binary).start();
         let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
             .expect("a connector");
-        let (background, info, _thread) = BackgroundThread::start(connector).expect("a link");
-        let link = ServerLink::new(background, info);
+        let (link, _thread) = BackgroundThread::start(connector).expect("a link");
         // Neither this executor nor this thread has a tokio runtime.
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| block_on_bare(link.call(acquire("a")))).join().expect("no panic")

@@ -240,7 +240,7 @@ fn call_to_an_abandoned_address_dies_in_time() {
         let node = cluster.nodes().first().expect("a node");
         let lock = lock_on(&cluster, node);
         world.call(acquire(&lock)).expect("a reply");
-        let pool = world.link.pool();
+        let pool = &world.link.0.pool;
         let kills = node.commandstats("client|kill");
         let primaries = world.link.shared().slots.as_ref().expect("a cluster").primaries();
         let here = pool.shared.slots.as_ref().and_then(|slots| slots.owner(cluster.slot_of(&lock))).expect("an owner");
@@ -257,7 +257,7 @@ fn call_to_a_gone_process_is_forgotten() {
         let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
         let world = World::new(&cluster.url());
         retire(&world, &gone, 1);
-        until("the connection is forgotten", || world.link.pool().retired().0.is_empty());
+        until("the connection is forgotten", || world.link.0.pool.retired().0.is_empty());
     });
 }
 
@@ -375,7 +375,7 @@ fn call_to_a_node_that_never_took_the_slot_dies_in_time() {
 
 /// Connects to a server by many addresses, and abandons them.
 fn retire(world: &World, server: &Server, addresses: usize) {
-    let pool = world.link.pool();
+    let pool = &world.link.0.pool;
     let slots = pool.shared.slots.as_ref().expect("a cluster");
     let primaries = slots.primaries();
     let seed = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);

@@ -22,7 +22,7 @@ pub(super) fn failure(target: ServerTarget) -> ConnectError {
 
 /// The error of a failed connect, at any time before the deadline.
 fn error_of(connector: &Connector) -> ConnectError {
-    let connecting = async { tokio::time::timeout(HUNG, Links::connect(connector)).await };
+    let connecting = async { tokio::time::timeout(HUNG, ServerLink::connect(connector)).await };
     runtime().block_on(connecting).expect("connecting hangs").err().expect("no link")
 }
 
@@ -324,7 +324,7 @@ fn a_call_to_a_server_never_met_ends_at_once() {
     let connector = Connector::new(target, settings(), None).expect("a connector");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::unidentified(Links::unconnected(&connector));
+    let link = ServerLink::unconnected(&connector);
     let decided = link.settlings(false);
     let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");
@@ -455,9 +455,9 @@ fn what_was_not_finished_is_closed() {
         let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
             .expect("a connector");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let (background, _) = runtime.block_on(Links::connect(&connector)).expect("a background");
+        let link = runtime.block_on(ServerLink::connect(&connector)).expect("a link");
         assert_eq!(server.client_list().len(), before + 1);
-        drop(background);
+        drop(link);
         until("the connections are gone", || server.client_list().len() == before);
     });
 }

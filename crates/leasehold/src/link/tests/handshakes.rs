@@ -346,12 +346,9 @@ fn play(seed: u64) -> bool {
         };
         let url = URLS[peers.rng.lock().usize(..URLS.len())];
         let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("no TLS");
-        let connected = async {
-            let (background, info) = Links::connect(&connector).await?;
-            Ok(ServerLink::new(background, info))
-        };
-        let connected: Result<_, ConnectError> =
-            tokio::time::timeout(LONGEST, connected).await.unwrap_or_else(|_| panic!("{url}: connecting hangs"));
+        let connected = tokio::time::timeout(LONGEST, ServerLink::connect(&connector))
+            .await
+            .unwrap_or_else(|_| panic!("{url}: connecting hangs"));
         match connected {
             Ok(link) => {
                 let called = link.call(inspect("a"));

@@ -56,8 +56,7 @@ fn play<T>(test: impl AsyncFnOnce(&Scene) -> T) -> T {
         let settings = LinkSettings { command_timeout: TIMEOUT, network, ..LinkSettings::default() };
         let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
         let connector = Connector::new(target, settings, None).expect("no TLS");
-        let (background, info) = Links::connect(&connector).await.expect("a background");
-        let link = ServerLink::new(background, info);
+        let link = ServerLink::connect(&connector).await.expect("a link");
         test(&Scene { link, peer }).await
     })
 }

@@ -30,7 +30,7 @@ fn commands_of_threads_that_write_at_once_keep_the_order_of_each_thread() {
                     let send = |number| connection.begin("ECHO", &[text(thread, number)]).expect("it stands");
                     let sent: Vec<_> = (0..COMMANDS).map(send).collect();
                     for (number, sent) in sent.into_iter().enumerate() {
-                        let reply = runtime.block_on(connection.answered(sent, Some(HUNG)));
+                        let reply = runtime.block_on(connection.answered(sent, HUNG));
                         assert_eq!(reply, Ok(Frame::Text(text(thread, number))), "seed {seed}");
                     }
                 });
@@ -56,7 +56,7 @@ fn callers_that_replies_wake_together_share_a_write() {
         let connection = Arc::new(connection);
         let callers = (0..CALLERS).map(|_| Arc::clone(&connection)).map(|connection| async move {
             for _ in 0..COMMANDS {
-                connection.send("ECHO", vec![Bytes::from_static(b"text")], None).await.expect("a reply");
+                connection.send("ECHO", vec![Bytes::from_static(b"text")], HUNG).await.expect("a reply");
             }
         });
         join_all(callers.map(tokio::spawn)).await;
