@@ -20,7 +20,6 @@ use leasehold_core::script::Script;
 use leasehold_core::session::CallId;
 use leasehold_core::wire::Frame;
 use parking_lot::{Mutex, RwLock};
-use std::fmt;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -29,11 +28,8 @@ use tokio::runtime::Handle;
 /// Maximum number of resends of one call: redirections, and `NOSCRIPT` from each server in between.
 pub(super) const FOLLOWED: usize = 6;
 
-/// Sends a call as [`call`] does, without waiting. The session receives the outcome.
-///
-/// # Errors
-///
-/// Returns the call if the link is not connected.
+/// Sends a call as [`call`] does, without waiting. The session receives the outcome. Returns the call if the link is not
+/// connected.
 pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
     let slot = slot_of(&call);
     let standing = route::manager_of(pool, slot).and_then(|manager| manager.current());
@@ -53,27 +49,16 @@ pub(super) struct Started {
     pool: Arc<Pool>,
     begun: u64,
     id: CallId,
-    call: Call,
-    plain: Option<Plain>,
-    batch: Option<Joins>,
+    pub(super) call: Call,
+    /// The command in place of the script.
+    pub(super) plain: Option<Plain>,
+    pub(super) batch: Option<Joins>,
 }
 
 /// The batch that a call may join, and on a cluster the hash slot that all of its calls have.
 pub(super) type Joins = (&'static Batch, u16);
 
 impl Started {
-    pub(super) const fn call(&self) -> &Call {
-        &self.call
-    }
-
-    pub(super) const fn plain(&self) -> Option<Plain> {
-        self.plain
-    }
-
-    pub(super) const fn batch(&self) -> Option<Joins> {
-        self.batch
-    }
-
     pub(super) fn shares(&self, other: Option<Joins>) -> bool {
         matches!((self.batch, other), (Some((own, slot)), Some((batch, of))) if std::ptr::eq(own, batch) && slot == of)
     }
@@ -142,7 +127,7 @@ impl Started {
                 Ok(manager) => refused(&pool, manager, begun, call, refusal).await,
                 Err(error) => Err(error),
             };
-            pool.shared.inbox.outcome(id, result);
+            pool.shared.inbox.deliver(&mut vec![Arrival::Outcome(id, result)]);
         }));
     }
 }
@@ -164,9 +149,11 @@ impl Pool {
     }
 
     fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
-        let stopped = [&self.batches_paused, &self.batches_refused].iter().any(|stop| stop.load(Ordering::Relaxed));
-        let may_batch = self.shared.may_batch() && !stopped;
-        let batch = may_batch.then(|| Batch::of(call.script()))??;
+        let stops = [&self.batches_paused, &self.batches_refused, &self.shared.splits];
+        if self.shared.settings.batch_from.is_none() || stops.iter().any(|stop| stop.load(Ordering::Relaxed)) {
+            return None;
+        }
+        let batch = Batch::of(call.script())?;
         Some((batch, if self.shared.slots.is_some() { slot } else { 0 }))
     }
 
@@ -323,16 +310,6 @@ impl Inbox {
             receiver.receive(arrivals);
         }
     }
-
-    fn outcome(&self, id: CallId, outcome: Outcome) {
-        self.deliver(&mut vec![Arrival::Outcome(id, outcome)]);
-    }
-}
-
-impl fmt::Debug for Inbox {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Inbox").finish_non_exhaustive()
-    }
 }
 
 fn slot_of(call: &Call) -> u16 {
@@ -355,13 +332,9 @@ impl Refusal {
 }
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
-///
-/// Two replies prove that the server did *not* apply the call: `NOSCRIPT` and a redirection. After `NOSCRIPT` the link
-/// sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
-/// `begun`.
 pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Reply, LinkError> {
     // Boxed, as what is seldom needed below, so that the future of a call is small.
-    match Box::pin(direct(pool, begun, call, pool.shared.settings.command_timeout)).await? {
+    match Box::pin(direct(pool, begun, call)).await? {
         Ok(reply) => Ok(reply),
         Err((call, manager, refusal)) => Box::pin(refused(pool, manager, begun, call, Refusal::OfCall(refusal))).await,
     }
@@ -376,7 +349,7 @@ async fn refused(
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
     let before = refusal.error().clone();
-    let followed = follow_up(pool, manager, begun, call, pool.shared.settings.command_timeout, refusal).await;
+    let followed = follow_up(pool, manager, begun, call, refusal).await;
     // The refusal of a batch or plain command does not concern this call.
     let came = before.is_detour() || before.is_of_a_moving_slot();
     followed.map_err(|error| if came { error.of_a_call_refused(&before) } else { error })
@@ -387,8 +360,8 @@ async fn direct(
     pool: &Pool,
     begun: u64,
     call: Call,
-    timeout: Duration,
 ) -> Result<Result<Reply, (Call, Arc<ConnectionManager>, ServerError)>, LinkError> {
+    let timeout = pool.shared.settings.command_timeout;
     let manager = route::manager_of(pool, slot_of(&call))?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&manager, timeout).await?;
@@ -403,9 +376,9 @@ async fn follow_up(
     mut manager: Arc<ConnectionManager>,
     begun: u64,
     call: Call,
-    timeout: Duration,
     refusal: Refusal,
 ) -> Result<Reply, LinkError> {
+    let timeout = pool.shared.settings.command_timeout;
     let mut answer = Err(refusal);
     let mut asking = false;
     for _ in 0..FOLLOWED {
@@ -465,7 +438,7 @@ async fn after_asking(
 }
 
 /// The scripts in use.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Scripts {
     used: RwLock<Vec<&'static Script>>,
 }

@@ -19,14 +19,12 @@ use futures_util::future::{join_all, select_ok};
 use leasehold_core::link::{LinkEvent, ServerInfo};
 use std::io;
 use std::io::ErrorKind;
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::Interest;
 use tokio::time::Instant;
 
 /// A link before its connections, which need the runtime that will own them.
-#[derive(Debug)]
 pub(crate) struct Connector(Arc<LinkShared>);
 
 impl Connector {
@@ -55,14 +53,14 @@ impl ServerLink {
     /// Dropping the future closes the connections.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
         let shared = &connector.0;
-        let limit = Limit::of(shared.settings.connect_deadline);
+        let deadline = Instant::now() + shared.settings.connect_deadline;
         let link = Self::unconnected(connector);
         let Links { pool, notices, .. } = &*link.0;
-        let manager = connect(pool, limit).await?;
-        let info = server_info_within(limit, shared, &manager).await?;
+        let manager = connect(pool, deadline).await?;
+        let info = server_info_within(deadline, shared, &manager).await?;
         notices.shard(info.sharded_notices);
         if notices.need_a_connection() {
-            connect(&notices.own, limit).await?;
+            connect(&notices.own, deadline).await?;
         }
         link.0.maintain();
         shared.identity.complete(info);
@@ -164,44 +162,33 @@ impl Drop for Links {
     }
 }
 
-#[derive(Clone, Copy)]
-struct Limit {
-    given: Duration,
-    ends: Instant,
-}
-
-impl Limit {
-    fn of(given: Duration) -> Self {
-        Self { given, ends: Instant::now() + given }
-    }
-
-    fn left(self) -> Duration {
-        self.ends.saturating_duration_since(Instant::now())
-    }
+fn left(deadline: Instant) -> Duration {
+    deadline.saturating_duration_since(Instant::now())
 }
 
 /// Connects to the only server, or to all reachable nodes of a cluster, at least one. If nothing listens, or the server
 /// refuses, the error comes at once. A caller who expects that to change does not wait here.
-async fn connect(pool: &Arc<Pool>, limit: Limit) -> Result<Arc<ConnectionManager>, ConnectError> {
-    let network = &pool.shared.settings.network;
+async fn connect(pool: &Arc<Pool>, deadline: Instant) -> Result<Arc<ConnectionManager>, ConnectError> {
+    let shared = &pool.shared;
+    let network = &shared.settings.network;
     let mut backoff = Backoff::default();
     let mut trouble = None;
     loop {
-        tokio::time::sleep(backoff.next(network).min(limit.left())).await;
-        if let Some(manager) = pass(pool, limit, &mut trouble).await? {
+        tokio::time::sleep(backoff.next(network).min(left(deadline))).await;
+        if let Some(manager) = pass(pool, deadline, &mut trouble).await? {
             return Ok(manager);
         }
         if let Some(refusal @ ConnectError::NotServing { .. }) = trouble {
             return Err(refusal);
         }
-        let target = &pool.shared.target;
+        let target = &shared.target;
         if matches!(trouble, Some(ConnectError::Unreachable { .. }))
-            && let Some(refusal) = refused_by_all(network, &target.seeds(), limit.left()).await
+            && let Some(refusal) = refused_by_all(network, &target.seeds(), left(deadline)).await
         {
             return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
         }
-        if limit.left().is_zero() {
-            return Err(trouble.unwrap_or_else(no_host).after(limit.given));
+        if left(deadline).is_zero() {
+            return Err(trouble.unwrap_or_else(no_host).after(shared.settings.connect_deadline));
         }
     }
 }
@@ -211,9 +198,9 @@ async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, Connec
     let shared = &pool.shared;
     let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
     // One attempt for each address, plus one for the name lookups.
-    let limit = Limit::of(shared.settings.attempt().saturating_mul(addresses.saturating_add(1)));
+    let deadline = Instant::now() + shared.settings.attempt().saturating_mul(addresses.saturating_add(1));
     let mut trouble = None;
-    let connected = pass(pool, limit, &mut trouble).await?;
+    let connected = pass(pool, deadline, &mut trouble).await?;
     connected.ok_or_else(|| trouble.unwrap_or_else(no_host))
 }
 
@@ -225,14 +212,14 @@ fn no_host() -> ConnectError {
 /// not fix it.
 async fn pass(
     pool: &Arc<Pool>,
-    limit: Limit,
+    deadline: Instant,
     trouble: &mut Option<ConnectError>,
 ) -> Result<Option<Arc<ConnectionManager>>, ConnectError> {
     let shared = &pool.shared;
     let network = &shared.settings.network;
     for seed in shared.target.seeds() {
-        let error = match tokio::time::timeout(limit.left(), resolve(network, &seed)).await {
-            Ok(Ok(())) => match tokio::time::timeout(limit.left(), first(pool, seed.clone())).await {
+        let error = match tokio::time::timeout(left(deadline), resolve(network, &seed)).await {
+            Ok(Ok(())) => match tokio::time::timeout(left(deadline), first(pool, seed.clone())).await {
                 Ok(Ok(manager)) => return Ok(Some(manager)),
                 Ok(Err(error)) => Some(error),
                 Err(_) => None,
@@ -321,7 +308,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
 
 /// Identifies the server. If its slot replaces a lost connection meanwhile, retries.
 async fn server_info_within(
-    limit: Limit,
+    deadline: Instant,
     shared: &LinkShared,
     manager: &ConnectionManager,
 ) -> Result<ServerInfo, ConnectError> {
@@ -335,9 +322,11 @@ async fn server_info_within(
             manager.standing().await;
         }
     };
-    match tokio::time::timeout(limit.left(), asked).await {
+    match tokio::time::timeout(left(deadline), asked).await {
         Ok(answered) => answered,
-        Err(_) => Err(lost.unwrap_or_else(|| ConnectError::silent(manager.label())).after(limit.given)),
+        Err(_) => {
+            Err(lost.unwrap_or_else(|| ConnectError::silent(manager.label())).after(shared.settings.connect_deadline))
+        }
     }
 }
 
@@ -356,7 +345,8 @@ fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
 
 async fn refused_by(network: &Network, seed: &Server) -> Option<io::Error> {
     if let Server::At(Endpoint::Unix(path)) = seed {
-        return refused_by_socket(network, path).await;
+        let error = network.dial_unix(path).await.err()?;
+        return matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error);
     }
     unanimous(join_all(seed.hosts().iter().map(|host| refused_by_host(network, host))).await)
 }
@@ -375,22 +365,11 @@ async fn refused_by_host(network: &Network, host: &Host) -> Option<io::Error> {
     refusal
 }
 
-async fn refused_by_socket(network: &Network, socket: &Path) -> Option<io::Error> {
-    let error = network.dial_unix(socket).await.err()?;
-    matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error)
-}
-
-/// A server without TLS replies to it.
-const PING: &[u8] = b"PING\r\n";
-
-/// An empty TLS handshake message, to which a TLS server replies with an alert.
-const EMPTY_HELLO: &[u8] = &[0x16, 3, 1, 0, 4, 1, 0, 0, 0];
-
-const ALERT: u8 = 0x15;
-
-/// The error of a URL that is wrong about TLS, if the server answers without TLS, or with an alert.
+/// The error of a URL that is wrong about TLS.
 async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<ConnectError> {
-    let greeting = if secure { PING } else { EMPTY_HELLO };
+    // A server without TLS replies to the command, and a TLS server replies to the empty handshake with an alert.
+    const ALERT: u8 = 0x15;
+    let greeting: &[u8] = if secure { b"PING\r\n" } else { &[0x16, 3, 1, 0, 4, 1, 0, 0, 0] };
     if seed.hosts().is_empty() {
         return None;
     }

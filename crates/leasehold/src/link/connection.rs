@@ -27,7 +27,7 @@ mod reader;
 use self::reader::EndOnDrop;
 use super::call::{Arrivals, Inbox, Started};
 use super::error::{ConnectError, error_text};
-use super::handshake::{self, About, Greeted};
+use super::handshake::{self, About};
 use super::network::{Home, Stream};
 use super::shared::LinkSettings;
 use super::target::{Endpoint, Server, ServerTarget};
@@ -69,8 +69,6 @@ const CORKED: usize = 4096;
 const WRITES: usize = 4;
 
 pub(super) struct Connection {
-    /// The connection's id on the server; `None` if the user may not read it.
-    pub(super) id: Option<i64>,
     /// The address of the server, which Sentinel only reveals at connect.
     pub(super) server: String,
     pub(super) about: About,
@@ -79,8 +77,10 @@ pub(super) struct Connection {
     pub(super) resp3: bool,
     shared: Arc<Shared>,
     stand_in: AbortHandle,
-    confirmed_dead: AtomicBool,
-    kill_forbidden: AtomicBool,
+    /// The server confirmed that the connection is dead.
+    pub(super) confirmed_dead: AtomicBool,
+    /// The server refused to kill the connection.
+    pub(super) kill_forbidden: AtomicBool,
     /// Hashes of the scripts that this connection has loaded. The server may have flushed them since.
     pub(super) loaded: Mutex<Vec<&'static str>>,
 }
@@ -167,13 +167,13 @@ impl Answer {
     fn encode(&self, out: &mut Vec<u8>) {
         match self {
             Self::Session(started) => {
-                let call = started.call();
-                match started.plain() {
+                let call = &started.call;
+                match started.plain {
                     Some(plain) => plain.encode(call, out),
                     None => wire::script(out, "EVALSHA", call.script().sha1(), call.keys(), call.args()),
                 }
             }
-            Self::Batch(batch, calls) => batch.encode(out, calls.iter().map(Started::call)),
+            Self::Batch(batch, calls) => batch.encode(out, calls.iter().map(|started| &started.call)),
             Self::Future(_) => {}
         }
     }
@@ -195,14 +195,12 @@ impl Connection {
         loop {
             let to = handshake::endpoint(target, &server, settings).await?;
             let mut connection = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
-            match handshake::greet(&connection, target, settings.attempt(), resp3).await? {
-                Greeted::Known { id, about } => {
-                    (connection.id, connection.about) = (id, about);
-                    return Ok(connection);
-                }
-                // Only RESP3 has this command.
-                Greeted::NoHello => resp3 = false,
+            if let Some(about) = handshake::greet(&connection, target, settings.attempt(), resp3).await? {
+                connection.about = about;
+                return Ok(connection);
             }
+            // Only RESP3 has the command that the server does not know.
+            resp3 = false;
         }
     }
 
@@ -232,7 +230,6 @@ impl Connection {
         });
         let stand_in = tokio::spawn(reader::stand_in(EndOnDrop(Arc::clone(&shared)), watched)).abort_handle();
         Ok(Self {
-            id: None,
             server,
             about: About::default(),
             began: Instant::now(),
@@ -351,22 +348,6 @@ impl Connection {
     pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
-
-    pub(super) fn confirm_dead(&self) {
-        self.confirmed_dead.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_confirmed_dead(&self) -> bool {
-        self.confirmed_dead.load(Ordering::Acquire)
-    }
-
-    pub(super) fn forbid_kill(&self) {
-        self.kill_forbidden.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_kill_forbidden(&self) -> bool {
-        self.kill_forbidden.load(Ordering::Acquire)
-    }
 }
 
 impl Drop for Connection {
@@ -391,26 +372,20 @@ impl Shared {
         let waits = (state.corked || state.may_cork()) && state.has_room();
         let corks = waits && !state.corked;
         state.corked |= waits;
-        if state.writer == Writer::Nobody && !waits {
+        let out = (state.writer == Writer::Nobody && !waits).then(|| {
             state.writer = Writer::Thread;
-            let out = state.take();
-            drop(state);
-            self.note_used(was_idle);
-            self.write(out);
-        } else {
-            drop(state);
-            self.note_used(was_idle);
-            if corks {
-                self.handed.notify_waiters();
-            }
-        }
-        Ok(())
-    }
-
-    fn note_used(&self, was_idle: bool) {
+            state.take()
+        });
+        drop(state);
         if was_idle {
             self.used.notify_waiters();
         }
+        match out {
+            Some(out) => self.write(out),
+            None if corks => self.handed.notify_waiters(),
+            None => {}
+        }
+        Ok(())
     }
 
     /// Writes, as the only writer, until nothing is queued. If the socket is full, the reader writes the rest.
@@ -554,7 +529,7 @@ impl State {
             self.weight = 0;
             let mut calls = self.collected.drain(..).peekable();
             while let Some(first) = calls.next() {
-                let (batch, mut weight) = (first.batch(), first.weight());
+                let (batch, mut weight) = (first.batch, first.weight());
                 let mut joins = |next: &Started| {
                     weight += next.weight();
                     weight <= MOST && next.shares(batch)

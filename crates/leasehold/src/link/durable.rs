@@ -38,12 +38,6 @@ struct Turn {
     _guard: OwnedMutexGuard<()>,
 }
 
-struct Answers {
-    script: Frame,
-    mark: Frame,
-    wait: Frame,
-}
-
 impl Durable {
     /// Creates pools without connections. They will run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>) -> Self {
@@ -97,12 +91,13 @@ impl Durable {
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
             let sent = pipeline(&connection, call, command, script, replicas, asking, turn.manager.patience());
-            let answers = Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
-                .await
-                .map_err(unsent)?;
-            let refusal = match answers.script.into_reply() {
+            let (answer, mark, wait) =
+                Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
+                    .await
+                    .map_err(unsent)?;
+            let refusal = match answer.into_reply() {
                 Ok(reply) => {
-                    let acknowledged = acknowledged(&turn.manager, answers.mark, &answers.wait)?;
+                    let acknowledged = acknowledged(&turn.manager, mark, &wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
                 }
                 Err(refusal) => refusal,
@@ -114,9 +109,7 @@ impl Durable {
                     to = To::Node(redirect.follow(&turn.pool, slots, &turn.manager)?.0);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
-                _ => {
-                    return Err(route::refused(&turn.manager, refusal.of_script(call.script(), call.script())));
-                }
+                _ => return Err(route::refused(&turn.manager, refusal.of_script(call.script(), call.script()))),
             }
             refused = Some(refusal);
         }
@@ -173,8 +166,7 @@ pub(super) async fn call(
     let runtime = durable.renewals.runtime.clone();
     let durable = Arc::clone(durable);
     let task = runtime.spawn(async move { durable.call(begun, &call, replicas).await });
-    let gone = |_| Err(LinkError::Unknown("the client's thread has ended".to_owned()));
-    task.await.unwrap_or_else(gone)
+    task.await.unwrap_or_else(|_| Err(LinkError::Unknown("the client's thread has ended".to_owned())))
 }
 
 /// Queues script, mark and `WAIT` together, and waits for all three replies. A missing reply leaves the outcome
@@ -187,9 +179,8 @@ async fn pipeline(
     replicas: Replicas,
     asking: bool,
     timeout: Duration,
-) -> Result<Answers, LinkError> {
-    let lock = call.keys().first().unwrap_or_default();
-    let mark = mark::mark(lock);
+) -> Result<(Frame, Frame, Frame), LinkError> {
+    let mark = mark::mark(call.keys().first().unwrap_or_default());
     let millis = replicas.within.as_millis().max(1);
     let wait = vec![replicas.at_least.to_string().into(), millis.to_string().into()];
     // An importing node requires it before each command with a key. Its `OK` carries no information.
@@ -208,7 +199,7 @@ async fn pipeline(
     );
     let script = script?;
     let unknown = |error: LinkError| LinkError::Unknown(error.to_string());
-    Ok(Answers { script, mark: mark.map_err(unknown)?, wait: wait.map_err(unknown)? })
+    Ok((script, mark.map_err(unknown)?, wait.map_err(unknown)?))
 }
 
 fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
@@ -216,7 +207,9 @@ fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Resul
     let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];
     for (command, refusal) in refusals {
         if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {
-            return Err(refused_after(command, refusal));
+            // The server has executed the script.
+            let text = format!("ERR {command} was refused after the script: {refusal}");
+            return Err(LinkError::Refused(ServerError::new(text)));
         }
     }
     match (marked, wait.int()) {
@@ -229,9 +222,4 @@ fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Resul
             Ok(0)
         }
     }
-}
-
-/// The error if the server lacks or forbids a command after the script. The server has executed the script.
-fn refused_after(command: &str, refusal: &ServerError) -> LinkError {
-    LinkError::Refused(ServerError::new(format!("ERR {command} was refused after the script: {refusal}")))
 }

@@ -109,10 +109,8 @@ impl ConnectError {
 
     #[cfg(feature = "tls")]
     pub(super) fn of_tls(server: &str, error: io::Error) -> Self {
-        match Self::of_io(server, error) {
-            Self::Unreachable { server, reason, source } => Self::Tls { server, reason, source },
-            other => other,
-        }
+        let reason = error_text(&format!("{error:?}"));
+        Self::Tls { server: server.to_owned(), reason, source: Some(Cause::new(error)) }
     }
 
     /// Converts the error into a TLS error if the server closed a TLS connection because of a certificate.

@@ -19,29 +19,18 @@ const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!(
 const HUNG_UP: &str = "it closed the connection without an answer: a proxy that does not know HELLO may need ?protocol=resp2 in the URL, and \
                        one that does not know SUBSCRIBE, such as twemproxy, cannot be used";
 
-pub(super) enum Greeted {
-    Known {
-        id: Option<i64>,
-        about: About,
-    },
-    /// The server, or a proxy in front of it, does not know `HELLO`: use RESP2.
-    NoHello,
-}
-
-/// Authenticates, selects the database, and identifies the server, in one round trip.
+/// Authenticates, selects the database, and identifies the server, in one round trip. Returns `None` if the server, or a
+/// proxy in front of it, does not know `HELLO`.
 pub(super) async fn greet(
     connection: &Connection,
     target: &ServerTarget,
     patience: Duration,
     resp3: bool,
-) -> Result<Greeted, ConnectError> {
+) -> Result<Option<About>, ConnectError> {
     let server = &connection.server;
-    let lost = |error| match connection.malformed() {
-        Some(malformed) => ConnectError::of_malformed(server, malformed),
-        None => {
-            let lost = ConnectError::of_loss(server, error).secure(target.secure);
-            if connection.was_hung_up_on() { lost.with_advice(HUNG_UP) } else { lost }
-        }
+    let lost = |error| {
+        let lost = lost(connection, error).secure(target.secure);
+        if connection.was_hung_up_on() { lost.with_advice(HUNG_UP) } else { lost }
     };
     let begin = |command: &'static str, args: &[Bytes]| connection.begin(command, args).map_err(lost);
     let answered = async |sent| connection.answered(sent, patience).await.map_err(lost);
@@ -64,7 +53,7 @@ pub(super) async fn greet(
     if let Some(login) = login {
         let reply = answered(login).await?;
         match reply.error() {
-            Some(refusal) if resp3 && is_unknown(refusal) => return Ok(Greeted::NoHello),
+            Some(refusal) if resp3 && is_unknown(refusal) => return Ok(None),
             Some(refusal) => return Err(ConnectError::of_refusal(server, refusal)),
             None => greeted = id_in_greeting(&reply),
         }
@@ -83,6 +72,7 @@ pub(super) async fn greet(
         return Err(ConnectError::of_refusal(server, &refusal));
     }
     let mut about = answered(info).await?.text().map(About::parse).unwrap_or_default();
+    about.id = id;
     about.address = own.text().zip(id).and_then(|(line, id)| server_address(line, id));
     let role = answered(role).await?;
     about.is_read_only = role.text().is_some_and(is_read_only);
@@ -91,7 +81,7 @@ pub(super) async fn greet(
         // Servers before 7.2 do not know this command.
         answered(named).await?;
     }
-    Ok(Greeted::Known { id, about })
+    Ok(Some(about))
 }
 
 /// The command that authenticates and selects RESP3.
@@ -174,10 +164,10 @@ pub(super) async fn sentinel(
     Ok(connection)
 }
 
-fn lost(sentinel: &Connection, error: LinkError) -> ConnectError {
-    match sentinel.malformed() {
-        Some(malformed) => ConnectError::of_malformed(&sentinel.server, malformed),
-        None => ConnectError::of_loss(&sentinel.server, error),
+fn lost(connection: &Connection, error: LinkError) -> ConnectError {
+    match connection.malformed() {
+        Some(malformed) => ConnectError::of_malformed(&connection.server, malformed),
+        None => ConnectError::of_loss(&connection.server, error),
     }
 }
 
@@ -215,6 +205,8 @@ async fn primary(
 /// The server's `INFO server`, and its end of the connection in `CLIENT INFO`, if the user may read them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct About {
+    /// The connection's id on the server; `None` if the user may not read it.
+    pub(super) id: Option<i64>,
     pub(super) run_id: Option<String>,
     /// The server's end of the connection, as the server sees it in `CLIENT INFO`.
     pub(super) address: Option<String>,
@@ -242,27 +234,28 @@ impl About {
         let version = valkey.or_else(|| field("redis_version")).unwrap_or_default();
         Self {
             run_id: field("run_id"),
-            address: None,
             delete: Plain::delete_of(&flavor, &version),
             flavor,
             version,
-            is_read_only: false,
-            is_active_replica: false,
             is_keydb: field("executable").is_some_and(|program| program.contains("keydb")),
             is_cluster: field("redis_mode").or_else(|| field("server_mode")).is_some_and(|mode| mode == "cluster"),
+            ..Self::default()
         }
     }
 }
 
 /// Whether `INFO replication` describes a read-only replica.
 fn is_read_only(info: &str) -> bool {
-    let has = |line: &str| info.lines().any(|other| other.trim() == line);
-    has("role:slave") && has("slave_read_only:1")
+    has_line(info, "role:slave") && has_line(info, "slave_read_only:1")
 }
 
 /// Whether `INFO replication` describes a KeyDB server with `active-replica`, which accepts writes as its primary does.
 fn is_active_replica(info: &str) -> bool {
-    info.lines().any(|line| line.trim() == "role:active-replica")
+    has_line(info, "role:active-replica")
+}
+
+fn has_line(info: &str, line: &str) -> bool {
+    info.lines().any(|other| other.trim() == line)
 }
 
 /// Identifies the server: its product, its role and its eviction policy.
@@ -271,42 +264,37 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     let lost = |error| ConnectError::of_loss(&server, error);
     let connection = manager.current().map_err(lost)?;
     let timeout = shared.settings.attempt();
-    let ask = async |command: &'static str, words: [&'static str; 2]| {
-        let words = words.into_iter().filter(|word| !word.is_empty());
-        connection.send(command, words.map(word).collect(), timeout).await.map_err(lost)
+    let ask = async |command: &'static str, words: &[&'static str]| {
+        let words = words.iter().copied().map(word).collect();
+        connection.send(command, words, timeout).await.map_err(lost)
     };
+    let active_active = |kind| Err(ConnectError::ActiveActive { server: server.clone(), kind });
     // INFO first: the user has this permission for the server's run id, and managed services forbid CONFIG.
-    let eviction_policy = match reported_policy(&ask("INFO", ["memory", ""]).await?) {
+    let eviction_policy = match reported_policy(&ask("INFO", &["memory"]).await?) {
         Some(policy) => Some(policy),
-        None => configured(&ask("CONFIG", ["GET", "maxmemory-policy"]).await?),
+        None => configured(&ask("CONFIG", &["GET", "maxmemory-policy"]).await?),
     };
     if connection.about.is_active_replica {
-        return Err(ConnectError::ActiveActive { server: server.clone(), kind: "KeyDB with active-replica" });
+        return active_active("KeyDB with active-replica");
     }
     if connection.about.is_keydb {
         // INFO replication reveals it only while a primary exists.
         for (setting, kind) in
             [("active-replica", "KeyDB with active-replica"), ("multi-master", "KeyDB with multi-master")]
         {
-            if configured(&ask("CONFIG", ["GET", setting]).await?).as_deref() == Some("yes") {
-                return Err(ConnectError::ActiveActive { server: server.clone(), kind });
+            if configured(&ask("CONFIG", &["GET", setting]).await?).as_deref() == Some("yes") {
+                return active_active(kind);
             }
         }
     }
-    if has_crdt(&ask("INFO", ["modules", ""]).await?) {
-        return Err(ConnectError::ActiveActive {
-            server: server.clone(),
-            kind: "an Active-Active database of Redis Enterprise",
-        });
+    if has_crdt(&ask("INFO", &["modules"]).await?) {
+        return active_active("an Active-Active database of Redis Enterprise");
     }
     let cluster = shared.slots.is_some();
     let sharded_notices = match shared.settings.publish {
         Publish::Classic => false,
         Publish::Sharded => true,
-        Publish::Auto if cluster => {
-            let words = vec![word("SHARDNUMSUB"), word("0")];
-            connection.send("PUBSUB", words, timeout).await.map_err(lost)?.error().is_none()
-        }
+        Publish::Auto if cluster => ask("PUBSUB", &["SHARDNUMSUB", "0"]).await?.error().is_none(),
         Publish::Auto => false,
     };
     let mut info = ServerInfo::default();

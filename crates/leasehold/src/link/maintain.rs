@@ -12,6 +12,7 @@ use crate::telemetry::event;
 use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Settled};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use tokio::time::Instant;
 
@@ -27,7 +28,13 @@ pub(super) async fn maintain(pools: Arc<[Arc<Pool>]>, pool: Arc<Pool>, notices: 
         loop {
             let next = search.next.map_or(audit, |search| search.min(audit));
             let next = next.max(Instant::now() + Duration::from_millis(10));
-            drop(tokio::time::timeout_at(next, doubted(&shared)).await);
+            let doubted = async {
+                match &shared.slots {
+                    Some(slots) => slots.doubted.notified().await,
+                    None => std::future::pending().await,
+                }
+            };
+            drop(tokio::time::timeout_at(next, doubted).await);
             if let Some(slots) = &shared.slots {
                 if refresh(&pools, &pool, slots).await {
                     search = Search::default();
@@ -48,13 +55,6 @@ pub(super) async fn maintain(pools: Arc<[Arc<Pool>]>, pool: Arc<Pool>, notices: 
         biased;
         () = pool.closed.cancelled() => {}
         () = work => {}
-    }
-}
-
-async fn doubted(shared: &LinkShared) {
-    match &shared.slots {
-        Some(slots) => slots.doubted.notified().await,
-        None => std::future::pending().await,
     }
 }
 
@@ -144,7 +144,8 @@ async fn kill_ended(pools: &[Arc<Pool>], by: &Pool) {
     }
     for pool in pools {
         for (node, manager) in pool.all() {
-            let ended = manager.ended().into_iter().filter(|connection| !connection.is_kill_forbidden());
+            let ended =
+                manager.ended().into_iter().filter(|connection| !connection.kill_forbidden.load(Ordering::Acquire));
             for connection in ended {
                 let Some(killer) = by.known(node) else { break };
                 if killer.current().is_ok() {
@@ -192,7 +193,7 @@ async fn kill_retired(shared: &LinkShared, pool: &Pool, by: &Pool) {
             let node = each.position(|same| same == Some(true));
             if let Some(killer) = node.and_then(|at| primaries.get(at)) {
                 gone = false;
-                if !connection.is_kill_forbidden() {
+                if !connection.kill_forbidden.load(Ordering::Acquire) {
                     drop(settle::have_killed(&connection, &manager, killer).await);
                 }
             }

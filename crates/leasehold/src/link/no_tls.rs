@@ -3,15 +3,13 @@
 use super::error::ConnectError;
 use super::network::Socket;
 use super::target::{Certificates, Host};
+use std::convert::Infallible;
+use std::io;
 
 pub(super) const ADVICE: &str =
     "build leasehold with its feature `tls`, and write rediss:// or valkeys:// in place of redis:// or valkey://";
 
-/// Refuses the scheme of a URL that requires TLS.
-///
-/// # Errors
-///
-/// Always, with advice.
+/// Refuses the scheme of a URL that requires TLS, with advice.
 pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     Err(ConnectError::Address(format!(
         "{scheme}:// needs the feature `tls` of leasehold, which is off in this build; write in Cargo.toml: \
@@ -20,14 +18,9 @@ pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     )))
 }
 
-#[derive(Clone, Debug)]
-pub(super) enum ClientSide {}
+pub(super) type ClientSide = Infallible;
 
 /// Refuses certificates: the link never connects to a TLS target without TLS.
-///
-/// # Errors
-///
-/// Always.
 pub(super) fn client_side(_certificates: &Certificates) -> Result<ClientSide, ConnectError> {
     available("rediss").map(|()| unreachable!("it is refused"))
 }
@@ -41,11 +34,11 @@ impl Session {
         match *config {}
     }
 
-    pub(super) fn encrypt(&self, _plain: &[u8]) -> std::io::Result<Vec<u8>> {
+    pub(super) fn encrypt(&self, _plain: &[u8]) -> io::Result<Vec<u8>> {
         match *self {}
     }
 
-    pub(super) fn decrypt(&self, _arrived: &[u8], _plain: &mut Vec<u8>) -> std::io::Result<bool> {
+    pub(super) fn decrypt(&self, _arrived: &[u8], _plain: &mut Vec<u8>) -> io::Result<bool> {
         match *self {}
     }
 }

@@ -49,7 +49,7 @@ impl Notices {
             && (self.is_sharded() || self.calls.known(0).is_some_and(|calls| !calls.is_resp3()))
     }
 
-    /// The connection manager to a node that carries subscriptions.
+    /// The manager whose connection to a node carries subscriptions.
     fn carrier(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         if self.is_sharded() {
             return self.own.to(node);
@@ -58,7 +58,7 @@ impl Notices {
         if calls.is_resp3() { Some(calls) } else { self.own.to(node) }
     }
 
-    /// The connection manager to a node, if it exists.
+    /// The same manager, if it exists.
     fn known_carrier(&self, node: Node) -> Option<Arc<ConnectionManager>> {
         let calls = self.calls.known(node).filter(|calls| !self.is_sharded() && calls.is_resp3());
         calls.or_else(|| self.own.known(node))
@@ -175,7 +175,7 @@ impl Notices {
         connection.subscription(what, channel, self.timeout()).await?.map_err(LinkError::Refused)
     }
 
-    /// The connection manager that holds the classic subscriptions.
+    /// The manager that holds the classic subscriptions.
     async fn anchored(&self) -> Result<Arc<ConnectionManager>, LinkError> {
         let none = || LinkError::NotSent("no node of the cluster can be reached for notices".to_owned());
         let Some(slots) = &self.calls.shared.slots else { return self.carrier(0).ok_or_else(none) };

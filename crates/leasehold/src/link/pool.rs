@@ -64,20 +64,6 @@ struct State {
 }
 
 impl ConnectionManager {
-    /// Creates a manager without a connection. Cancelling `closed` closes it.
-    pub(super) fn new(shared: &Arc<LinkShared>, role: Role, server: Server, closed: CancellationToken) -> Arc<Self> {
-        Arc::new(Self {
-            role,
-            server,
-            shared: Arc::clone(shared),
-            state: Mutex::new(State { current: None, ended: Unconfirmed::EMPTY, tried: false, trouble: String::new() }),
-            changed: Notify::new(),
-            closed,
-            turn: Arc::default(),
-            blocked: AtomicU64::new(0),
-        })
-    }
-
     pub(super) fn current(&self) -> Result<Arc<Connection>, LinkError> {
         let state = self.state.lock();
         match &state.current {
@@ -118,15 +104,15 @@ impl ConnectionManager {
     /// Ended connections whose death the server has not confirmed.
     pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
         let ended = &mut self.state.lock().ended.list;
-        ended.retain(|connection| !connection.is_confirmed_dead());
+        ended.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
         ended.clone()
     }
 
     /// All connections that may still deliver a command. The flag reports that the list is incomplete.
     pub(super) fn not_confirmed_dead(&self) -> (Vec<Arc<Connection>>, bool) {
         let mut state = self.state.lock();
-        state.ended.list.retain(|connection| !connection.is_confirmed_dead());
-        let current = state.current.iter().filter(|connection| !connection.is_confirmed_dead());
+        state.ended.list.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
+        let current = state.current.iter().filter(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
         (state.ended.list.iter().chain(current).cloned().collect(), state.ended.forgot)
     }
 
@@ -164,7 +150,7 @@ impl ConnectionManager {
                 connection.read_at(home);
             }
             let old = state.current.replace(Arc::new(connection));
-            if let Some(old) = old.filter(|old| !old.is_confirmed_dead()) {
+            if let Some(old) = old.filter(|old| !old.confirmed_dead.load(Ordering::Acquire)) {
                 state.ended.push(old);
             }
         });
@@ -357,7 +343,17 @@ impl Pool {
 
     /// Creates a manager to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.
     pub(super) fn manager(&self, server: Server) -> Arc<ConnectionManager> {
-        ConnectionManager::new(&self.shared, self.role, server, self.closed.child_token())
+        let state = State { current: None, ended: Unconfirmed::EMPTY, tried: false, trouble: String::new() };
+        Arc::new(ConnectionManager {
+            role: self.role,
+            server,
+            shared: Arc::clone(&self.shared),
+            state: Mutex::new(state),
+            changed: Notify::new(),
+            closed: self.closed.child_token(),
+            turn: Arc::default(),
+            blocked: AtomicU64::new(0),
+        })
     }
 
     /// The manager to a node of the cluster, or to the only server.

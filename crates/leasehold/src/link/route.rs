@@ -19,27 +19,17 @@ use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The connection manager to the owner of a hash slot.
+/// The manager of the owner of a hash slot.
 pub(super) fn manager_of(pool: &Pool, slot: u16) -> Result<Arc<ConnectionManager>, LinkError> {
-    let node = match &pool.shared.slots {
-        None => Some(0),
-        Some(slots) => {
-            let owner = slots.owner(slot);
-            if owner.is_none() {
-                slots.doubted.notify_one();
-            }
-            owner
-        }
-    };
-    let manager = node.and_then(|node| pool.to(node));
-    let manager = manager.ok_or_else(|| LinkError::NotSent(format!("no node of the cluster owns slot {slot}")))?;
-    if manager.current().is_err()
-        && let Some(slots) = &pool.shared.slots
+    let slots = pool.shared.slots.as_ref();
+    let manager = slots.map_or(Some(0), |slots| slots.owner(slot)).and_then(|node| pool.to(node));
+    // Reads the map if the owner is unknown, or may have been replaced.
+    if let Some(slots) = slots
+        && manager.as_ref().is_none_or(|manager| manager.current().is_err())
     {
-        // The owner may have been replaced.
         slots.doubted.notify_one();
     }
-    Ok(manager)
+    manager.ok_or_else(|| LinkError::NotSent(format!("no node of the cluster owns slot {slot}")))
 }
 
 /// The manager's connection. Waits for the first connection attempt.
@@ -150,14 +140,12 @@ const NOBODY: u16 = u16::MAX;
 /// A node, by its index in the list of all nodes ever seen.
 pub(super) type Node = u16;
 
-#[derive(Debug)]
 pub(super) struct Slots {
     map: RwLock<Map>,
     /// A call found that the map is outdated.
     pub(super) doubted: Notify,
 }
 
-#[derive(Debug)]
 struct Map {
     addresses: Vec<String>,
     owners: Vec<Node>,
@@ -168,7 +156,7 @@ struct Map {
 }
 
 /// The target of an `ASK` for a slot.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy)]
 struct Goal {
     node: Node,
     /// Number of audits since the last `ASK`.

@@ -44,6 +44,7 @@ use super::pool::{ConnectionManager, Pool};
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of
 /// `calls` kills all other connections. Takes at most two command timeouts, one for the `PING` and one for the kill,
@@ -51,11 +52,8 @@ use std::sync::Arc;
 pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
     let shared = &calls.shared;
-    let nodes = match &shared.slots {
-        None => vec![0],
-        // A node without slots cannot change visible data, see above.
-        Some(slots) => slots.settled_carriers(slot),
-    };
+    // A node without slots cannot change visible data, see above.
+    let nodes = shared.slots.as_ref().map_or_else(|| vec![0], |slots| slots.settled_carriers(slot));
     event!(debug, slot, carriers = nodes.len(), "settling");
     let each = nodes
         .into_iter()
@@ -74,7 +72,7 @@ pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Resu
     worst(settled)
 }
 
-/// Settles a connection manager to an abandoned address. Its calls matter only if they reached the process that now owns
+/// Settles the manager of an abandoned address. Its calls matter only if they reached the process that now owns
 /// the hash slot.
 async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) -> Result<Settled, LinkError> {
     let (connections, forgot) = manager.not_confirmed_dead();
@@ -91,22 +89,16 @@ async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) 
 
 async fn settle_manager(manager: &ConnectionManager, by: &ConnectionManager) -> Result<Settled, LinkError> {
     let (connections, forgot) = manager.not_confirmed_dead();
-    let settled = connections.iter().map(|connection| settle_connection(connection, manager, by));
+    let settled = connections.iter().map(|connection| async move {
+        if !connection.has_ended() && connection.send("PING", Vec::new(), manager.patience()).await.is_ok() {
+            return Ok(Settled::Proven);
+        }
+        // Fails its waiting callers, and skips the `PING` next time.
+        connection.end();
+        have_killed(connection, manager, by).await
+    });
     let settled = worst(futures_util::future::join_all(settled).await)?;
     Ok(if forgot { Settled::Unproven } else { settled })
-}
-
-async fn settle_connection(
-    connection: &Connection,
-    manager: &ConnectionManager,
-    by: &ConnectionManager,
-) -> Result<Settled, LinkError> {
-    if !connection.has_ended() && connection.send("PING", Vec::new(), manager.patience()).await.is_ok() {
-        return Ok(Settled::Proven);
-    }
-    // Fails its waiting callers, and skips the `PING` next time.
-    connection.end();
-    have_killed(connection, manager, by).await
 }
 
 /// Asks the server to kill an ended connection of `manager`, within the command timeout.
@@ -126,7 +118,7 @@ async fn kill(
     manager: &ConnectionManager,
     by: &ConnectionManager,
 ) -> Result<Settled, LinkError> {
-    let Some(id) = connection.id else { return Ok(Settled::Unproven) };
+    let Some(id) = connection.about.id else { return Ok(Settled::Unproven) };
     let killer = by.standing().await;
     match (&connection.about.run_id, &killer.about.run_id) {
         (Some(then), Some(now)) if then != now => {
@@ -135,7 +127,7 @@ async fn kill(
                 is_later && other.about.run_id.as_ref() == Some(now)
             };
             if found_later(&killer) || manager.current().is_ok_and(|current| found_later(&current)) {
-                connection.confirm_dead();
+                connection.confirmed_dead.store(true, Ordering::Release);
                 return Ok(Settled::Proven);
             }
             return Ok(Settled::Unproven);
@@ -152,10 +144,10 @@ async fn kill(
     let args = vec![word("KILL"), word("ID"), id.to_string().into()];
     let answer = killer.send("CLIENT", args, by.timeout()).await?;
     if answer.int().is_some() {
-        connection.confirm_dead();
+        connection.confirmed_dead.store(true, Ordering::Release);
         return Ok(Settled::Proven);
     }
-    connection.forbid_kill();
+    connection.kill_forbidden.store(true, Ordering::Release);
     event!(debug, server = %by.label(), refusal = ?answer.error(), "CLIENT KILL was refused");
     Ok(Settled::Unproven)
 }
@@ -164,15 +156,10 @@ async fn kill(
 fn share_ids(ended: &Connection, killer: &Connection) -> bool {
     let at_one_address = ended.about.address.is_some() && ended.about.address == killer.about.address;
     let is_later = ended.ended_at().is_some_and(|at| killer.began > at);
-    at_one_address && (!is_later || killer.id > ended.id)
+    at_one_address && (!is_later || killer.about.id > ended.about.id)
 }
 
 fn worst(each: Vec<Result<Settled, LinkError>>) -> Result<Settled, LinkError> {
-    let mut all = Settled::Proven;
-    for one in each {
-        if one? == Settled::Unproven {
-            all = Settled::Unproven;
-        }
-    }
-    Ok(all)
+    let proven = each.into_iter().try_fold(true, |all, one| Ok(one? == Settled::Proven && all))?;
+    Ok(if proven { Settled::Proven } else { Settled::Unproven })
 }

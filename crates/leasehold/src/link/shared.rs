@@ -35,8 +35,7 @@ impl Role {
     }
 }
 
-/// The state that all connection managers of a link share.
-#[derive(Debug)]
+/// The state that all connections of a link share.
 pub(super) struct LinkShared {
     pub(super) target: ServerTarget,
     pub(super) settings: LinkSettings,
@@ -114,11 +113,6 @@ impl LinkShared {
         }
     }
 
-    /// Whether calls may share a command. Not after a refusal of keys of several hash slots.
-    pub(super) fn may_batch(&self) -> bool {
-        self.settings.batch_from.is_some() && !self.splits.load(Ordering::Relaxed)
-    }
-
     /// A subscription was lost, so every listener must subscribe again.
     pub(super) fn reset_notices(&self) {
         self.subscribed.lock().clear();
@@ -135,9 +129,6 @@ pub(crate) enum Publish {
     Classic,
     Sharded,
 }
-
-/// Minimum number of calls in a batch. Fewer calls are cheaper alone.
-const BATCH_FROM: usize = 4;
 
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
@@ -160,7 +151,8 @@ impl Default for LinkSettings {
             connect_deadline: Duration::from_secs(10),
             publish: Publish::Auto,
             audit_interval: Duration::from_secs(5),
-            batch_from: Some(BATCH_FROM),
+            // Fewer calls are cheaper alone.
+            batch_from: Some(4),
             network: Network::System,
         }
     }
@@ -175,13 +167,13 @@ impl LinkSettings {
 
 /// A queue of events for the driver. It merges repeated resets, and keeps only the last event of each server. So its
 /// memory is bounded, and producers never wait.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Events {
     waiting: Mutex<Waiting>,
     changed: Notify,
 }
 
-#[derive(Debug, Default)]
+#[derive(Default)]
 struct Waiting {
     calls_reset: bool,
     notices_reset: bool,
@@ -213,36 +205,29 @@ impl Events {
 
     /// The next event, or `None` once closed.
     ///
-    /// # Cancel safety
-    ///
-    /// No event is lost: the poll that removes an event returns it. One task may wait at a time.
+    /// Cancel safe: the poll that removes an event returns it. One task may wait at a time.
     pub(super) async fn next(&self) -> Option<LinkEvent> {
         loop {
             let changed = self.changed.notified();
-            if let Some(answer) = self.take() {
-                return answer;
+            {
+                let mut waiting = self.waiting.lock();
+                if waiting.closed {
+                    // Another waiter must also see the end.
+                    self.changed.notify_one();
+                    return None;
+                }
+                if let Some(event) = waiting.servers.pop_front() {
+                    return Some(event);
+                }
+                if std::mem::take(&mut waiting.notices_reset) {
+                    return Some(LinkEvent::NoticesReset);
+                }
+                if std::mem::take(&mut waiting.calls_reset) {
+                    return Some(LinkEvent::CallsReset);
+                }
             }
             changed.await;
         }
-    }
-
-    fn take(&self) -> Option<Option<LinkEvent>> {
-        let mut waiting = self.waiting.lock();
-        if waiting.closed {
-            // Another waiter must also see the end.
-            self.changed.notify_one();
-            return Some(None);
-        }
-        let event = if let Some(event) = waiting.servers.pop_front() {
-            event
-        } else if std::mem::take(&mut waiting.notices_reset) {
-            LinkEvent::NoticesReset
-        } else if std::mem::take(&mut waiting.calls_reset) {
-            LinkEvent::CallsReset
-        } else {
-            return None;
-        };
-        Some(Some(event))
     }
 }
 
@@ -257,7 +242,6 @@ fn server_of(event: &LinkEvent) -> Option<&str> {
 
 /// What is known about the server. A link may exist before its server is identified: it then sends nothing, and its
 /// calls fail as not sent, with the reason.
-#[derive(Debug)]
 pub(super) struct Identity {
     server: OnceLock<ServerInfo>,
     /// The facts that follow from the URL.

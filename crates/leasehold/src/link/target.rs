@@ -195,10 +195,13 @@ impl ServerTarget {
         server: &str,
         patience: Duration,
     ) -> Result<Option<Credentials>, ConnectError> {
-        match &self.provider {
-            Some(provider) => provider.ask(server, patience).await.map(Some),
-            None => Ok(self.credentials.clone()),
-        }
+        let Some(Provider(provide)) = &self.provider else { return Ok(self.credentials.clone()) };
+        let reason = match tokio::time::timeout(patience, provide()).await {
+            Ok(Ok(credentials)) => return Ok(Some(credentials)),
+            Ok(Err(error)) => error.to_string(),
+            Err(_) => format!("no answer within {patience:?}"),
+        };
+        Err(ConnectError::Credentials { server: server.to_owned(), reason })
     }
 
     pub(super) fn database(&self) -> Option<u32> {
@@ -393,8 +396,6 @@ fn number(text: &str, form: &str) -> Result<u32, ConnectError> {
     text.parse().ok().filter(|_| is_number).ok_or_else(|| bad(form))
 }
 
-const MOST: usize = 253;
-
 /// Splits `host:port` as nodes write it. The host may be empty, or an IPv6 address with or without brackets.
 pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
@@ -415,9 +416,9 @@ pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Whether a text from a server can be a host: a name or an address. Errors and logs show it.
+/// Whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
 pub(super) fn is_announced_host(text: &str) -> bool {
-    (1..=MOST).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
+    (1..=253).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }
 
 /// A user and a password. Its `Debug` shows neither.
@@ -467,15 +468,6 @@ impl Provider {
         F: Future<Output = Provided> + Send + 'static,
     {
         Self(Arc::new(move || Box::pin(provider())))
-    }
-
-    pub(super) async fn ask(&self, server: &str, patience: Duration) -> Result<Credentials, ConnectError> {
-        let why = match tokio::time::timeout(patience, (self.0)()).await {
-            Ok(Ok(credentials)) => return Ok(credentials),
-            Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {patience:?}"),
-        };
-        Err(ConnectError::Credentials { server: server.to_owned(), reason: why })
     }
 }
 

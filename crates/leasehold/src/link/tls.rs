@@ -23,10 +23,6 @@ pub(super) type ClientSide = Arc<ClientConfig>;
 
 /// The TLS side of a connection. It has its own crypto provider, regardless of the provider that the process has
 /// installed.
-///
-/// # Errors
-///
-/// The certificates are not PEM, or none were given and the operating system has no authorities.
 pub(super) fn client_side(certificates: &Certificates) -> Result<ClientSide, ConnectError> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)
@@ -101,14 +97,12 @@ impl Session {
         connection.set_buffer_limit(None);
         let mut buffer = vec![0; 16 * 1024];
         let watched = socket.watch().map_err(failed)?;
-        while connection.is_handshaking() {
+        loop {
             let mut out = Vec::new();
-            while connection.wants_write() {
-                connection.write_tls(&mut out).map_err(failed)?;
-            }
+            append_records(&mut connection, &mut out).map_err(failed)?;
             write_all(&watched, &out).await.map_err(failed)?;
             if !connection.is_handshaking() {
-                break;
+                return Ok(Self(Mutex::new(connection)));
             }
             watched.ready(Interest::READABLE).await.map_err(failed)?;
             let mut arrived = match watched.try_read(&mut buffer) {
@@ -133,12 +127,6 @@ impl Session {
                 }
             }
         }
-        let mut last = Vec::new();
-        while connection.wants_write() {
-            connection.write_tls(&mut last).map_err(failed)?;
-        }
-        write_all(&watched, &last).await.map_err(failed)?;
-        Ok(Self(Mutex::new(connection)))
     }
 
     /// Encrypts bytes, and appends the session's own records.
@@ -146,9 +134,7 @@ impl Session {
         let mut connection = self.0.lock();
         let mut out = Vec::with_capacity(plain.len() + 64);
         connection.writer().write_all(plain)?;
-        while connection.wants_write() {
-            connection.write_tls(&mut out)?;
-        }
+        append_records(&mut connection, &mut out)?;
         Ok(out)
     }
 
@@ -169,6 +155,14 @@ impl Session {
         }
         Ok(connection.wants_write())
     }
+}
+
+/// Appends what the session has to send.
+fn append_records(connection: &mut ClientConnection, out: &mut Vec<u8>) -> io::Result<()> {
+    while connection.wants_write() {
+        connection.write_tls(out)?;
+    }
+    Ok(())
 }
 
 async fn write_all(watched: &Watched, mut bytes: &[u8]) -> io::Result<()> {
