@@ -28,8 +28,7 @@ use tokio::runtime::Handle;
 /// Maximum number of resends of one call: redirections, and `NOSCRIPT` from each server in between.
 pub(super) const FOLLOWED: usize = 6;
 
-/// Sends a call as [`call`] does, without waiting. The session receives the outcome. Returns the call if the link is not
-/// connected.
+/// Sends a call for the session, which receives the outcome. Returns the call if the link is not connected.
 pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {
     let slot = slot_of(&call);
     let standing = route::manager_of(pool, slot).and_then(|manager| manager.current());
@@ -101,8 +100,7 @@ impl Started {
         reply.into_reply().map_err(|refusal| {
             let refusal = refusal.of_script(self.call.script(), batch.script());
             if refusal.proves_no_grant() {
-                // Some servers do not name the refused command of a script in a batch. The error of a call sent alone
-                // names it.
+                // Some servers do not name the refused command of a batched script. A call sent alone learns it.
                 self.pool.pause_batches();
             }
             self.refused(refusal)
@@ -117,8 +115,7 @@ impl Started {
         }
     }
 
-    /// Follows up the refused call in a task. The task runs where the refusal was read, because the background may be
-    /// blocked in a user's telemetry.
+    /// Follows up the refused call in a task, where the refusal was read: the background may be blocked in telemetry.
     fn follow_up(self, refusal: Refusal) {
         let Self { pool, begun, id, call, .. } = self;
         let runtime = Handle::try_current().unwrap_or_else(|_| pool.runtime.clone());
@@ -312,7 +309,7 @@ impl Inbox {
     }
 }
 
-fn slot_of(call: &Call) -> u16 {
+pub(super) fn slot_of(call: &Call) -> u16 {
     call.keys().first().map_or(0, leasehold_core::name::slot)
 }
 

@@ -28,8 +28,7 @@ use tokio::time::Instant;
 pub(crate) struct Connector(Arc<LinkShared>);
 
 impl Connector {
-    /// The runtime of `home` must have timers and I/O. Fails if the target uses TLS, and no certificate authorities are
-    /// available.
+    /// The runtime of `home` must have timers and I/O. Fails if TLS finds no certificate authorities.
     pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
         Ok(Self(LinkShared::new(target.prepared()?, settings, home)))
     }
@@ -45,12 +44,8 @@ pub(super) struct Links {
 }
 
 impl ServerLink {
-    /// Connects on the current runtime, and identifies the server, within the connect deadline. The runtime must
-    /// outlive the link.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future closes the connections.
+    /// Connects on the current runtime, which must outlive the link, and identifies the server. Dropping the future
+    /// closes the connections.
     pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
         let shared = &connector.0;
         let deadline = Instant::now() + shared.settings.connect_deadline;
@@ -208,8 +203,7 @@ fn no_host() -> ConnectError {
     ConnectError::Address("it names no host".to_owned())
 }
 
-/// Tries the addresses in order. Stores the reason of a failure in `trouble`, and returns it as an error if time does
-/// not fix it.
+/// Tries the addresses in order. Stores a failure in `trouble`, or returns it if time does not fix it.
 async fn pass(
     pool: &Arc<Pool>,
     deadline: Instant,

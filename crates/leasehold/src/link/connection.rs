@@ -51,12 +51,11 @@ const READ: usize = 16 * 1024;
 /// How long home may leave bytes unread, or commands unwritten, before the background takes part.
 pub(super) const STALL: Duration = Duration::from_millis(10);
 
-/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected. This keeps the server busy.
+/// A caller writes despite a cork once one in `SHARE` of the calls in flight is collected: this keeps the server busy.
 /// A reader only corks with more calls than this.
 const SHARE: usize = 4;
 
-/// With more calls in flight than this, a caller corks the connection. The reader at home then writes after the ready
-/// tasks have run.
+/// With more calls in flight than this, a caller corks the connection, and the reader at home writes.
 const BUSY: usize = 16;
 
 /// Maximum number of collected calls whose memory is reused.
@@ -246,8 +245,7 @@ impl Connection {
         home.spawn(reader::read_at_home(Arc::downgrade(&self.shared)));
     }
 
-    /// Sends a command once and waits for its reply or for the end of the connection. The first poll encodes the
-    /// command. The future needs tokio's timers.
+    /// Sends a command once and waits for its reply. The first poll encodes the command. Needs tokio's timers.
     pub(super) async fn send(
         &self,
         command: &'static str,
@@ -266,8 +264,7 @@ impl Connection {
         Ok(sent)
     }
 
-    /// Queues a session's call, to be sent once: as `EVALSHA`, as a plain command, or in a batch.
-    /// After an error the session receives no outcome.
+    /// Queues a session's call, to be sent once. After an error the session receives no outcome.
     pub(super) fn start(&self, started: Started) -> Result<(), LinkError> {
         self.shared.send(&self.server, |state| state.collect(started))
     }

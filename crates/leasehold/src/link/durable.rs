@@ -9,7 +9,7 @@
 //! background's runtime. It keeps its connection until the reply even after the caller is gone, because the server
 //! stays blocked.
 
-use super::call::FOLLOWED;
+use super::call::{FOLLOWED, slot_of};
 use super::connection::{Connection, word};
 use super::pool::{ConnectionManager, Pool};
 use super::route::{self, Node, Redirect};
@@ -50,13 +50,14 @@ impl Durable {
     }
 
     /// Waits for a free connection. Prefers the first connections, so that the others open only on demand.
-    async fn turn(&self, call: &Call, to: To) -> Result<Turn, LinkError> {
+    /// `node` is the target of a redirection; otherwise the owner of the slot executes the call.
+    async fn turn(&self, call: &Call, node: Option<Node>) -> Result<Turn, LinkError> {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
         for pool in lanes {
-            let manager = match to {
-                To::Slot(slot) => route::manager_of(pool, slot)?,
-                To::Node(node) => pool.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
+            let manager = match node {
+                None => route::manager_of(pool, slot_of(call))?,
+                Some(node) => pool.to(node).ok_or_else(|| LinkError::NotSent("no way to the node".to_owned()))?,
             };
             match Arc::clone(&manager.turn).try_lock_owned() {
                 Ok(guard) => return Ok(Turn { pool: Arc::clone(pool), manager, _guard: guard }),
@@ -74,8 +75,7 @@ impl Durable {
 
     /// Sends a call. Resends it after `NOSCRIPT` and redirections, which prove that the server did not apply it.
     async fn call(&self, begun: u64, call: &Call, replicas: Replicas) -> Result<Reply, LinkError> {
-        let slot = call.keys().first().map_or(0, leasehold_core::name::slot);
-        let mut to = To::Slot(slot);
+        let mut node = None;
         let (mut command, mut script, mut asking) = ("EVALSHA", call.script().sha1(), false);
         let mut refused = None;
         for _ in 0..=FOLLOWED {
@@ -83,7 +83,7 @@ impl Durable {
                 Some(before) => error.of_a_call_refused(before),
                 None => error,
             };
-            let prepared = self.prepare(call, to);
+            let prepared = self.prepare(call, node);
             let timeout = self.renewals.shared.settings.command_timeout;
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
             let late = "no connection for calls that wait for replicas became free in time";
@@ -106,7 +106,7 @@ impl Durable {
                 _ if refusal.code() == "NOSCRIPT" => (command, script) = ("EVAL", call.script().source()),
                 (Some(redirect), Some(slots)) => {
                     asking = redirect.asks;
-                    to = To::Node(redirect.follow(&turn.pool, slots, &turn.manager)?.0);
+                    node = Some(redirect.follow(&turn.pool, slots, &turn.manager)?.0);
                     (command, script) = ("EVALSHA", call.script().sha1());
                 }
                 _ => return Err(route::refused(&turn.manager, refusal.of_script(call.script(), call.script()))),
@@ -118,8 +118,8 @@ impl Durable {
     }
 
     /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends nothing of the call.
-    async fn prepare(&self, call: &Call, to: To) -> Result<(Turn, Arc<Connection>), LinkError> {
-        let turn = self.turn(call, to).await?;
+    async fn prepare(&self, call: &Call, node: Option<Node>) -> Result<(Turn, Arc<Connection>), LinkError> {
+        let turn = self.turn(call, node).await?;
         let connection = turn.manager.ready().await?;
         let sha1 = call.script().sha1();
         if connection.loaded.lock().contains(&sha1) {
@@ -149,12 +149,6 @@ impl Durable {
     }
 }
 
-#[derive(Clone, Copy)]
-enum To {
-    Slot(u16),
-    Node(Node),
-}
-
 /// Sends a call in a task on the background's runtime.
 pub(super) async fn call(
     durable: &Arc<Durable>,
@@ -169,8 +163,7 @@ pub(super) async fn call(
     task.await.unwrap_or_else(|_| Err(LinkError::Unknown("the client's thread has ended".to_owned())))
 }
 
-/// Queues script, mark and `WAIT` together, and waits for all three replies. A missing reply leaves the outcome
-/// unknown.
+/// Sends script, mark and `WAIT` together. A missing reply leaves the outcome unknown.
 async fn pipeline(
     connection: &Connection,
     call: &Call,

@@ -10,7 +10,6 @@ use thiserror::Error as ThisError;
 /// The error of a failed connect. The texts name the server, never a password. `reason` is the server's error message,
 /// or that of the operating system, the resolver or the credentials provider.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
-#[non_exhaustive]
 pub(crate) enum ConnectError {
     #[error("the address of the server is not usable: {0}")]
     Address(String),

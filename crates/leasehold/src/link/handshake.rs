@@ -19,8 +19,7 @@ const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!(
 const HUNG_UP: &str = "it closed the connection without an answer: a proxy that does not know HELLO may need ?protocol=resp2 in the URL, and \
                        one that does not know SUBSCRIBE, such as twemproxy, cannot be used";
 
-/// Authenticates, selects the database, and identifies the server, in one round trip. Returns `None` if the server, or a
-/// proxy in front of it, does not know `HELLO`.
+/// Logs in, selects the database, and identifies the server, in one round trip. `None`: `HELLO` is unknown.
 pub(super) async fn greet(
     connection: &Connection,
     target: &ServerTarget,
@@ -42,8 +41,7 @@ pub(super) async fn greet(
     let ping = begin("PING", &[])?;
     let info = begin("INFO", &[word("server")])?;
     let role = begin("INFO", &[word("replication")])?;
-    // Operators see the name in CLIENT LIST. A named user may lack the right, and each refusal would add an entry to
-    // the server's ACL log.
+    // A named user may lack the right to set a name, and each refusal would add an entry to the server's ACL log.
     let is_default = credentials.as_ref().and_then(|known| known.user.as_deref()).is_none_or(|user| user == "default");
     let mut named = Vec::new();
     for (what, text) in LIBRARY.into_iter().filter(|_| is_default) {
@@ -249,7 +247,7 @@ fn is_read_only(info: &str) -> bool {
     has_line(info, "role:slave") && has_line(info, "slave_read_only:1")
 }
 
-/// Whether `INFO replication` describes a KeyDB server with `active-replica`, which accepts writes as its primary does.
+/// Whether `INFO replication` describes a KeyDB server with `active-replica`.
 fn is_active_replica(info: &str) -> bool {
     has_line(info, "role:active-replica")
 }

@@ -83,8 +83,7 @@ impl Search {
             Ok((changed, _)) => {
                 event!(debug, "the cluster was found again by the addresses of the URL");
                 settle_in(pools, pool, slots, changed);
-                // This keeps the lists short. No outcome depends on it: a node without slots is not settled, and its
-                // connections have ended.
+                // This keeps the lists short. A node without slots is not settled, and its connections have ended.
                 slots.prune_unowned();
                 // New connections cannot report that they replace earlier ones.
                 shared.reset_notices();
@@ -157,8 +156,7 @@ async fn kill_ended(pools: &[Arc<Pool>], by: &Pool) {
     }
 }
 
-/// Kills the connections to the target of an `ASK` that has not taken over the slot. Returns whether all of them are
-/// dead.
+/// Kills the connections to the target of an `ASK` that has not taken over the slot. Returns whether all are dead.
 async fn are_killed(pools: &[Arc<Pool>], by: &Pool, node: Node) -> bool {
     let Some(killer) = by.to(node) else { return true };
     if killer.current().is_err() {

@@ -54,7 +54,14 @@ impl Network {
             Self::System => {
                 let stream = tokio::net::TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
-                keep_alive(&stream)?;
+                // The probes find dead connections, and keep live ones open in firewalls and load balancers.
+                sockopt::set_socket_keepalive(&stream, true)?;
+                // Other systems use their defaults.
+                #[cfg(any(target_os = "linux", target_os = "macos"))]
+                {
+                    sockopt::set_tcp_keepidle(&stream, Duration::from_secs(15))?;
+                    sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5))?;
+                }
                 Ok(Socket::Tcp(stream.into_std()?))
             }
             #[cfg(test)]
@@ -125,19 +132,6 @@ impl Home {
             Self::Tasks(tasks) => tasks.spawn(task),
         }
     }
-}
-
-/// Turns on keep-alive: the system probes idle connections, and closes dead ones. The probes also keep connections
-/// alive in firewalls and load balancers.
-fn keep_alive(stream: &tokio::net::TcpStream) -> io::Result<()> {
-    sockopt::set_socket_keepalive(stream, true)?;
-    // Other systems use their defaults.
-    #[cfg(any(target_os = "linux", target_os = "macos"))]
-    {
-        sockopt::set_tcp_keepidle(stream, Duration::from_secs(15))?;
-        sockopt::set_tcp_keepintvl(stream, Duration::from_secs(5))?;
-    }
-    Ok(())
 }
 
 #[derive(Debug)]

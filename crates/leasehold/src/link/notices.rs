@@ -88,8 +88,7 @@ impl Notices {
     }
 
     /// Renews the sharded subscriptions. A server drops them when their slot moves away, although the connection stays.
-    /// So this subscribes to each again: an existing subscription stays unchanged, and a moved slot causes a
-    /// redirection.
+    /// So this subscribes to each again: a moved slot causes a redirection.
     pub(super) async fn audit(&self) {
         let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
         for channel in channels {
@@ -97,8 +96,7 @@ impl Notices {
             let Ok(manager) = route::manager_of(&self.own, slot) else { continue };
             // A connection that reconnects reports the loss itself.
             let Ok(connection) = manager.current() else { continue };
-            // A task that unsubscribes first removes the channel, then waits for its turn. Checked within a turn, a
-            // removed channel is not subscribed to again.
+            // Checked within a turn: `unsubscribe` first removes the channel, then waits for its turn.
             let listed = || self.calls.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
             let answer = self.ssubscribe(&manager, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {

@@ -12,6 +12,7 @@ use crate::telemetry::event;
 use leasehold_core::link::{LinkError, LinkEvent, not_connected};
 use leasehold_core::plain::Plain;
 use parking_lot::{Mutex, RwLock};
+use std::collections::BTreeMap;
 use std::mem::discriminant;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -251,8 +252,7 @@ impl ConnectionManager {
         self.server.label()
     }
 
-    /// Reports an event to the session's driver. Only connections for calls report: each other role would repeat the
-    /// event.
+    /// Reports an event to the session's driver. Only connections for calls report: others would repeat the event.
     pub(super) fn tell(&self, event: impl FnOnce(String) -> LinkEvent) {
         if self.role == Role::Calls {
             self.shared.events.event(event(self.label()));
@@ -313,7 +313,7 @@ pub(super) struct Pool {
     pub(super) shared: Arc<LinkShared>,
     /// The background's runtime.
     pub(super) runtime: Handle,
-    by_node: RwLock<Vec<Option<Arc<ConnectionManager>>>>,
+    by_node: RwLock<BTreeMap<Node, Arc<ConnectionManager>>>,
     /// Managers of addresses that own no hash slot now. The same process may own one under another address.
     retired: Mutex<Unconfirmed<ConnectionManager>>,
     pub(super) closed: CancellationToken,
@@ -370,7 +370,7 @@ impl Pool {
             }
         };
         let mut by_node = self.by_node.write();
-        let manager = place(&mut by_node, node)?.get_or_insert_with(|| {
+        let manager = by_node.entry(node).or_insert_with(|| {
             let manager = self.manager(server);
             self.keep(&manager, false);
             manager
@@ -379,17 +379,14 @@ impl Pool {
     }
 
     pub(super) fn known(&self, node: Node) -> Option<Arc<ConnectionManager>> {
-        self.by_node.read().get(usize::from(node)).cloned().flatten()
+        self.by_node.read().get(&node).cloned()
     }
 
     pub(super) fn all(&self) -> Vec<(Node, Arc<ConnectionManager>)> {
-        let by_node = self.by_node.read();
-        let pool = by_node.iter().enumerate();
-        pool.filter_map(|(node, manager)| Some((node as Node, Arc::clone(manager.as_ref()?)))).collect()
+        self.by_node.read().iter().map(|(node, manager)| (*node, Arc::clone(manager))).collect()
     }
 
-    /// Closes all connections permanently, from any thread. The tasks that own the sockets close them when they next
-    /// run.
+    /// Closes all connections permanently, from any thread.
     pub(super) fn close(&self) {
         self.closed.cancel();
         self.all().iter().for_each(|(_, manager)| manager.close());
@@ -399,9 +396,7 @@ impl Pool {
     pub(super) fn prune(&self, primaries: &[Node]) {
         for (node, manager) in self.all() {
             if !primaries.contains(&node) {
-                if let Some(place) = self.by_node.write().get_mut(usize::from(node)) {
-                    *place = None;
-                }
+                self.by_node.write().remove(&node);
                 manager.close();
                 if manager.had_subscriptions() {
                     self.shared.reset_notices();
@@ -430,7 +425,7 @@ impl Pool {
 
     /// Adds a manager that is already connected.
     pub(super) fn adopt(&self, node: Node, manager: &Arc<ConnectionManager>) {
-        let other = place(&mut self.by_node.write(), node).and_then(|place| place.replace(Arc::clone(manager)));
+        let other = self.by_node.write().insert(node, Arc::clone(manager));
         if let Some(other) = other {
             other.close();
         }
@@ -446,14 +441,6 @@ impl Pool {
             manager.keep(opened).await;
         }));
     }
-}
-
-fn place(by_node: &mut Vec<Option<Arc<ConnectionManager>>>, node: Node) -> Option<&mut Option<Arc<ConnectionManager>>> {
-    let at = usize::from(node);
-    if by_node.len() <= at {
-        by_node.resize(at + 1, None);
-    }
-    by_node.get_mut(at)
 }
 
 /// The delays between reconnects: none before the first, then 50 ms, doubled after each failure up to 2 s. A random

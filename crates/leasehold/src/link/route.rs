@@ -177,8 +177,7 @@ impl Default for Slots {
 }
 
 impl Slots {
-    /// The node at `address`, which is `host:port`. Nodes write IPv6 addresses without brackets; all spellings map to
-    /// the same node.
+    /// The node at `address`, which is `host:port`. All spellings of an IPv6 address are one node.
     pub(super) fn node(&self, address: &str) -> Node {
         let address = target::host_and_port(address)
             .map_or_else(|| address.to_owned(), |(host, port)| target::address_of(host, port));
@@ -254,8 +253,7 @@ impl Slots {
         all
     }
 
-    /// Counts an audit, and returns the targets without slots that no recent `ASK` has named. Targets that own a slot
-    /// are settled as owners from now on.
+    /// Counts an audit, and returns the targets that no recent `ASK` has named. Those that own a slot are owners now.
     pub(super) fn idle_ask_targets(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
@@ -281,8 +279,7 @@ impl Slots {
         });
     }
 
-    /// Forgets every node that owns no slot and takes none over. Its index stays unused. A later node at the same
-    /// address gets a new index.
+    /// Forgets every node that owns no slot and takes none over. A later node at its address gets a new index.
     pub(super) fn prune_unowned(&self) {
         let mut map = self.map.write();
         let Map { addresses, owners, others, goals } = &mut *map;

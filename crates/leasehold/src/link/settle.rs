@@ -72,8 +72,7 @@ pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Resu
     worst(settled)
 }
 
-/// Settles the manager of an abandoned address. Its calls matter only if they reached the process that now owns
-/// the hash slot.
+/// Settles the manager of an abandoned address. Its calls matter only if they reached the present owner's process.
 async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) -> Result<Settled, LinkError> {
     let (connections, forgot) = manager.not_confirmed_dead();
     let Ok(killer) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {

@@ -99,8 +99,7 @@ impl LinkShared {
         }
     }
 
-    /// The server refused a call because its keys are in several hash slots. Logs this once if the URL names no
-    /// cluster.
+    /// The server refused keys of several hash slots. Logs this once if the URL names no cluster.
     pub(super) fn note_several_slots(&self, server: &str) {
         if self.slots.is_none() && !self.splits.swap(true, Ordering::Relaxed) {
             event!(
@@ -121,7 +120,6 @@ impl LinkShared {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[non_exhaustive]
 pub(crate) enum Publish {
     /// As Redisson does: `SPUBLISH` on a cluster that supports it, else `PUBLISH`.
     #[default]
@@ -165,8 +163,7 @@ impl LinkSettings {
     }
 }
 
-/// A queue of events for the driver. It merges repeated resets, and keeps only the last event of each server. So its
-/// memory is bounded, and producers never wait.
+/// Events for the driver: repeated resets merge, and only the last event of each server stays. So memory is bounded.
 #[derive(Default)]
 pub(super) struct Events {
     waiting: Mutex<Waiting>,
@@ -240,8 +237,7 @@ fn server_of(event: &LinkEvent) -> Option<&str> {
     }
 }
 
-/// What is known about the server. A link may exist before its server is identified: it then sends nothing, and its
-/// calls fail as not sent, with the reason.
+/// What is known about the server. Until the server is identified, calls fail as not sent, with the reason.
 pub(super) struct Identity {
     server: OnceLock<ServerInfo>,
     /// The facts that follow from the URL.

@@ -14,11 +14,8 @@ use std::time::Duration;
 /// The servers to connect to, and the credentials.
 ///
 /// [`ClientBuilder::connect`](crate::ClientBuilder::connect) describes the URLs. Every connection selects the database,
-/// including connections to a cluster: the error contains the server's refusal. Spaces and other special characters in
-/// the path of a socket may be percent-encoded.
-///
-/// `valkey` may stand for `redis` and `valkeys` for `rediss` everywhere. Neither its `Debug` nor any error shows a
-/// password.
+/// including connections to a cluster. `valkey` may stand for `redis`, and `valkeys` for `rediss`. Neither `Debug` nor an
+/// error shows a password.
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
     servers: Servers,
@@ -74,12 +71,6 @@ type Lookup = dyn Fn(&str) -> Option<String> + Send + Sync;
 impl AddressMap {
     pub(crate) fn new(map: impl Fn(&str) -> Option<String> + Send + Sync + 'static) -> Self {
         Self(Arc::new(map))
-    }
-}
-
-impl fmt::Debug for AddressMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("AddressMap").finish_non_exhaustive()
     }
 }
 
@@ -175,8 +166,7 @@ impl ServerTarget {
         }
     }
 
-    /// Adds the certificate authorities of the operating system if the target needs them. This reads them once, not for
-    /// every connection.
+    /// Reads the certificate authorities of the operating system if TLS needs them: once, not for every connection.
     pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
         if self.secure && self.tls.is_none() {
             self.tls = Some(tls::client_side(&Certificates::default())?);
@@ -218,8 +208,7 @@ impl ServerTarget {
         }
     }
 
-    /// The cluster node with this announced address. If the address is an IP address, the node's certificate must have
-    /// the name of the cluster's first host.
+    /// The cluster node with this announced address. The certificate of an IP address has the name of the first host.
     pub(super) fn node(&self, name: &str, port: u16) -> Server {
         let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
         let host = self.announced(name, port);
@@ -450,12 +439,6 @@ impl Credentials {
     }
 }
 
-impl fmt::Debug for Credentials {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Credentials").finish_non_exhaustive()
-    }
-}
-
 pub(crate) type Provided = Result<Credentials, Box<dyn Error + Send + Sync>>;
 
 /// Provides the credentials for each connection.
@@ -471,11 +454,16 @@ impl Provider {
     }
 }
 
-impl fmt::Debug for Provider {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Provider").finish_non_exhaustive()
-    }
+/// `Debug` without the contents.
+macro_rules! hide {
+    ($($name:ident),*) => {$(impl fmt::Debug for $name {
+        fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.debug_struct(stringify!($name)).finish_non_exhaustive()
+        }
+    })*};
 }
+
+hide!(AddressMap, Credentials, Provider);
 
 #[derive(Clone, Default)]
 pub(crate) struct Certificates {

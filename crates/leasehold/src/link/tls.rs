@@ -21,8 +21,7 @@ pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
 
 pub(super) type ClientSide = Arc<ClientConfig>;
 
-/// The TLS side of a connection. It has its own crypto provider, regardless of the provider that the process has
-/// installed.
+/// The settings have their own crypto provider, regardless of the provider of the process.
 pub(super) fn client_side(certificates: &Certificates) -> Result<ClientSide, ConnectError> {
     let provider = Arc::new(crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider)

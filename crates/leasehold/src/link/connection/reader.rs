@@ -16,8 +16,7 @@ const READS: usize = 4;
 pub(super) async fn read_at_home(shared: Weak<Shared>) {
     // A runtime may start this long after the connection ended, or never.
     let Some(shared) = shared.upgrade() else { return };
-    let shared = LeaveOnDrop(shared);
-    let shared = &shared.0;
+    let shared = &LeaveOnDrop(shared).0;
     // The runtime is shutting down.
     let Ok(watched) = shared.stream.socket.watch() else { return };
     let count = |home: &mut HomeReader| {
@@ -121,19 +120,6 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
     }
 }
 
-/// Yields to the tasks that are ready now. Tokio's `yield_now` would also wait until the runtime polls for I/O.
-async fn back_of_the_queue() {
-    let mut woken = false;
-    poll_fn(|cx| {
-        if std::mem::replace(&mut woken, true) {
-            return Poll::Ready(());
-        }
-        cx.waker().wake_by_ref();
-        Poll::Pending
-    })
-    .await;
-}
-
 enum End {
     /// The server sent malformed bytes or a TLS alert.
     Bytes(String),
@@ -160,15 +146,23 @@ impl Drop for LeaveOnDrop {
     }
 }
 
-const CLOSED: &str = "the connection was closed by the other side";
-
 impl Shared {
-    /// If the connection is corked, lets the ready tasks run and ends the cork.
+    /// If the connection is corked, lets the ready tasks run and ends the cork. Tokio's `yield_now` would also wait until
+    /// the runtime polls for I/O.
     async fn uncork_later(&self) {
-        if self.state.lock().corked {
-            back_of_the_queue().await;
-            self.uncork();
+        if !self.state.lock().corked {
+            return;
         }
+        let mut woken = false;
+        poll_fn(|cx| {
+            if std::mem::replace(&mut woken, true) {
+                return Poll::Ready(());
+            }
+            cx.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
+        self.uncork();
     }
 
     /// Reads the available bytes with `read`, and delivers replies and messages.
@@ -188,7 +182,7 @@ impl Shared {
         let Reading { bytes, events } = &mut *reading;
         for _ in 0..READS {
             match read(bytes) {
-                Ok(0) => return Err(End::Socket(CLOSED.to_owned())),
+                Ok(0) => return Err(End::Socket("the connection was closed by the other side".to_owned())),
                 Ok(read) => self.received(&bytes[..read], events, arrivals).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(End::Socket(lost(&error))),
