@@ -3,7 +3,6 @@
 //! On a server, and on the embedded engine with the machine's clock, it is a thread with its own runtime. With a manual clock it runs
 //! inline, in the thread that advances the clock or uses the client. With tokio's clock it is a task of the runtime that built the client.
 
-mod alarm;
 mod driver;
 #[cfg(feature = "embedded")]
 pub(crate) mod inline;
@@ -11,12 +10,12 @@ pub(crate) mod inline;
 mod interleavings;
 pub(crate) mod thread;
 
-pub(crate) use alarm::Alarm;
 pub(crate) use driver::{is_at_rest, run};
 
 use crate::runtime::sync::{Condvar, Mutex};
+use leasehold_core::time::Instant;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
 
@@ -61,7 +60,7 @@ struct Over {
 struct OverState {
     stage: Stage,
     /// The remaining guards are lost at this time.
-    deadline: Option<leasehold_core::time::Instant>,
+    deadline: Option<Instant>,
     /// The result of a shutdown: the unreleased locks.
     unreleased: Option<Vec<String>>,
 }
@@ -115,7 +114,7 @@ impl Background {
     }
 
     /// Returns the deadline for the guards of a client in shutdown.
-    fn deadline(&self) -> Option<leasehold_core::time::Instant> {
+    fn deadline(&self) -> Option<Instant> {
         self.over.state.lock().deadline
     }
 
@@ -131,7 +130,7 @@ impl Background {
 
     /// Waits until everything is released, and loses the remaining guards at `deadline`. Returns the locks that are still not released
     /// shortly after.
-    pub(crate) async fn shut_down(&self, deadline: leasehold_core::time::Instant) -> Vec<String> {
+    pub(crate) async fn shut_down(&self, deadline: Instant) -> Vec<String> {
         {
             let mut state = self.over.state.lock();
             if state.stage == Stage::Running {
@@ -166,7 +165,7 @@ impl Background {
             false => self.may_block(),
         };
         if may_block {
-            let until = Instant::now() + FLUSH;
+            let until = std::time::Instant::now() + FLUSH;
             let mut state = self.over.state.lock();
             while state.stage != Stage::Ended && !self.over.changed.wait_until(&mut state, until).timed_out() {}
         }
@@ -192,5 +191,69 @@ impl Background {
         self.over.state.lock().stage = Stage::Ended;
         self.over.changed.notify_all();
         self.report(unreleased);
+    }
+}
+
+/// The instant until which the background sleeps.
+///
+/// Callers often set timers and cancel them before they are due. An alarm therefore stays set when its timer is cancelled: the background
+/// wakes up once in vain, instead of once for each timer.
+#[derive(Debug, Default)]
+pub(crate) struct Alarm(Option<Instant>);
+
+impl Alarm {
+    /// Adds a timer that is due at `due`. Returns whether the background must be woken, because it would sleep longer. It is woken once,
+    /// because it checks all timers before it sleeps again.
+    #[must_use]
+    pub(crate) fn bring_forward(&mut self, due: Option<Instant>) -> bool {
+        let is_earlier = due.is_some_and(|due| self.0.is_none_or(|at| due < at));
+        if is_earlier {
+            self.0 = due;
+        }
+        is_earlier
+    }
+
+    /// Sets the alarm for the next timer, which is due at `due`. Returns the instant until which the background sleeps, or `None` if it sleeps
+    /// until it is woken.
+    pub(crate) fn set(&mut self, now: Instant, due: Option<Instant>) -> Option<Instant> {
+        let armed = self.0.filter(|at| *at > now);
+        self.0 = [armed, due].into_iter().flatten().min();
+        self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const fn at(millis: u64) -> Instant {
+        Instant::from_nanos(millis * 1_000_000)
+    }
+
+    #[test]
+    fn timers_that_are_set_and_taken_back_wake_once() {
+        let mut alarm = Alarm::default();
+        assert!(alarm.bring_forward(Some(at(50))));
+        let woken = (1..50).filter(|millis| {
+            // The background comes too late to see the timer.
+            assert_eq!(alarm.set(at(*millis), None), Some(at(50)));
+            alarm.bring_forward(Some(at(millis + 50)))
+        });
+        assert_eq!(woken.count(), 0);
+        assert_eq!(alarm.set(at(50), None), None, "it has come");
+        assert!(alarm.bring_forward(Some(at(100))));
+    }
+
+    #[test]
+    fn background_never_sleeps_past_a_timer() {
+        let mut alarm = Alarm::default();
+        assert_eq!(alarm.set(at(1), Some(at(50))), Some(at(50)));
+        assert!(alarm.bring_forward(Some(at(20))), "it sleeps for longer");
+        assert!(!alarm.bring_forward(Some(at(20))), "it is woken already");
+        assert!(alarm.bring_forward(Some(at(10))));
+        assert_eq!(alarm.set(at(2), Some(at(10))), Some(at(10)));
+        assert_eq!(alarm.set(at(3), Some(at(5))), Some(at(5)));
+        assert_eq!(alarm.set(at(5), Some(at(5))), Some(at(5)), "what is due now is not put off");
+        assert!(!alarm.bring_forward(None));
     }
 }

@@ -180,7 +180,7 @@ impl Link for ServerLink {
     }
 
     fn deliver_to(&self, receiver: Weak<dyn Receiver>) {
-        self.shared().inbox.set(receiver);
+        let _ = self.shared().inbox.receiver.set(receiver);
     }
 
     async fn settle(&self, key: Bytes, durable: bool) -> Result<Settled, LinkError> {

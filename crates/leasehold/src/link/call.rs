@@ -293,15 +293,11 @@ const KEPT: usize = 1024;
 
 #[derive(Default)]
 pub(super) struct Inbox {
-    receiver: OnceLock<Weak<dyn Receiver>>,
+    pub(super) receiver: OnceLock<Weak<dyn Receiver>>,
     spare: Mutex<Vec<Arrival>>,
 }
 
 impl Inbox {
-    pub(super) fn set(&self, receiver: Weak<dyn Receiver>) {
-        let _ = self.receiver.set(receiver);
-    }
-
     fn deliver(&self, arrivals: &mut Vec<Arrival>) {
         if let Some(receiver) = self.receiver.get().and_then(Weak::upgrade) {
             receiver.receive(arrivals);
@@ -434,7 +430,8 @@ async fn after_asking(
     answer
 }
 
-/// The scripts in use.
+/// The scripts in use. After a reconnect the link loads those that the server lacks: a restarted server has none, and
+/// replicas get none from their primary. Calls do not wait for it.
 #[derive(Default)]
 pub(super) struct Scripts {
     used: RwLock<Vec<&'static Script>>,
@@ -481,6 +478,7 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
     nodes.into_iter().map(ServerId).collect()
 }
 
+/// Reads a page of keys. Follows no redirection: a cursor means nothing to another server.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
         return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));

@@ -158,7 +158,6 @@ pub(super) enum Answer {
     /// A future. It may have been dropped.
     Future(Waiting),
     Session(Started),
-    /// The session, for each call of a batch.
     Batch(&'static Batch, Vec<Started>),
 }
 

@@ -90,7 +90,7 @@ impl Durable {
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
-            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.manager.patience());
+            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.manager.reply_timeout());
             let (answer, mark, wait) =
                 Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
                     .await

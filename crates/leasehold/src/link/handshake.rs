@@ -23,7 +23,7 @@ const HUNG_UP: &str = "it closed the connection without an answer: a proxy that 
 pub(super) async fn greet(
     connection: &Connection,
     target: &ServerTarget,
-    patience: Duration,
+    timeout: Duration,
     resp3: bool,
 ) -> Result<Option<About>, ConnectError> {
     let server = &connection.server;
@@ -32,8 +32,8 @@ pub(super) async fn greet(
         if connection.was_hung_up_on() { lost.with_advice(HUNG_UP) } else { lost }
     };
     let begin = |command: &'static str, args: &[Bytes]| connection.begin(command, args).map_err(lost);
-    let answered = async |sent| connection.answered(sent, patience).await.map_err(lost);
-    let credentials = target.credentials(server, patience).await?;
+    let answered = async |sent| connection.answered(sent, timeout).await.map_err(lost);
+    let credentials = target.credentials(server, timeout).await?;
     let login = login(credentials.as_ref(), resp3).map(|(command, args)| begin(command, &args)).transpose()?;
     let database = target.database().map(|database| begin("SELECT", &[database.to_string().into()])).transpose()?;
     let id = begin("CLIENT", &[word("ID")])?;
@@ -173,10 +173,10 @@ async fn primary(
     sentinel: &Connection,
     target: &ServerTarget,
     service: &str,
-    patience: Duration,
+    timeout: Duration,
 ) -> Result<Endpoint, ConnectError> {
     let asked = vec![word("get-master-addr-by-name"), Bytes::copy_from_slice(service.as_bytes())];
-    let answer = sentinel.send("SENTINEL", asked, patience).await.map_err(|error| lost(sentinel, error))?;
+    let answer = sentinel.send("SENTINEL", asked, timeout).await.map_err(|error| lost(sentinel, error))?;
     if let Some(refusal) = answer.error() {
         return Err(ConnectError::of_refusal(&sentinel.server, refusal));
     }

@@ -1,15 +1,12 @@
 //! The periodic checks of a link, in a task on the background's runtime.
 
 use super::connection::Connection;
-use super::error::ConnectError;
 use super::notices::Notices;
 use super::pool::{Backoff, Pool};
 use super::route::{Node, Slots};
 use super::shared::LinkShared;
-use super::target::Server;
 use super::{route, settle};
 use crate::telemetry::event;
-use futures_util::FutureExt as _;
 use leasehold_core::link::{LinkEvent, Settled};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -78,7 +75,12 @@ impl Search {
             return;
         }
         let shared = &pool.shared;
-        let seeds = shared.target.seeds().into_iter().map(|seed| ask_seed(shared, slots, seed).boxed());
+        let seeds = shared.target.seeds().into_iter().map(|seed| {
+            Box::pin(async move {
+                let connection = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
+                slots.read(&connection, shared.settings.command_timeout).await
+            })
+        });
         match futures_util::future::select_ok(seeds).await {
             Ok((changed, _)) => {
                 event!(debug, "the cluster was found again by the addresses of the URL");
@@ -96,12 +98,6 @@ impl Search {
             }
         }
     }
-}
-
-/// Reads the slot map by a separate connection, and returns the slots with a new owner.
-async fn ask_seed(shared: &LinkShared, slots: &Slots, seed: Server) -> Result<Vec<u16>, ConnectError> {
-    let connection = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
-    slots.read(&connection, shared.settings.command_timeout).await
 }
 
 /// Applies the slot map: closes connections to nodes without slots, and opens new ones.

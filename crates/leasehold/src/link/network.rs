@@ -134,7 +134,6 @@ impl Home {
     }
 }
 
-#[derive(Debug)]
 pub(super) enum Socket {
     Tcp(TcpStream),
     Unix(UnixStream),
@@ -170,10 +169,7 @@ impl Socket {
             Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
             Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
             #[cfg(test)]
-            Self::Memory(end) => {
-                end.shut_down();
-                Ok(())
-            }
+            Self::Memory(end) => return end.shut_down(),
         };
     }
 
@@ -188,7 +184,6 @@ impl Socket {
     }
 }
 
-#[derive(Debug)]
 pub(super) enum Watched {
     Tcp(tokio::net::TcpStream),
     Unix(tokio::net::UnixStream),

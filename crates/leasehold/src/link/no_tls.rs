@@ -26,7 +26,6 @@ pub(super) fn client_side(_certificates: &Certificates) -> Result<ClientSide, Co
 }
 
 /// A session that cannot exist.
-#[derive(Debug)]
 pub(super) enum Session {}
 
 impl Session {

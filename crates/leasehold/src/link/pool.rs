@@ -93,8 +93,7 @@ impl ConnectionManager {
     /// Waits, without a limit, until the connection is up.
     pub(super) async fn standing(&self) -> Arc<Connection> {
         loop {
-            let mut changed = std::pin::pin!(self.changed.notified());
-            changed.as_mut().enable();
+            let changed = self.changed.notified();
             if let Ok(connection) = self.current() {
                 return connection;
             }
@@ -102,7 +101,6 @@ impl ConnectionManager {
         }
     }
 
-    /// Ended connections whose death the server has not confirmed.
     pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
         let ended = &mut self.state.lock().ended.list;
         ended.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
@@ -244,7 +242,7 @@ impl ConnectionManager {
     }
 
     /// Time limit for a reply behind a blocking call.
-    pub(super) fn patience(&self) -> Duration {
+    pub(super) fn reply_timeout(&self) -> Duration {
         self.timeout() + Duration::from_millis(self.blocked.load(Ordering::Acquire))
     }
 
@@ -281,7 +279,7 @@ impl ConnectionManager {
             if tokio::time::timeout_at(self.shared.next_audit(), connection.used()).await.is_ok() {
                 tokio::time::sleep(timeout / 2).await;
             }
-            if connection.send("PING", Vec::new(), self.patience()).await.is_err() {
+            if connection.send("PING", Vec::new(), self.reply_timeout()).await.is_err() {
                 return;
             }
         }
@@ -443,9 +441,8 @@ impl Pool {
     }
 }
 
-/// The delays between reconnects: none before the first, then 50 ms, doubled after each failure up to 2 s. A random
-/// extra of up to a quarter spreads the reconnects of a fleet. A short-lived connection is not a failure, because the
-/// server is up and replies, so the delay stays short.
+/// The delays between reconnects: none, then 50 ms, doubled after each failure up to 2 s. A random extra of up to a
+/// quarter spreads the reconnects of a fleet. A short-lived connection is no failure: the server is up and replies.
 #[derive(Debug, Default)]
 pub(super) struct Backoff {
     attempts: u32,
@@ -455,11 +452,9 @@ pub(super) struct Backoff {
 impl Backoff {
     const FIRST: Duration = Duration::from_millis(50);
     const LAST: Duration = Duration::from_secs(2);
-    /// The delay after the first short-lived connection. Each further one doubles it up to [`Self::LAST_BRIEF`], so
-    /// that a server which ends every connection is not overrun.
+    /// The delay after the first short-lived connection. Each further one doubles it up to [`Self::LAST_BRIEF`].
     const BRIEF: Duration = Duration::from_millis(10);
     const LAST_BRIEF: Duration = Duration::from_millis(40);
-    /// A connection with a shorter life is short-lived.
     const STOOD: Duration = Duration::from_secs(1);
 
     pub(super) fn next(&mut self, network: &Network) -> Duration {

@@ -55,8 +55,7 @@ impl fmt::Debug for RawConnection {
     }
 }
 
-/// Connects to the servers that keep locks: the only server, or each reachable primary of a cluster, ordered by
-/// address.
+/// Connects to the only server, or to each reachable primary of a cluster, ordered by address.
 pub(crate) async fn primaries(
     target: ServerTarget,
     settings: &LinkSettings,
@@ -85,8 +84,7 @@ pub(crate) async fn primaries(
     Err(trouble.unwrap_or_else(|| ConnectError::silent(target.to_string())))
 }
 
-/// The service that the target's Sentinels watch, and the address of each Sentinel with a connection; `None` without
-/// Sentinels.
+/// The service that Sentinels watch, and each Sentinel's address and connection; `None` without Sentinels.
 pub(crate) async fn sentinels(
     target: ServerTarget,
     settings: &LinkSettings,

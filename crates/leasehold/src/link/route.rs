@@ -246,11 +246,9 @@ impl Slots {
 
     /// Every node that owns a slot or is the target of an `ASK`: its connections stay open.
     pub(super) fn in_use(&self) -> Vec<Node> {
-        let mut all = self.primaries();
+        let mut all: BTreeSet<_> = self.primaries().into_iter().collect();
         all.extend(self.map.read().goals.values().flatten().map(|goal| goal.node));
-        all.sort_unstable();
-        all.dedup();
-        all
+        all.into_iter().collect()
     }
 
     /// Counts an audit, and returns the targets that no recent `ASK` has named. Those that own a slot are owners now.
@@ -357,10 +355,7 @@ impl Map {
     fn carriers(&self, slot: u16) -> Vec<Node> {
         let others = self.others.get(&slot).into_iter().flatten().copied();
         let owner = self.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
-        let mut all: Vec<_> = others.chain(owner).collect();
-        all.sort_unstable();
-        all.dedup();
-        all
+        others.chain(owner).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     fn assign(&mut self, slot: u16, node: Node) -> bool {

@@ -46,9 +46,8 @@ use leasehold_core::link::{LinkError, Settled};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-/// Settles the calls of `all` for the slot of `key`. The caller has raised their send barrier. A live connection of
-/// `calls` kills all other connections. Takes at most two command timeouts, one for the `PING` and one for the kill,
-/// plus the replicas' time. Needs tokio's timers.
+/// Settles the calls of `all` for the slot of `key`, whose send barrier is raised. A live connection of `calls` kills
+/// all others. Takes at most two command timeouts, for `PING` and kill, plus the replicas' time. Needs tokio's timers.
 pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
     let shared = &calls.shared;
@@ -89,7 +88,7 @@ async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) 
 async fn settle_manager(manager: &ConnectionManager, by: &ConnectionManager) -> Result<Settled, LinkError> {
     let (connections, forgot) = manager.not_confirmed_dead();
     let settled = connections.iter().map(|connection| async move {
-        if !connection.has_ended() && connection.send("PING", Vec::new(), manager.patience()).await.is_ok() {
+        if !connection.has_ended() && connection.send("PING", Vec::new(), manager.reply_timeout()).await.is_ok() {
             return Ok(Settled::Proven);
         }
         // Fails its waiting callers, and skips the `PING` next time.

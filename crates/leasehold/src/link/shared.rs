@@ -134,8 +134,7 @@ pub(crate) struct LinkSettings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_deadline: Duration,
     pub(crate) publish: Publish,
-    /// The interval of checks of sharded subscriptions and idle connections. A server silently drops such subscriptions
-    /// when their slot moves away, and proxies drop idle connections.
+    /// The interval of checks: servers drop sharded subscriptions of moved slots, and proxies drop idle connections.
     pub(crate) audit_interval: Duration,
     /// Minimum number of calls written together that are sent as one command. `None`: no batches.
     pub(crate) batch_from: Option<usize>,

@@ -20,6 +20,7 @@ use std::time::Duration;
 pub(crate) struct ServerTarget {
     servers: Servers,
     credentials: Option<Credentials>,
+    /// Overrides the credentials of the URL.
     provider: Option<Provider>,
     addresses: Option<AddressMap>,
     database: u32,
@@ -183,13 +184,13 @@ impl ServerTarget {
     pub(super) async fn credentials(
         &self,
         server: &str,
-        patience: Duration,
+        timeout: Duration,
     ) -> Result<Option<Credentials>, ConnectError> {
         let Some(Provider(provide)) = &self.provider else { return Ok(self.credentials.clone()) };
-        let reason = match tokio::time::timeout(patience, provide()).await {
+        let reason = match tokio::time::timeout(timeout, provide()).await {
             Ok(Ok(credentials)) => return Ok(Some(credentials)),
             Ok(Err(error)) => error.to_string(),
-            Err(_) => format!("no answer within {patience:?}"),
+            Err(_) => format!("no answer within {timeout:?}"),
         };
         Err(ConnectError::Credentials { server: server.to_owned(), reason })
     }

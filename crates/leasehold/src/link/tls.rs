@@ -81,7 +81,6 @@ fn refused(error: &rustls::Error) -> ConnectError {
     ConnectError::Certificates(why)
 }
 
-#[derive(Debug)]
 pub(super) struct Session(Mutex<ClientConnection>);
 
 impl Session {

@@ -23,7 +23,7 @@ pub(super) fn failure(target: ServerTarget) -> ConnectError {
 /// The error of a failed connect, at any time before the deadline.
 fn error_of(connector: &Connector) -> ConnectError {
     let connecting = async { tokio::time::timeout(HUNG, ServerLink::connect(connector)).await };
-    runtime().block_on(connecting).expect("connecting hangs").err().expect("no link")
+    runtime().block_on(connecting).expect("connecting hangs").expect_err("no link")
 }
 
 pub(super) fn failure_at(url: &str) -> ConnectError {
