@@ -165,7 +165,6 @@ impl ConnectionManager {
     async fn keep(self: Arc<Self>, opened: bool) {
         let mut backoff = Backoff::default();
         let mut first = !opened;
-        let mut had_subscriptions = false;
         let mut lost_at = Instant::now();
         // The kinds of errors in this outage: a server that returns and rejects the password is reported again.
         let mut reported = Vec::new();
@@ -182,6 +181,7 @@ impl ConnectionManager {
                     () = self.closed.cancelled() => return,
                     () = tokio::time::sleep(backoff.next(&self.shared.settings.network)) => {}
                 }
+                let had_subscriptions = self.had_subscriptions();
                 tokio::select! {
                     biased;
                     () = self.closed.cancelled() => return,
@@ -194,7 +194,7 @@ impl ConnectionManager {
                             if again && self.role == Role::Calls {
                                 self.shared.events.event(LinkEvent::CallsReset);
                             }
-                            if std::mem::take(&mut had_subscriptions) {
+                            if had_subscriptions {
                                 self.shared.reset_notices();
                             }
                         }
@@ -224,7 +224,6 @@ impl ConnectionManager {
                 () = self.load_scripts(&connection) => {}
             }
             connection.end();
-            had_subscriptions |= connection.had_subscriptions();
             lost_at = Instant::now();
             self.state.lock().trouble = "the connection was lost".to_owned();
             event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");

@@ -1,6 +1,7 @@
 //! Subscriptions and notices on one server.
 
 use super::*;
+use leasehold_core::wire::Subscription;
 use leasehold_test_support::{Proxy, Server};
 
 fn subscribe(world: &World, channel: &str) -> Result<(), LinkError> {
@@ -91,6 +92,26 @@ fn fr6_lost_notice_connection_is_one_reset_without_channels() {
         for number in 0..20 {
             assert_eq!(receivers(&server, &format!("c:{number}")), Some(1));
         }
+    });
+}
+
+/// A busy background first looks at a connection when it has ended.
+#[test]
+fn connection_that_ends_before_it_is_watched_resets_its_subscriptions() {
+    on_each(|binary| {
+        let server = Server::builder().binary(binary).start();
+        let world = World::new(&server.url());
+        let pool = &world.link.0.pool;
+        let manager = pool.manager(ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0));
+        world.block_on(async {
+            manager.open().await.expect("a connection");
+            let connection = manager.current().expect("a connection");
+            let subscribed = connection.subscription(Subscription::Subscribe, &key("c"), HUNG).await;
+            subscribed.expect("a reply").expect("a subscription");
+            connection.end();
+        });
+        pool.adopt(0, &manager);
+        world.wait_for(&LinkEvent::NoticesReset);
     });
 }
 
