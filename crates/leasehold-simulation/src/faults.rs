@@ -1,59 +1,190 @@
-//! The faults of a world: of single calls by chance, of connections, of processes, and of the server.
+//! The faults of a world that come at a time of their own: of connections, of processes, and of the server.
 
-mod connections;
-pub(crate) mod event;
-mod expiry;
-pub(crate) mod last_faults;
-pub(crate) mod mix;
 pub(crate) mod plan;
-pub(crate) mod processes;
-pub(crate) mod rates;
-pub(crate) mod server;
+mod server;
 
-use crate::world::draws::Draws;
-use bytes::Bytes;
-use last_faults::LastFaults;
-use rates::{FaultRates, PlannedFault};
-use rustc_hash::FxHashSet;
+use crate::world::client::Outcome;
+use crate::world::draws::hash;
+use crate::world::events::Act;
+use crate::world::history::Promises;
+use crate::world::network::Role;
+use crate::world::stats::FaultKind;
+use crate::world::{World, trace};
+use std::time::Duration;
 
-/// The faults to come, and the last that came.
+/// A fault that is about to happen.
 #[derive(Debug)]
-pub(crate) struct Faults {
-    pub(crate) rates: FaultRates,
-    /// Faults for calls to come, in order.
-    pub(crate) planned: Vec<PlannedFault>,
-    /// By which scripts are refused something in their middle. It is not that of the world, so that everything else in that is what it
-    /// would be without.
-    pub(crate) insides: Draws,
-    pub(crate) last: LastFaults,
+pub(crate) enum FaultEvent {
+    ResetNotices {
+        client: usize,
+    },
+    Freeze {
+        client: usize,
+        role: Role,
+        pause: Duration,
+    },
+    Unreachable {
+        client: usize,
+        yes: bool,
+    },
+    RestartEmpty,
+    DenyGrowth {
+        deny: bool,
+    },
+    /// The process of a client ends, whatever it is doing.
+    Crash {
+        client: usize,
+    },
+    /// A client does nothing at all for a while.
+    Pause {
+        client: usize,
+        pause: Duration,
+        /// Its clock goes on meanwhile.
+        counts: bool,
+    },
+    Resume {
+        client: usize,
+    },
+    /// From now on the clock of a client is too fast by so many millionths; and it jumps.
+    Clock {
+        client: usize,
+        ppm: i64,
+        jump: Duration,
+    },
+    /// The server's clock is stepped.
+    StepServer {
+        millis: i64,
+    },
+    /// The server restarts and has its data.
+    Restart,
+    /// A replica will have heard of the server's present content.
+    Snapshot,
+    /// That replica takes over.
+    Failover,
+    /// The replica takes over on whose acknowledgements the clients rely.
+    TakeOver,
+    /// A key that has a time to live goes away, or any key.
+    Evict {
+        all: bool,
+    },
+    /// An operator ends the hold of another.
+    ForceRelease,
+    FlushScripts,
 }
 
-impl Faults {
-    pub(crate) fn new(seed: u64) -> Self {
-        let insides = Draws::with_seed(seed);
-        Self { rates: FaultRates::default(), planned: Vec::new(), insides, last: LastFaults::default() }
+impl FaultEvent {
+    /// Whether it ends a fault that was planned before.
+    const fn is_end(&self) -> bool {
+        matches!(self, Self::Unreachable { yes: false, .. } | Self::DenyGrowth { deny: false } | Self::Failover)
     }
 }
 
-/// The doubts that faults have left behind, for which invariants must allow.
-#[derive(Debug, Default)]
-pub(crate) struct Doubts {
-    /// The server has lost data or time, so that what is promised of holds is not promised of those that it had.
-    pub(crate) broken: bool,
-    /// Something is left to time on the server: the hold of a client that crashed, or what a fault brought back.
-    pub(crate) leftovers: bool,
-    /// Fencing tokens were lost with other data.
-    pub(crate) lost_tokens: bool,
-    /// The server's data or time was put back.
-    pub(crate) restored: bool,
-    /// The server has lost what tells waiters of ours from those of a JVM.
-    pub(crate) forgot_processes: bool,
-    /// Holds of which a call was sent whose outcome is not known.
-    pub(crate) doubtful: FxHashSet<Bytes>,
-    /// Holds of which a release was refused because the server did not know its script, and was not sent again.
-    pub(crate) refused_releases: FxHashSet<Bytes>,
-    /// Holds of which a script was refused something in its middle.
-    pub(crate) half_done: FxHashSet<Bytes>,
-    /// Holds of which an acquire was on its way for longer than the lease that it asks for.
-    pub(crate) outlasted: FxHashSet<Bytes>,
+impl Act for FaultEvent {
+    fn within(&self, _world: &World) -> Option<usize> {
+        None
+    }
+
+    fn draws_for(&self, _world: &World, number: u64) -> u64 {
+        hash(("fault", number))
+    }
+
+    fn happen(self: Box<Self>, world: &mut World) {
+        match *self {
+            Self::ResetNotices { client } => world.lose_notice_connection(client),
+            Self::Freeze { client, role, pause } => {
+                world.stats.fault(FaultKind::Freeze);
+                world.freeze(client, role, pause);
+            }
+            Self::Unreachable { client, yes } => world.set_unreachable(client, yes),
+            Self::RestartEmpty => world.restart_empty(),
+            Self::DenyGrowth { deny } => world.deny_growth(deny),
+            Self::Crash { client } => world.crash(client),
+            Self::Pause { client, pause, counts } => world.pause(client, pause, counts),
+            Self::Resume { client } => world.resume(client),
+            Self::Clock { client, ppm, jump } => world.change_clock(client, ppm, jump),
+            Self::StepServer { millis } => world.step_server(millis),
+            Self::Restart => world.restart(),
+            Self::Snapshot => world.take_snapshot(),
+            Self::Failover => world.fail_over(),
+            Self::TakeOver => world.take_over(),
+            Self::Evict { all } => world.evict(all),
+            Self::ForceRelease => world.force_release(),
+            Self::FlushScripts => world.flush_scripts(),
+        }
+    }
+}
+
+/// By how many millionths the rate of a client's clock may be wrong for the promises to hold: the margin is 1 %.
+pub(crate) const MARGIN_PPM: i64 = 9_000;
+
+impl World {
+    /// The process of a client ends. Its messages arrive, and its holds on the server end with their lease.
+    pub(crate) fn crash(&mut self, client: usize) {
+        if self.clients[client].dead || self.clients.iter().filter(|client| !client.dead).count() < 2 {
+            return;
+        }
+        trace!(self, "client {client} crashes");
+        self.stats.fault(FaultKind::Crash);
+        self.note_fault_of(client, self.now);
+        self.doubts.leftovers = true;
+        let state = &mut self.clients[client];
+        state.dead = true;
+        state.paused_until = None;
+        for task in &mut state.tasks {
+            task.outcome.get_or_insert(Outcome::Dropped);
+            task.call = None;
+        }
+        for guard in self.guards.iter_mut().filter(|guard| guard.client == client) {
+            guard.alive = false;
+            guard.over = true;
+        }
+        self.net.waiting.retain(|_, waiting| waiting.client != client);
+        self.net.settling.retain(|(other, _)| *other != client);
+        self.reset_notices(client);
+    }
+
+    /// A client does nothing for a while, as in a stop of the world, under `SIGSTOP`, or while its machine sleeps. Its clock goes on, or
+    /// stands still if it is of the sort that does not count suspends.
+    pub(crate) fn pause(&mut self, client: usize, pause: Duration, counts: bool) {
+        if !self.clients[client].runs() || self.plan.over {
+            return;
+        }
+        trace!(self, "client {client} is paused for {pause:?}, and its clock goes on: {counts}");
+        self.stats.fault(FaultKind::Pause);
+        let until = self.now + pause;
+        self.note_fault_of(client, until);
+        self.clients[client].paused_until = Some(until);
+        if !counts {
+            self.clients[client].stands_since = Some(self.now);
+            self.void(Promises::OfClient(client));
+        }
+        self.at(until, FaultEvent::Resume { client });
+    }
+
+    pub(crate) fn change_clock(&mut self, client: usize, ppm: i64, jump: Duration) {
+        if !self.clients[client].runs() {
+            return;
+        }
+        trace!(self, "client {client}: its clock jumps by {jump:?}, and is {ppm} millionths too fast from now on");
+        let now = self.now;
+        let state = &mut self.clients[client];
+        if !jump.is_zero() {
+            state.clock.jump(now, jump);
+            state.clock_jumped = Some(now);
+            self.stats.fault(FaultKind::ClockJump);
+            self.note_fault_of(client, now);
+        } else if ppm.abs() <= MARGIN_PPM {
+            state.clock.set_rate(now, ppm);
+            self.stats.fault(FaultKind::ClockRate);
+        } else {
+            state.clock.set_rate(now, ppm);
+            state.clock_left_margin = true;
+            // A clock that is too fast gives up early.
+            state.clock_is_wrong |= ppm < 0;
+            self.stats.fault(FaultKind::ClockOutside);
+        }
+        if !jump.is_zero() {
+            self.leap(client);
+        }
+    }
 }

@@ -1,196 +1,243 @@
-//! The rules that every world keeps, a file for each.
+//! The rules that every world keeps.
 //!
-//! A rule is checked over the world as it is. If it needs the past, it keeps a record of its own, which the world adds to.
+//! A rule is checked over the world as it is. If it needs the past, it keeps a record of its own, made of the facts that it sees.
 
-mod counts;
-mod degraded;
 mod exclusion;
-mod fair_order;
-mod foreign;
 mod grants;
-mod kept;
-mod latches;
 mod leaks;
 pub(crate) mod losses;
-mod nothing_acquired;
 pub(crate) mod outcomes;
-pub(crate) mod permits;
-mod tokens;
+mod queues;
 
-use crate::report::stats::Coverage;
-use crate::workload::family::{LockFamily, lock_of};
+use crate::terms::LockFamily;
 use crate::world::World;
-use crate::world::client::{Guard, Outcome};
+use crate::world::client::Outcome;
+use crate::world::history::{Fact, Promises};
+use crate::world::message::{hold_of, lock_of};
+use crate::world::stats::Coverage;
 use bytes::Bytes;
 use leasehold_core::call::Call;
+use leasehold_core::link::ServerError;
 use leasehold_core::reply::Reply;
-use leasehold_core::session::Granted;
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
+use leasehold_embedded::RefusalEffect;
+use rustc_hash::FxHashMap;
 use std::time::Duration;
+
+pub(crate) use grants::check_sum;
 
 /// The records of the rules that need the past.
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
-    pub(crate) degraded: degraded::Degraded,
+    degraded: losses::Degraded,
     pub(crate) exclusion: exclusion::Exclusion,
-    pub(crate) fair_order: fair_order::FairOrder,
+    pub(crate) fair_order: queues::FairOrder,
+    foreign: Option<queues::ForeignEntries>,
     pub(crate) grants: grants::Grants,
-    pub(crate) kept: kept::Kept,
-    pub(crate) latches: latches::Latches,
-    pub(crate) nothing_acquired: nothing_acquired::NothingAcquired,
-    pub(crate) tokens: tokens::Tokens,
+    kept: grants::Kept,
+    /// Whether the last hold of each lock was a JVM's.
+    last_is_jvm: FxHashMap<Bytes, bool>,
+    latches: outcomes::Latches,
+    pub(crate) nothing_acquired: outcomes::NothingAcquired,
+    pub(crate) tokens: grants::Tokens,
 }
 
-impl World {
+impl Invariants {
+    /// Records a fact, and checks the rules that it is about.
+    pub(crate) fn see(&mut self, world: &mut World, fact: Fact<'_>) {
+        match fact {
+            Fact::Sent { client, hold } => self.grants.sent_by(hold, client),
+            Fact::Arrives(call) => {
+                if call.script().name().contains("fair/") {
+                    self.fair_order.note_silence(world, &lock_of(call));
+                }
+                self.foreign = Self::note_foreign(world, call);
+            }
+            Fact::Executed { call, result, met } => {
+                self.check_foreign(world, call, result);
+                self.note_result(world, call, result, met);
+            }
+            Fact::Copied(call) => {
+                let released = hold_of(call).is_some_and(|(id, _)| self.grants.is_released(&id));
+                if call.script().name().ends_with("/acquire") && released {
+                    world.stats.reach(Coverage::LateDuplicate);
+                }
+            }
+            Fact::Granted { guard, count, handed_on, ended } => {
+                let state = &world.guards[guard];
+                let (wire_id, epoch) = (state.wire_id.clone(), self.epoch_of_promise(world, guard, count));
+                world.guards[guard].epoch_of_data = epoch;
+                if !ended {
+                    self.exclusion.check_belief(world, &world.guards[guard]);
+                }
+                if handed_on {
+                    self.grants.note_handed_on(wire_id);
+                }
+                self.note_degraded(world, guard);
+            }
+            Fact::Told { client, task, outcome } => self.check_outcome(world, client, task, outcome),
+            Fact::JvmArrives { lock } => self.fair_order.note_silence(world, lock),
+            Fact::JvmJoined { lock, thread } => self.fair_order.join_anew(lock, &world.jvms.threads[thread].entry),
+            Fact::JvmLeft { lock, thread } => self.fair_order.leave_at(lock, &world.jvms.threads[thread].entry),
+            Fact::JvmTookOut { lock, thread, entry } => self.check_taken_out_by_jvm(world, thread, lock, entry),
+            Fact::JvmGranted { lock, thread } => self.check_grant_to_jvm(world, thread, lock),
+            Fact::JvmReleased { lock, thread } => self.grants.free(lock, &world.jvms.threads[thread].entry, None),
+            Fact::LatchSet { lock, left } => self.latches.set(lock.clone(), left),
+            Fact::CountedDown { call, reply } => {
+                let expected = self.latches.count_down(call);
+                let is_right = *reply == Reply::Array(expected.map(Reply::Int).to_vec());
+                assert!(
+                    is_right || world.doubts.broken,
+                    "the count of {:?}: {reply:?}, not {expected:?}",
+                    lock_of(call)
+                );
+            }
+            Fact::Voided(promises) => self.void(promises),
+            Fact::Removed { within } => losses::note_removals(world, within),
+            Fact::Stepped => self.check(world),
+        }
+    }
+
     /// The checks of the world after every step.
-    pub(crate) fn check(&mut self) {
-        if self.plan.family == LockFamily::Permits {
-            permits::check_sum(self);
+    fn check(&mut self, world: &mut World) {
+        if world.plan.family == LockFamily::Permits {
+            check_sum(world);
         }
-        self.check_ends();
-        self.check_degraded();
-        #[cfg(test)]
-        if let Some(rule) = self.parts.rule {
-            rule(self);
+        losses::check_ends(world);
+        self.check_degraded(world);
+    }
+
+    /// Nothing is promised any more of what these promises were about.
+    fn void(&mut self, promises: Promises<'_>) {
+        match promises {
+            Promises::All => {
+                self.grants.forget_holders();
+                self.fair_order.forget();
+            }
+            Promises::Timed => self.fair_order.forget(),
+            Promises::Unacknowledged => {
+                self.grants.forget_holders();
+                self.kept.forget();
+                self.fair_order.forget();
+            }
+            Promises::OfLock(lock) => {
+                self.fair_order.forget_lock(lock);
+                self.grants.forget_holder(lock);
+                self.grants.void_lock(lock);
+            }
+            Promises::OfClient(client) => self.grants.void_client(client),
+            Promises::OfHold { id, lock } => {
+                self.grants.void(id.clone());
+                self.grants.forget_holder(lock);
+            }
         }
-    }
-
-    pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {
-        self.stats.reach_all(counts::check(self, fault_free_for).then_some(Coverage::CountsCompared));
-    }
-
-    pub(crate) fn check_strays(&mut self) {
-        self.stats.reach_all(leaks::check_strays(self).then_some(Coverage::StraysSought));
-    }
-
-    pub(crate) fn check_keys_left(&self, when: &str) {
-        leaks::check_keys_left(self, when);
-    }
-
-    /// Also checks that no client is subscribed.
-    pub(crate) fn check_left(&self, when: &str) {
-        leaks::check_left(self, when);
-    }
-
-    pub(crate) fn check_nothing_left(&self) {
-        leaks::check_nothing_left(self);
-    }
-
-    pub(crate) fn check_promptness(&mut self, guard: usize, removed: Instant) {
-        self.stats.reach_all(losses::check_promptness(self, guard, removed));
     }
 
     /// A caller is told of this.
-    pub(crate) fn check_outcome(&mut self, client: usize, task: usize, outcome: &Outcome) {
-        outcomes::check_release(self, client, task, outcome);
-        self.note_kept(client, task, outcome);
-        for id in self.invariants.nothing_acquired.check(self, client, task, outcome) {
-            self.stats.reach(Coverage::NothingThere);
-            if self.doubts.half_done.contains(&id) {
-                self.stats.reach(Coverage::HalfDone);
+    fn check_outcome(&mut self, world: &mut World, client: usize, task: usize, outcome: &Outcome) {
+        outcomes::check_release(world, &self.grants, client, task, outcome);
+        self.kept.note(world, client, task, outcome);
+        for id in self.nothing_acquired.check(world, client, task, outcome) {
+            world.stats.reach(Coverage::NothingThere);
+            if world.doubts.half_done.contains(&id) {
+                world.stats.reach(Coverage::HalfDone);
             }
-            self.invariants.nothing_acquired.tell(id);
+            self.nothing_acquired.tell(id);
         }
         if *outcome == Outcome::Opened {
-            self.stats.reach_all(self.invariants.latches.check(self, client, task));
+            let opened = self.latches.check(world, client, task);
+            world.stats.reach_all(opened);
         }
     }
 
-    /// A client has a new guard.
-    pub(crate) fn check_exclusion(&self, guard: &Guard) {
-        self.invariants.exclusion.check_belief(self, guard);
+    /// In which epoch the promise was made that a client believes in once it has a guard, of a hold that it has so many times.
+    fn epoch_of_promise(&self, world: &World, guard: usize, count: u32) -> u32 {
+        let guard = &world.guards[guard];
+        let deadline = guard.cell.deadline();
+        // A message on its way may still bring a promise that is older.
+        let is_new = count > 1 && deadline < Instant::FAR_FUTURE && world.net.is_idle(guard.client);
+        let until = is_new.then(|| world.clients[guard.client].clock.when(deadline));
+        self.grants.epoch_of_promise(&guard.wire_id, until)
+    }
+
+    /// A command has run on the server.
+    fn note_result(&mut self, world: &mut World, call: &Call, result: &Result<Reply, ServerError>, met: RefusalEffect) {
+        let hold = hold_of(call);
+        if let Some((id, _)) = hold.as_ref().filter(|_| met == RefusalEffect::AfterWriting) {
+            // The replies do not tell whether it took its place before.
+            self.fair_order.doubt_hold(id.clone());
+        }
+        match result {
+            Ok(reply) => self.fair_order.note_place(world, call, reply),
+            // A script that was refused a command has done what comes before that.
+            Err(_) => self.fair_order.doubt(&lock_of(call)),
+        }
+        let Some((id, count)) = hold else { return };
+        match result {
+            Ok(Reply::Int(code @ (1..=4 | 6 | 7))) => self.was_released(world, call, &id, count, *code),
+            Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
+                // The fourth number of a grant of permits is how many are held.
+                let token = parts.get(3).filter(|_| !world.plan.family.counts());
+                let token = token.and_then(|token| token.int().ok());
+                let left = parts.get(1).and_then(|left| left.int().ok());
+                self.was_granted(world, call, id.clone(), count, token);
+                self.was_promised(world, &id, Duration::from_millis(left.map_or(0, i64::unsigned_abs)));
+            }
+            _ => {}
+        }
+        // A count that is lowered leaves a place in a queue where it is.
+        if result.is_ok() && count == 0 && call.script().name().ends_with("/release") {
+            self.fair_order.leave(&id);
+        }
     }
 
     /// A hold was begun on the server.
-    pub(crate) fn was_granted(&mut self, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
+    pub(crate) fn was_granted(&mut self, world: &mut World, call: &Call, id: Bytes, count: u32, token: Option<i64>) {
         let script = call.script().name();
         let lock = lock_of(call);
-        self.invariants.nothing_acquired.check_grant(self, &id);
-        self.check_not_passing_through(&id);
-        self.check_grant_beside_jvms(&lock, &id);
+        self.nothing_acquired.check_grant(world, &id);
+        Self::check_not_passing_through(world, &id);
+        self.check_grant_beside_jvms(world, &lock, &id);
         if count == 1 {
-            self.check_kept(&lock);
-            let reached = self.invariants.fair_order.check(self, script, &lock, &id);
-            self.stats.reach_all(reached.into_iter().flatten());
+            self.kept.check(world, &self.grants, &lock);
+            let reached = self.fair_order.check(world, script, &lock, &id);
+            world.stats.reach_all(reached.into_iter().flatten());
             if let Some(token) = token {
-                self.invariants.tokens.check(self, &lock, &id, token);
-                self.invariants.tokens.issue(lock.clone(), token);
+                self.tokens.check(world, &lock, &id, token);
+                self.tokens.issue(lock.clone(), token);
             }
-            if self.plan.family.excludes() && !script.starts_with("read") {
-                let client = self.client_of(&id);
-                let reached = self.invariants.grants.hand_over(lock.clone(), &id, client);
-                self.stats.reach_all(reached.into_iter().flatten());
+            if world.plan.family.excludes() && !script.starts_with("read") {
+                let client = world.client_of(&id);
+                let reached = self.grants.hand_over(lock.clone(), &id, client);
+                world.stats.reach_all(reached.into_iter().flatten());
             }
         }
-        if self.plan.family.counts() {
-            permits::check_grant(self, call, &lock, &id);
+        if world.plan.family.counts() {
+            grants::check_grant_of_permits(world, call, &lock, &id);
         } else {
-            self.invariants.exclusion.check_grant(self, script, &lock, &id);
+            self.exclusion.check_grant(world, script, &lock, &id);
         }
-        self.invariants.fair_order.leave(&id);
-        self.invariants.grants.begin(lock, id, self.server.data_epoch, count > 1);
+        self.fair_order.leave(&id);
+        self.grants.begin(lock, id, world.server.data_epoch, count > 1);
     }
 
     /// The server says to whom it has granted something how much of the lease is left.
-    pub(crate) fn was_promised(&mut self, id: &Bytes, left: Duration) {
-        let until = self.now + left - Settings::margin(left);
-        self.invariants.grants.promise(id, until, self.server.data_epoch);
-    }
-
-    /// In which epoch the promise was made that a client believes in once it is granted so much of a hold.
-    pub(crate) fn epoch_of_promise(&self, client: usize, id: &Bytes, granted: &Granted) -> u32 {
-        let deadline = granted.cell.deadline();
-        // A message on its way may still bring a promise that is older.
-        let is_new = granted.count > 1 && deadline < Instant::FAR_FUTURE && self.net.is_idle(client);
-        let until = is_new.then(|| self.clients[client].clock.when(deadline));
-        self.invariants.grants.epoch_of_promise(id, until)
+    fn was_promised(&mut self, world: &World, id: &Bytes, left: Duration) {
+        let until = world.now + left - Settings::margin(left);
+        self.grants.promise(id, until, world.server.data_epoch);
     }
 
     /// A release was carried out on the server, which ended the hold or found none if no count was left.
-    pub(crate) fn was_released(&mut self, call: &Call, id: &Bytes, count: u32, code: i64) {
+    fn was_released(&mut self, world: &World, call: &Call, id: &Bytes, count: u32, code: i64) {
         if count > 0 {
             return;
         }
         // The last two tell of connections that listened.
         if matches!(code, 1 | 6 | 7) {
-            let client = self.client_of(id);
-            self.invariants.grants.free(&lock_of(call), id, client);
+            let client = world.client_of(id);
+            self.grants.free(&lock_of(call), id, client);
         }
-        self.invariants.grants.release(id.clone());
-    }
-
-    /// A command is about to reach the server.
-    pub(crate) fn note_silence(&mut self, call: &Call) {
-        if call.script().name().contains("fair/") {
-            self.note_silence_at(&lock_of(call));
-        }
-    }
-
-    /// A command is about to reach the queue of a lock.
-    pub(crate) fn note_silence_at(&mut self, lock: &Bytes) {
-        for id in self.invariants.fair_order.silent(self, lock) {
-            self.invariants.fair_order.doubt_hold(id);
-        }
-    }
-
-    /// The server has answered, and has heard of a client, or given a place.
-    pub(crate) fn note_place(&mut self, call: &Call, result: &Reply) {
-        let Some((_, verb)) = call.script().name().split_once("fair/") else { return };
-        let code = result.array().ok().and_then(|parts| parts.first()?.int().ok());
-        let placed = verb == "acquire" && code == Some(4);
-        let limit = |text: &[u8]| std::str::from_utf8(text).ok().and_then(|text| text.parse::<i64>().ok());
-        // A command that comes too late, such as a copy, does not tell that its waiter lives.
-        let in_time = || limit(&call.args()[5]).is_none_or(|limit| limit <= 0 || self.server.wall_millis() <= limit);
-        // Nor does an entry to a hold that is there.
-        let first = verb == "acquire" && call.args().get(1) == Some(b"1");
-        let waits = first && call.args().get(3) == Some(b"1") && matches!(code, Some(1 | 4)) && in_time();
-        let lock = lock_of(call);
-        if let Some(client) = self.client_of(&call.args()[0]).filter(|_| waits || verb == "beat") {
-            self.invariants.fair_order.hear(lock.clone(), client, self.now);
-        }
-        if placed {
-            self.invariants.fair_order.join(lock, Bytes::copy_from_slice(&call.args()[0]));
-        }
+        self.grants.release(id.clone());
     }
 }

@@ -6,13 +6,17 @@
 mod faults;
 mod invariants;
 mod jvms;
+mod plan;
 mod report;
+mod run;
 #[cfg(test)]
 mod scenarios;
+mod shrink;
+mod terms;
 mod workload;
 mod world;
 
-pub use report::mask::Mask;
-pub use report::runner::{Failure, Options, Report, replay, run};
-pub use report::shrink::{Shrunk, replay_without, shrink};
-pub use workload::family::LockFamily;
+pub use report::{Failure, Options, Report, replay, run};
+pub use shrink::{Shrunk, replay_without, shrink};
+pub use terms::LockFamily;
+pub use world::parts::Mask;

@@ -3,42 +3,43 @@
 mod arrivals;
 mod beliefs;
 pub(crate) mod client;
-mod client_session;
-pub(crate) mod clock;
-mod dispatch;
+pub(crate) mod conditions;
+mod connections;
 pub(crate) mod draws;
-pub(crate) mod event;
-pub(crate) mod event_queue;
+pub(crate) mod events;
+pub(crate) mod history;
+pub(crate) mod jvms;
 pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod parts;
-pub(crate) mod replica;
 mod requests;
 pub(crate) mod server;
-mod settlement;
+pub(crate) mod stats;
+pub(crate) mod store;
 pub(crate) mod subscriptions;
 
-use crate::faults::{Doubts, Faults};
-use crate::invariants::Invariants;
-use crate::jvms::Jvms;
-use crate::report::stats::Stats;
-use crate::workload::plan::Plan;
-use crate::workload::registers::Registers;
+use crate::terms::Plan;
 use crate::world::client::{Client, Guard};
 use crate::world::draws::Draws;
-use crate::world::event::WorldEvent;
-use crate::world::event_queue::EventQueue;
+use crate::world::events::{EventQueue, WorldEvent};
+use crate::world::history::{Doubts, Fact, LastFaults, Observer};
+use crate::world::jvms::Jvms;
 use crate::world::network::Network;
 use crate::world::parts::Parts;
 use crate::world::server::Server;
-use leasehold_core::name::LockName;
+use crate::world::stats::Stats;
+use crate::world::store::Registers;
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::Session;
 use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedServer;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
 use uuid::Uuid;
+
+pub(crate) use crate::terms::{ms, name, settings};
 
 /// Adds a line to the history of the world, where one is kept.
 macro_rules! trace {
@@ -47,10 +48,6 @@ macro_rules! trace {
     };
 }
 pub(crate) use trace;
-
-pub(crate) const fn ms(n: u64) -> Duration {
-    Duration::from_millis(n)
-}
 
 /// See the [module](self).
 pub(crate) struct World {
@@ -67,9 +64,9 @@ pub(crate) struct World {
     pub(crate) plan: Plan,
     /// The store that holders of locks work on.
     pub(crate) registers: Registers,
-    pub(crate) faults: Faults,
     pub(crate) doubts: Doubts,
-    pub(crate) invariants: Invariants,
+    last_faults: LastFaults,
+    pub(crate) observer: Rc<RefCell<dyn Observer>>,
     pub(crate) stats: Stats,
     pub(crate) parts: Parts,
     pub(crate) tracing: bool,
@@ -83,18 +80,13 @@ pub(crate) struct Engines {
 }
 
 impl World {
-    #[cfg(test)]
-    pub(crate) fn new(seed: u64) -> Self {
-        Self::with_engines(seed, &mut Engines::default())
-    }
-
     /// A world whose servers are new, and go on with the Lua states of those that an earlier world had.
-    pub(crate) fn with_engines(seed: u64, engines: &mut Engines) -> Self {
+    pub(crate) fn new(seed: u64, engines: &mut Engines, observer: Rc<RefCell<dyn Observer>>) -> Self {
         Self {
             now: Instant::from_nanos(0),
             rng: Draws::with_seed(seed),
             server: Server::new(engines.server.take()),
-            net: Network::default(),
+            net: Network::new(!seed),
             clients: Vec::new(),
             jvms: Jvms::default(),
             guards: Vec::new(),
@@ -102,9 +94,9 @@ impl World {
             events: EventQueue::default(),
             plan: Plan::default(),
             registers: Registers::with_engine(engines.reference.take()),
-            faults: Faults::new(!seed),
             doubts: Doubts::default(),
-            invariants: Invariants::default(),
+            last_faults: LastFaults::default(),
+            observer,
             stats: Stats::default(),
             parts: Parts::default(),
             tracing: std::env::var_os("LEASEHOLD_TELL").is_some(),
@@ -129,9 +121,7 @@ impl World {
     }
 
     pub(crate) fn at(&mut self, at: Instant, what: impl Into<WorldEvent>) {
-        let what = what.into();
-        self.parts.plan_fault(self.events.next_number + 1, &what);
-        self.events.add(at.max(self.now), what);
+        self.events.add(at.max(self.now), what.into());
     }
 
     pub(crate) fn after(&mut self, pause: Duration, what: impl Into<WorldEvent>) {
@@ -163,7 +153,11 @@ impl World {
         if let Some((number, event)) = self.events.take_due(at) {
             self.apply_unless_paused(number, event);
         }
-        self.check();
+        self.tell(Fact::Stepped);
+        #[cfg(test)]
+        if let Some(rule) = self.parts.rule {
+            rule(self);
+        }
         true
     }
 
@@ -180,19 +174,4 @@ impl World {
     pub(crate) fn run(&mut self, pause: Duration) {
         self.run_until(self.now + pause);
     }
-}
-
-/// Settings with short times.
-pub(crate) fn settings() -> Settings {
-    Settings {
-        lease: ms(3_000),
-        recheck: ms(3_000),
-        command_timeout: ms(200),
-        unreachable_after: ms(2_000),
-        ..Settings::default()
-    }
-}
-
-pub(crate) fn name(name: &str) -> LockName {
-    LockName::new("", name).expect("the name is valid")
 }

@@ -1,13 +1,13 @@
 //! The faults that a random world meets, by the mix that it is of.
 
-use crate::faults::event::FaultEvent;
-use crate::faults::mix::FaultMix;
-use crate::faults::processes::MARGIN_PPM;
-use crate::faults::rates::FaultRates;
-use crate::workload::family::LockFamily;
-use crate::workload::plan::{DISTURBED, LEASE};
-use crate::workload::replicas;
+use crate::faults::{FaultEvent, MARGIN_PPM};
+use crate::terms::{DISTURBED, FaultMix, LEASE, LockFamily, any_length, some_time};
+use crate::workload::UserEvent;
+use crate::world::conditions::CallRates;
+use crate::world::events::WorldEvent;
+use crate::world::message::Message;
 use crate::world::network::Role;
+use crate::world::parts::{CHANCES, Chance, Part};
 use crate::world::{World, ms};
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ pub(crate) const MEMORY_IS_FULL: Duration = ms(800);
 
 /// Plans the faults of a mix.
 pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
-    let mut rates = FaultRates::default();
+    let mut rates = CallRates::default();
     if mix != FaultMix::Orderly {
         world.plan.late = 0.25;
         world.plan.never = 0.06;
@@ -31,7 +31,7 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
         rates.swallow = 0.02;
         rates.not_sent = 0.02;
     }
-    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.faults.insides.bool() {
+    if (mix.has(FaultMix::Losses) || mix.has(FaultMix::Unproven)) && world.net.insides.bool() {
         rates.inside = 0.05;
     }
     if mix.has(FaultMix::Delays) {
@@ -53,13 +53,12 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
     if mix.has(FaultMix::Processes) {
         rates.worst_instant = 0.05;
     }
-    world.faults.rates = rates;
-    world.leave_out_chances();
-    world.parts.plans_faults = true;
+    world.net.rates = rates;
+    leave_out_chances(world);
     connections(world, mix);
     server(world, mix);
     processes(world, mix);
-    if mix.has(FaultMix::Data) && !replicas::disturb(world) {
+    if mix.has(FaultMix::Data) && !take_overs(world) {
         data(world);
     }
     if mix == FaultMix::Unproven {
@@ -71,17 +70,47 @@ pub(crate) fn disturb(world: &mut World, mix: FaultMix, seed: u64) {
     {
         issue_twice(world, seed);
     }
-    world.parts.plans_faults = false;
 }
 
-/// A time at which a world is disturbed.
-pub(crate) fn some_time(rng: &mut fastrand::Rng) -> Duration {
-    DISTURBED.mul_f64(rng.f64())
+/// Takes the chances of the world away that are left out. The draw is still made, and never comes true.
+fn leave_out_chances(world: &mut World) {
+    for name in CHANCES {
+        let (plan, rates) = (&mut world.plan, &mut world.net.rates);
+        let rate = match name {
+            "late" => &mut plan.late,
+            "never" => &mut plan.never,
+            "dropped" => &mut plan.dropped,
+            "spike" => &mut rates.spike,
+            "lose_request" => &mut rates.lose_request,
+            "lose_reply" => &mut rates.lose_reply,
+            "swallow" => &mut rates.swallow,
+            "not_sent" => &mut rates.not_sent,
+            "refuse" => &mut rates.refuse,
+            "inside" => &mut rates.inside,
+            "copy_now" => &mut rates.copy_now,
+            "copy_late" => &mut rates.copy_late,
+            "unproven" => &mut rates.unproven,
+            "settle_fails" => &mut rates.settle_fails,
+            "subscribe_fails" => &mut rates.subscribe_fails,
+            "lose_notice" => &mut rates.lose_notice,
+            _ => &mut rates.worst_instant,
+        };
+        if *rate > 0.0 && world.parts.leave_out(Part::Chance(Chance(name))) {
+            *rate = f64::MIN_POSITIVE;
+        }
+    }
 }
 
-/// A time of any order of magnitude between a millisecond and `most`.
-pub(crate) fn any_length(rng: &mut fastrand::Rng, most: Duration) -> Duration {
-    ms(1).mul_f64((most.as_secs_f64() * 1e3).powf(rng.f64()))
+/// Plans a fault that comes after a pause.
+fn plan(world: &mut World, pause: Duration, fault: FaultEvent) {
+    let is_end = fault.is_end();
+    plan_as(world, pause, fault, is_end);
+}
+
+/// Plans what begins a fault, or ends one.
+fn plan_as(world: &mut World, pause: Duration, what: impl Into<WorldEvent>, is_end: bool) {
+    world.parts.plan_fault(world.events.next_number + 1, is_end);
+    world.after(pause, what);
 }
 
 fn connections(world: &mut World, mix: FaultMix) {
@@ -90,20 +119,19 @@ fn connections(world: &mut World, mix: FaultMix) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let role = if world.net.durable && world.rng.bool() { Role::Durable } else { Role::Calls };
             let (lose, pause) = (world.rng.bool(), world.between(ms(1), ms(1_400)));
-            let what = match world.rng.u8(..4) {
-                0 | 1 => FaultEvent::Reset { client, role, lose },
-                2 => FaultEvent::Freeze { client, role, pause },
-                _ => FaultEvent::ResetNotices { client },
-            };
-            world.after(at, what);
+            match world.rng.u8(..4) {
+                0 | 1 => plan_as(world, at, Message::Lost { client, role, lose }, false),
+                2 => plan(world, at, FaultEvent::Freeze { client, role, pause }),
+                _ => plan(world, at, FaultEvent::ResetNotices { client }),
+            }
         }
     }
     if mix.has(FaultMix::Outages) {
         for _ in 0..=world.rng.usize(..3) {
             let (client, at) = (world.somebody(), some_time(&mut world.rng));
             let pause = world.between(ms(1), ms(2_500));
-            world.after(at, FaultEvent::Unreachable { client, yes: true });
-            world.after(at + pause, FaultEvent::Unreachable { client, yes: false });
+            plan(world, at, FaultEvent::Unreachable { client, yes: true });
+            plan(world, at + pause, FaultEvent::Unreachable { client, yes: false });
         }
     }
 }
@@ -112,17 +140,17 @@ fn connections(world: &mut World, mix: FaultMix) {
 fn server(world: &mut World, mix: FaultMix) {
     if mix.has(FaultMix::Outages) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, FaultEvent::Restart);
+        plan(world, at, FaultEvent::Restart);
     }
     if mix.has(FaultMix::Outages) && world.rng.u8(..4) == 0 || mix.has(FaultMix::Processes) && world.rng.bool() {
         let at = some_time(&mut world.rng);
-        world.after(at, FaultEvent::FlushScripts);
+        plan(world, at, FaultEvent::FlushScripts);
     }
     if mix.has(FaultMix::Unproven) && world.rng.bool() {
         let at = some_time(&mut world.rng);
         let pause = world.between(ms(1), MEMORY_IS_FULL);
-        world.after(at, FaultEvent::DenyGrowth { deny: true });
-        world.after(at + pause, FaultEvent::DenyGrowth { deny: false });
+        plan(world, at, FaultEvent::DenyGrowth { deny: true });
+        plan(world, at + pause, FaultEvent::DenyGrowth { deny: false });
     }
 }
 
@@ -136,9 +164,9 @@ fn processes(world: &mut World, mix: FaultMix) {
     };
     for _ in 0..if leased { crashes } else { 0 } {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
-        world.after(at, FaultEvent::Crash { client });
+        plan(world, at, FaultEvent::Crash { client });
         let pause = world.between(ms(1), ms(1_500));
-        world.after(at + pause, FaultEvent::Join);
+        world.after(at + pause, UserEvent::Join);
     }
     if !mix.has(FaultMix::Processes) {
         return;
@@ -146,22 +174,32 @@ fn processes(world: &mut World, mix: FaultMix) {
     for _ in 0..world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         let pause = any_length(&mut world.rng, ms(10_000));
-        world.after(at, FaultEvent::Pause { client, pause, counts: true });
+        plan(world, at, FaultEvent::Pause { client, pause, counts: true });
     }
     for client in 0..world.clients.len() {
         if world.rng.bool() {
             let ppm = world.rng.i64(-MARGIN_PPM..=MARGIN_PPM);
-            world.at(world.now, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
+            plan(world, Duration::ZERO, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
         }
         if world.rng.u8(..6) == 0 {
             let (at, jump) = (some_time(&mut world.rng), any_length(&mut world.rng, ms(3_600_000)));
-            world.after(at, FaultEvent::Clock { client, ppm: 0, jump });
+            plan(world, at, FaultEvent::Clock { client, ppm: 0, jump });
         }
     }
     if world.rng.bool() {
         let (at, millis) = (some_time(&mut world.rng), world.rng.i64(-3..=1));
-        world.after(at, FaultEvent::StepServer { millis });
+        plan(world, at, FaultEvent::StepServer { millis });
     }
+}
+
+/// The replica takes over, in a world whose requests wait for it. Says whether it is one.
+fn take_overs(world: &mut World) -> bool {
+    let Some(mut rng) = world.plan.replicas.take() else { return false };
+    for _ in 0..1 + rng.usize(..4) {
+        plan(world, some_time(&mut rng), FaultEvent::TakeOver);
+    }
+    world.plan.replicas = Some(rng);
+    true
 }
 
 /// The server loses what it has, or its clock is stepped; clocks of clients are wrong.
@@ -171,31 +209,31 @@ fn data(world: &mut World) {
     for _ in 0..1 + world.rng.usize(..4) {
         let (client, at) = (world.somebody(), some_time(&mut world.rng));
         match world.rng.u8(..8) {
-            0 if leased => world.after(at, FaultEvent::RestartEmpty),
+            0 if leased => plan(world, at, FaultEvent::RestartEmpty),
             1 if leased => {
                 let lag = any_length(&mut world.rng, ms(1_500));
-                world.after(at.saturating_sub(lag), FaultEvent::Snapshot);
-                world.after(at, FaultEvent::Failover);
+                plan(world, at.saturating_sub(lag), FaultEvent::Snapshot);
+                plan(world, at, FaultEvent::Failover);
             }
             2 if leased => {
                 let all = world.rng.u8(..4) == 0;
-                world.after(at, FaultEvent::Evict { all });
+                plan(world, at, FaultEvent::Evict { all });
             }
-            3 | 4 => world.after(at, FaultEvent::ForceRelease),
+            3 | 4 => plan(world, at, FaultEvent::ForceRelease),
             5 if leased => {
                 let length = any_length(&mut world.rng, ms(3_600_000)).as_millis();
                 let length = i64::try_from(length).unwrap_or_default() + 2;
                 let millis = if world.rng.bool() { length } else { -length - 2 };
-                world.after(at, FaultEvent::StepServer { millis });
+                plan(world, at, FaultEvent::StepServer { millis });
             }
             6 => {
                 let pause = any_length(&mut world.rng, ms(10_000));
-                world.after(at, FaultEvent::Pause { client, pause, counts: false });
+                plan(world, at, FaultEvent::Pause { client, pause, counts: false });
             }
             _ => {
                 let wrong = world.rng.i64(MARGIN_PPM + 2_000..200_000);
                 let ppm = if world.rng.bool() { wrong } else { -wrong };
-                world.after(at, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
+                plan(world, at, FaultEvent::Clock { client, ppm, jump: Duration::ZERO });
             }
         }
     }
@@ -213,7 +251,7 @@ fn hold_back(world: &mut World, seed: u64) {
     for _ in 0..1 + rng.usize(..8) {
         let (client, at) = (rng.usize(..world.clients.len()), some_time(rng));
         let pause = LEASE.mul_f64(rng.f64() * 0.8);
-        world.after(at, FaultEvent::Freeze { client, role: Role::Calls, pause });
+        plan(world, at, FaultEvent::Freeze { client, role: Role::Calls, pause });
     }
 }
 
@@ -231,11 +269,11 @@ fn issue_twice(world: &mut World, seed: u64) {
     let mut at = ms(rng.u64(200..800));
     // Until the end of the disturbances the clock does not come up with the last token.
     let millis = -i64::try_from(DISTURBED.as_millis()).unwrap_or_default();
-    world.after(at, FaultEvent::StepServer { millis });
+    plan(world, at, FaultEvent::StepServer { millis });
     for _ in 0..5 {
         at += ms(rng.u64(..100));
-        world.after(at, FaultEvent::Snapshot);
+        plan(world, at, FaultEvent::Snapshot);
         at += ms(rng.u64(50..600));
-        world.after(at, FaultEvent::Failover);
+        plan(world, at, FaultEvent::Failover);
     }
 }

@@ -1,55 +1,22 @@
 //! The faults of the server: restarts, failovers, evictions, force releases, steps of its clock, and flushes of its scripts.
 
 use crate::faults::plan::MEMORY_IS_FULL;
-use crate::report::stats::FaultKind;
-use crate::workload::family::{LockFamily, lock_of};
+use crate::terms::LockFamily;
 use crate::world::client::Guard;
-use crate::world::message::Message;
+use crate::world::history::{Fact, Promises};
+use crate::world::message::{Message, lock_of};
+use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::read_write::Mode;
 use leasehold_core::command::{Kind, fair, lock, read_write, simple, spin};
 use leasehold_core::link::LinkEvent;
+use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use std::time::Duration;
 
-/// An epoch of the server's data that no other hold has.
-pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
-
 impl World {
-    /// The promises for the holds that exist do not hold any more; those for later grants do.
-    pub(crate) fn void_guarantees(&mut self) {
-        self.server.data_epoch += 1;
-        self.invariants.grants.forget_holders();
-        self.void_what_is_timed();
-    }
-
-    /// Promises that rest on times that the server has written down do not hold any more.
-    fn void_what_is_timed(&mut self) {
-        self.doubts.broken = true;
-        self.note_fault(self.now);
-        self.invariants.fair_order.forget();
-    }
-
-    /// The same, of the holds of one lock.
-    fn void_guarantees_of(&mut self, lock: &Bytes) {
-        self.doubts.broken = true;
-        self.note_fault(self.now);
-        self.invariants.fair_order.forget_lock(lock);
-        self.invariants.grants.forget_holder(lock);
-        self.invariants.grants.void_lock(lock);
-        let guards = self.guards.iter_mut().filter(|guard| guard.name.key() == lock);
-        guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
-    }
-
-    /// Nothing is promised of what a client has while its clock stands still, nor of what it was granted then and hears of later.
-    pub(crate) fn disown(&mut self, client: usize) {
-        self.invariants.grants.void_client(client);
-        let guards = self.guards.iter_mut().filter(|guard| guard.client == client);
-        guards.for_each(|guard| guard.epoch_of_data = OF_NO_EPOCH);
-    }
-
     /// Every connection is gone, and comes back.
     fn reset_all(&mut self) {
         for client in (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect::<Vec<_>>() {
@@ -80,7 +47,7 @@ impl World {
         self.void_guarantees();
         self.fill();
         self.reset_all();
-        self.note_removals(ms(20));
+        self.tell(Fact::Removed { within: ms(20) });
     }
 
     pub(crate) fn take_snapshot(&mut self) {
@@ -98,18 +65,31 @@ impl World {
         self.doubts.lost_tokens = true;
         self.void_guarantees();
         self.reset_all();
-        self.note_removals(ms(20));
+        self.tell(Fact::Removed { within: ms(20) });
+    }
+
+    /// The replica takes over. What it has acknowledged is there, and nothing else.
+    pub(crate) fn take_over(&mut self) {
+        let now = self.now;
+        let Some(replica) = &mut self.server.replica else { return };
+        let content = replica.take_over(now);
+        trace!(self, "the replica takes over with what it has acknowledged");
+        self.stats.fault(FaultKind::TakeOver);
+        self.server.restore(&content);
+        let survives = self.guards.iter().filter(|guard| guard.alive && self.is_believed(guard)).count();
+        for _ in 0..survives {
+            self.stats.reach(Coverage::SurvivedTakeOver);
+        }
+        self.lose_what_is_not_acknowledged();
     }
 
     /// Writes that no replica has acknowledged are gone, and with them nothing that a client relies on: what it holds is there, and a lock
     /// that it has given back may be held again until its lease is over.
-    pub(crate) fn lose_what_is_not_acknowledged(&mut self) {
+    fn lose_what_is_not_acknowledged(&mut self) {
         self.doubts.leftovers = true;
         self.doubts.restored = true;
-        self.invariants.grants.forget_holders();
         // A release does not wait for a replica.
-        self.invariants.kept.forget();
-        self.void_what_is_timed();
+        self.void(Promises::Unacknowledged);
         self.reset_all();
     }
 
@@ -138,10 +118,10 @@ impl World {
         self.stats.fault(FaultKind::Eviction);
         self.doubts.leftovers = true;
         match of {
-            Some(lock) => self.void_guarantees_of(&lock),
+            Some(lock) => self.void(Promises::OfLock(&lock)),
             None => self.void_guarantees(),
         }
-        self.note_removals(self.plan.settings.lease / 3);
+        self.tell(Fact::Removed { within: self.plan.settings.lease / 3 });
     }
 
     /// An operator who has looked at the holder of a lock releases it.
@@ -169,15 +149,11 @@ impl World {
     fn release_by_force(&mut self, call: &Call, id: Bytes, client: Option<usize>) {
         self.stats.fault(FaultKind::ForceRelease);
         client.into_iter().for_each(|client| self.note_fault_of(client, self.now));
-        self.invariants.grants.void(id.clone());
-        for guard in self.guards.iter_mut().filter(|guard| guard.wire_id == id) {
-            guard.epoch_of_data = OF_NO_EPOCH;
-        }
-        self.note_silence(call);
-        self.invariants.grants.forget_holder(&lock_of(call));
+        self.void(Promises::OfHold { id: &id, lock: &lock_of(call) });
+        self.tell(Fact::Arrives(call));
         drop(self.server.execute(call));
         self.deliver_notices();
-        self.note_removals(self.plan.settings.lease / 3);
+        self.tell(Fact::Removed { within: self.plan.settings.lease / 3 });
     }
 
     /// The call that ends a guard's hold by force, if the kind has one.
@@ -209,10 +185,10 @@ impl World {
         self.doubts.leftovers = true;
         if millis < 0 {
             self.doubts.restored = true;
-            return self.void_what_is_timed();
+            return self.void(Promises::Timed);
         }
         self.void_guarantees();
-        self.note_removals(self.plan.settings.lease / 3);
+        self.tell(Fact::Removed { within: self.plan.settings.lease / 3 });
     }
 
     /// The server's memory is full, or is not any more.
@@ -223,12 +199,26 @@ impl World {
             self.note_fault(self.now + MEMORY_IS_FULL);
         }
         self.server.deny_growth(deny);
-        self.deny_growth_to_jvms(deny);
+        // A JVM's commands that count or join are refused before they change anything.
+        self.jvms.memory_is_full = deny && !self.jvms.is_empty();
     }
 
     pub(crate) fn flush_scripts(&mut self) {
         trace!(self, "the scripts are flushed");
         self.stats.fault(FaultKind::ScriptFlush);
         self.server.flush_scripts();
+    }
+
+    /// The name and the field of a hold on the server that may linger, if an operator ends one of these now.
+    fn marked_hold(&mut self) -> Option<(LockName, String)> {
+        let ends_one = self.plan.lingering.as_mut()?.rng.bool();
+        if !ends_one {
+            return None;
+        }
+        self.plan.lock_names().find_map(|name| {
+            let fields = self.server.command(&[b"HKEYS", name.key()]).ok()?;
+            let field = fields.array().ok()?.first()?.text().ok()?.to_owned();
+            field.ends_with('~').then_some((name, field))
+        })
     }
 }

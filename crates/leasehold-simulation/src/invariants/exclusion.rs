@@ -1,8 +1,8 @@
 //! Exclusion: no client believes to hold what another is granted.
 
-use crate::faults::server::OF_NO_EPOCH;
-use crate::workload::family::CAPACITY;
+use crate::terms::CAPACITY;
 use crate::world::client::Guard;
+use crate::world::history::OF_NO_EPOCH;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::Kind;

@@ -1,8 +1,15 @@
-//! Grants and releases as the server sees them: who follows whom, and what each hold was promised.
+//! Grants and releases as the server sees them: who follows whom, and what each hold was promised. Fencing tokens grow, locks stay busy for
+//! their least times, and permits add up.
 
-use crate::faults::server::OF_NO_EPOCH;
-use crate::report::stats::Coverage;
+use crate::terms::{CAPACITY, LockFamily};
+use crate::world::World;
+use crate::world::client::{Outcome, TaskKind};
+use crate::world::history::OF_NO_EPOCH;
+use crate::world::stats::Coverage;
 use bytes::Bytes;
+use leasehold_core::call::Call;
+use leasehold_core::command::permits::ID_BYTES;
+use leasehold_core::reply::Reply;
 use leasehold_core::time::Instant;
 use rustc_hash::{FxHashMap, FxHashSet};
 
@@ -140,4 +147,103 @@ impl Grants {
         let of_client = self.granted.iter_mut().filter(|(id, _)| self.senders.get(*id) == Some(&client));
         of_client.for_each(|(_, grant)| grant.void());
     }
+}
+
+/// The last fencing token of each lock.
+#[derive(Debug, Default)]
+pub(crate) struct Tokens {
+    last: FxHashMap<Bytes, i64>,
+}
+
+impl Tokens {
+    /// A token must be greater than the last, unless the server has lost that and the time at which it was issued: then it falls by no more
+    /// than the server's clock was put back.
+    pub(crate) fn check(&self, world: &World, lock: &Bytes, id: &Bytes, token: i64) {
+        let last = self.last.get(lock).copied();
+        let put_back = i64::try_from(world.server.put_back.as_micros()).unwrap_or(i64::MAX);
+        let back = if world.doubts.lost_tokens { put_back } else { 0 };
+        assert!(
+            last.is_none_or(|last| last < token.saturating_add(back)),
+            "{id:?} got the token {token} of {lock:?} after {last:?}"
+        );
+    }
+
+    pub(crate) fn issue(&mut self, lock: Bytes, token: i64) {
+        self.last.insert(lock, token);
+    }
+}
+
+/// The locks that are to stay busy, by the callers that were told of their release.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    by_lock: FxHashMap<Bytes, (Instant, Bytes)>,
+}
+
+impl Kept {
+    /// No lock is to stay busy any more.
+    pub(crate) fn forget(&mut self) {
+        self.by_lock.clear();
+    }
+
+    /// A release has this outcome: what was held to the end keeps its lock busy from here on.
+    pub(crate) fn note(&mut self, world: &World, client: usize, task: usize, outcome: &Outcome) {
+        let TaskKind::Release { guard, held: true, last: true, handed_on: false, .. } =
+            world.clients[client].tasks[task].kind
+        else {
+            return;
+        };
+        let (guard, state) = (&world.guards[guard], &world.clients[client]);
+        // The time is on the client's clock. The server may have lost the lock before the future reads its outcome.
+        let was_forgotten = state.tasks[task].reign != world.server.reign();
+        if state.clock_left_margin || state.clock_jumped.is_some() || was_forgotten {
+            return;
+        }
+        let of_hold = world.guards.iter().filter(|other| (other.client, other.hold) == (client, guard.hold));
+        let until = of_hold.filter_map(|guard| guard.busy_until).max();
+        let is_left = world.detached_of(client, guard.hold) > 0 || guard.fell_back;
+        if let Some(until) = until.filter(|_| *outcome == Outcome::Released && !is_left) {
+            let (lock, id) = (guard.name.to_key(), guard.wire_id.clone());
+            self.by_lock.insert(lock, (until, id));
+        }
+    }
+
+    /// The server grants a lock.
+    pub(crate) fn check(&mut self, world: &mut World, grants: &Grants, lock: &Bytes) {
+        let Some((until, id)) = self.by_lock.remove(lock) else { return };
+        // What the server has lost since, or was told to end, does not keep it busy.
+        if grants.epoch_of_promise(&id, None) != world.server.data_epoch {
+            return;
+        }
+        assert!(world.now >= until, "{lock:?} is granted at {:?}, and was to stay busy until {until:?}", world.now);
+        world.stats.reach(Coverage::GrantedAfterLeastTime);
+    }
+}
+
+/// Wants the permits of leased semaphores to add up, at any time.
+pub(crate) fn check_sum(world: &World) {
+    for lock in world.plan.lock_names() {
+        let available = match world.server.command(&[b"GET", lock.key()]) {
+            Ok(Reply::Bulk(text)) => String::from_utf8_lossy(&text).parse::<i64>().expect("a number"),
+            other => panic!("{other:?}"),
+        };
+        let held = match world.server.command(&[b"ZCARD", &lock.suffixed("timeout")]) {
+            Ok(Reply::Int(held)) => held,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(available + held, i64::from(CAPACITY), "available and held permits of {lock}");
+    }
+}
+
+/// No more permits are believed to be held than there are, when the server grants some.
+pub(crate) fn check_grant_of_permits(world: &World, call: &Call, lock: &Bytes, id: &Bytes) {
+    let more = match world.plan.family {
+        LockFamily::Permits => id.len() / ID_BYTES,
+        _ => std::str::from_utf8(&call.args()[1]).ok().and_then(|text| text.parse().ok()).unwrap_or_default(),
+    };
+    let others = world
+        .guards
+        .iter()
+        .filter(|guard| guard.alive && guard.name.key() == lock && guard.wire_id != id && world.is_believed(guard));
+    let held: u32 = others.map(|guard| guard.permits).sum();
+    assert!(held as usize + more <= CAPACITY as usize, "{id:?} got {more} permits of {lock:?} beside {held} others");
 }

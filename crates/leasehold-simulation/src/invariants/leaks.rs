@@ -1,12 +1,11 @@
-//! The rest on the server of clients that have gone, and of holds without a holder.
+//! What the server has against what clients have: hold counts agree, no hold is without a holder, and clients that have gone leave nothing.
 
-use crate::faults::mix::FaultMix;
-use crate::workload::family::{CAPACITY, LockFamily};
-use crate::workload::plan::LEASE;
+use crate::terms::{CAPACITY, FaultMix, LEASE, LockFamily};
 use crate::world::World;
 use crate::world::client::Guard;
-use crate::world::event::WorldEvent;
+use crate::world::events::WorldEvent;
 use crate::world::message::Message;
+use crate::world::stats::Coverage;
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;
 use leasehold_core::name::LockName;
@@ -15,10 +14,112 @@ use leasehold_core::settings::Settings;
 use leasehold_core::time::Instant;
 use std::time::Duration;
 
+/// When nothing is waited for any more.
+const AT_THE_END: &str = "at the end";
+
+impl World {
+    /// Wants hold counts to agree, where nothing has gone wrong for so long.
+    pub(crate) fn check_counts(&mut self, fault_free_for: Duration) {
+        let compared = compare_counts(self, fault_free_for);
+        self.stats.reach_all(compared.then_some(Coverage::CountsCompared));
+    }
+
+    /// Wants no hold to be of nobody.
+    pub(crate) fn check_strays(&mut self) {
+        let sought = seek_strays(self);
+        self.stats.reach_all(sought.then_some(Coverage::StraysSought));
+    }
+
+    /// Wants nothing to be left of any client, here and on the server.
+    pub(crate) fn check_nothing_left(&self) {
+        for (number, client) in self.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
+            let census = client.session.stats();
+            assert_eq!(census, leasehold_core::session::ClientStats::default(), "of client {number}");
+            assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
+            assert!(client.session.is_quiet());
+            assert!(!client.session.has_clean_up());
+        }
+        self.check_left(AT_THE_END);
+    }
+
+    /// Wants no listener, and nothing to be left but what may be left.
+    pub(crate) fn check_left(&self, when: &str) {
+        self.check_keys_left(when);
+        assert_eq!(self.server.subscriptions(), 0, "somebody listens {when}");
+    }
+
+    /// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
+    pub(crate) fn check_keys_left(&self, when: &str) {
+        for key in self.server.keys() {
+            let int = |command: &[u8]| match self.server.command(&[command, &key]) {
+                Ok(Reply::Int(value)) => value,
+                other => panic!("{other:?}"),
+            };
+            let text = String::from_utf8_lossy(&key);
+            let token = text.starts_with("redisson_lock_token:");
+            let counter = self.plan.family.counts() && self.plan.lock_names().any(|lock| key == *lock.key());
+            if self.plan.family == LockFamily::Permits && text.ends_with(":timeout") {
+                check_expired(self, &key, when);
+                continue;
+            }
+            // A late copy may have put a hold into a queue again, whose process is silent by now.
+            let queue = (self.plan.copies || self.doubts.leftovers || !self.jvms.is_empty())
+                && text.starts_with("redisson_lock_");
+            let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") >= 0;
+            let kept = self.plan.least_times.is_some()
+                && int(b"PTTL") >= 0
+                && matches!(self.server.command(&[b"HKEYS", &key]), Ok(Reply::Array(fields))
+                    if matches!(&fields[..], [Reply::Bulk(field)] if field.ends_with(b"!")));
+            let of_jvms = when != AT_THE_END && self.is_queue_of_jvms(&key);
+            let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| self.server.command(&[read, &key, b"0", b"-1"]));
+            assert!(token || counter || expires || kept || of_jvms, "{text} is left {when}: {dump:?}");
+            if counter && self.plan.family == LockFamily::Semaphore {
+                let left = self.server.command(&[b"GET", &key]).expect("a counter");
+                assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
+            }
+        }
+    }
+}
+
+/// Wants the server to have of every live hold what its guards stand for, where a client has nothing in flight and nothing has gone
+/// wrong for it for so long.
+fn compare_counts(world: &World, fault_free_for: Duration) -> bool {
+    let mut compared = false;
+    for guard in world.guards.iter().filter(|guard| guard.alive && world.believes(guard)) {
+        let client = &world.clients[guard.client];
+        if client.paused_until.is_some()
+            || client.clock_is_wrong
+            || !world.has_been_fault_free(guard.client, fault_free_for)
+        {
+            continue;
+        }
+        let flying = client.tasks.iter().any(|task| task.call.is_some());
+        if flying || !world.net.is_idle(guard.client) || guard.epoch_of_data != world.server.data_epoch {
+            continue;
+        }
+        let field = &guard.field;
+        let guards = world.guards_of(guard.client, guard.hold) + world.detached_of(guard.client, guard.hold);
+        if guard.fell_back {
+            // The server is asked for one, whatever was entered without it; and for none while it is away or where the hold passes through.
+            let has = guard.cell.is_degraded() || world.count_on_server(guard).is_none_or(|count| count > 0);
+            assert!(has, "the server has nothing of {field:?}, which was restored");
+            continue;
+        }
+        let expected = guards + client.session.unread_grants(guard.hold);
+        if let Some(count) = world.count_on_server(guard) {
+            assert!(count as usize == expected, "the server's count of {field:?} is {count}, and not {expected}");
+        }
+        let count = guard.cell.count();
+        assert!(count as usize == expected, "the local count of {field:?} is {count}, and not {expected}");
+        compared |= world.last_fault_of(guard.client) > Instant::default();
+    }
+    compared
+}
+
 /// Wants every hold that the server has of a client to be one that the client has, or has lost: where the client waits for nothing, has
 /// nothing to clean up, and nothing that it has sent can still arrive. The entries of a simple lock or a permit on the server do not
 /// name its client; these are looked for when all have gone.
-pub(crate) fn check_strays(world: &World) -> bool {
+fn seek_strays(world: &World) -> bool {
     // A copy of an acquire that comes after its release may bring a hold about again, which ends with its lease; and so may older data. One
     // that was only not proven dead is expected by its client, for as long as the lease that it asks for.
     let fields = world.plan.family.excludes() && world.plan.family != LockFamily::Simple;
@@ -105,59 +206,6 @@ fn may_still_arrive(world: &World, client: usize) -> bool {
         _ => false,
     };
     world.events.queue.values().any(is_of_it)
-}
-
-/// When nothing is waited for any more.
-const AT_THE_END: &str = "at the end";
-
-/// Wants nothing to be left of any client, here and on the server.
-pub(crate) fn check_nothing_left(world: &World) {
-    for (number, client) in world.clients.iter().enumerate().filter(|(_, client)| !client.dead) {
-        let census = client.session.stats();
-        assert_eq!(census, leasehold_core::session::ClientStats::default(), "of client {number}");
-        assert_eq!(client.session.poll_timeout(), None, "client {number} waits for time to pass");
-        assert!(client.session.is_quiet());
-        assert!(!client.session.has_clean_up());
-    }
-    check_left(world, AT_THE_END);
-}
-
-/// Wants no listener, and nothing to be left but what may be left.
-pub(crate) fn check_left(world: &World, when: &str) {
-    check_keys_left(world, when);
-    assert_eq!(world.server.subscriptions(), 0, "somebody listens {when}");
-}
-
-/// Wants what is left on the server to be what may be left: fencing tokens, counters that the user made, and what expires by itself.
-pub(crate) fn check_keys_left(world: &World, when: &str) {
-    for key in world.server.keys() {
-        let int = |command: &[u8]| match world.server.command(&[command, &key]) {
-            Ok(Reply::Int(value)) => value,
-            other => panic!("{other:?}"),
-        };
-        let text = String::from_utf8_lossy(&key);
-        let token = text.starts_with("redisson_lock_token:");
-        let counter = world.plan.family.counts() && world.plan.lock_names().any(|lock| key == *lock.key());
-        if world.plan.family == LockFamily::Permits && text.ends_with(":timeout") {
-            check_expired(world, &key, when);
-            continue;
-        }
-        // A late copy may have put a hold into a queue again, whose process is silent by now.
-        let queue = (world.plan.copies || world.doubts.leftovers || !world.jvms.is_empty())
-            && text.starts_with("redisson_lock_");
-        let expires = (queue || text.starts_with("leasehold:1:")) && int(b"PTTL") >= 0;
-        let kept = world.plan.least_times.is_some()
-            && int(b"PTTL") >= 0
-            && matches!(world.server.command(&[b"HKEYS", &key]), Ok(Reply::Array(fields))
-                if matches!(&fields[..], [Reply::Bulk(field)] if field.ends_with(b"!")));
-        let of_jvms = when != AT_THE_END && world.is_queue_of_jvms(&key);
-        let dump = [b"LRANGE".as_slice(), b"ZRANGE"].map(|read| world.server.command(&[read, &key, b"0", b"-1"]));
-        assert!(token || counter || expires || kept || of_jvms, "{text} is left {when}: {dump:?}");
-        if counter && world.plan.family == LockFamily::Semaphore {
-            let left = world.server.command(&[b"GET", &key]).expect("a counter");
-            assert_eq!(left, Reply::Bulk(CAPACITY.to_string().into()), "all permits of {text} are back {when}");
-        }
-    }
 }
 
 /// Wants every permit that is left to have expired: the next command takes it back.

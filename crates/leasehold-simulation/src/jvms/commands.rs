@@ -1,6 +1,6 @@
 //! The commands of a JVM's fair lock: what each does to the keys, from the facts in the documents.
 
-use crate::jvms::keys::{FairKeys, run, text, texts};
+use crate::world::jvms::{FairKeys, run, text, texts};
 use bytes::Bytes;
 use leasehold_core::reply::Reply;
 use leasehold_embedded::EmbeddedServer;

@@ -2,14 +2,15 @@
 
 mod callers;
 
-use super::driver::wish;
-use super::world;
+use super::{wish, world};
+use crate::invariants::check_sum;
+use crate::invariants::losses::{check_promptness, note_end};
 use crate::invariants::outcomes::check_reason;
-use crate::invariants::permits::check_sum;
-use crate::workload::event::UserEvent;
-use crate::workload::family::{CAPACITY, LockFamily};
+use crate::terms::{CAPACITY, LockFamily};
+use crate::workload::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::event::WorldEvent;
+use crate::world::events::WorldEvent;
+use crate::world::history::{Fact, Promises};
 use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -18,6 +19,7 @@ use leasehold_core::command::{HoldKey, Kind, latch};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::AcquireRequest;
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// Wants `check` to find fault, in words that contain `words`.
@@ -140,7 +142,7 @@ fn a_release_that_released_nothing_is_found() {
     let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     let task = world.release_polled(guard, PollPolicy::Never);
     finds("nobody released", || world.check_outcome(0, task, &Outcome::Released));
-    world.invariants.grants.release(world.guards[guard].wire_id.clone());
+    world.judged(|rules, world| rules.grants.release(world.guards[guard].wire_id.clone()));
     world.check_outcome(0, task, &Outcome::Released);
 }
 
@@ -164,9 +166,9 @@ fn a_renewed_hold_that_is_lost_for_no_reason_is_found() {
     let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     world.plan.fault_free = true;
     world.guards[guard].renewed = true;
-    finds("was lost", || world.note_end(guard, HoldEnd::Lost(LossReason::NotRenewed)));
+    finds("was lost", || note_end(&mut world, guard, HoldEnd::Lost(LossReason::NotRenewed)));
     world.guards[guard].limited = true;
-    world.note_end(guard, HoldEnd::Lost(LossReason::MaxHold));
+    note_end(&mut world, guard, HoldEnd::Lost(LossReason::MaxHold));
 }
 
 #[test]
@@ -189,27 +191,27 @@ fn a_queue_out_of_order_is_found() {
     let call = ask(&world, Kind::Fair);
     for orderly in [true, false] {
         world.plan.orderly = orderly;
-        finds("overtook", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
+        finds("overtook", || {
+            world.judged(|rules, world| rules.was_granted(world, &call, Bytes::from_static(b"somebody else"), 1, None))
+        });
     }
     // A waiter that has been silent for too long may have lost its place.
     world.now = world.now + world.plan.settings.fair.liveness_timeout;
-    world.note_silence(&call);
-    world.invariants.fair_order.check(
-        &world,
-        "fair/acquire",
-        &call.keys().to_vec()[0],
-        &Bytes::from_static(b"somebody else"),
-    );
+    world.tell(Fact::Arrives(&call));
+    let lock = &call.keys().to_vec()[0];
+    world.judged(|rules, world| {
+        rules.fair_order.check(world, "fair/acquire", lock, &Bytes::from_static(b"somebody else"))
+    });
 }
 
 #[test]
 fn a_fencing_token_that_does_not_grow_is_found() {
     let mut world = world(1);
     let [lock, id] = [Bytes::from_static(b"lock0"), Bytes::from_static(b"a hold")];
-    world.invariants.tokens.issue(lock.clone(), 7);
-    world.invariants.tokens.check(&world, &lock, &id, 8);
-    world.invariants.tokens.issue(lock.clone(), 8);
-    finds("got the token 8", || world.invariants.tokens.check(&world, &lock, &id, 8));
+    world.judged(|rules, _| rules.tokens.issue(lock.clone(), 7));
+    world.judged(|rules, world| rules.tokens.check(world, &lock, &id, 8));
+    world.judged(|rules, _| rules.tokens.issue(lock.clone(), 8));
+    finds("got the token 8", || world.judged(|rules, world| rules.tokens.check(world, &lock, &id, 8)));
 }
 
 #[test]
@@ -217,7 +219,10 @@ fn an_update_that_is_lost_behind_a_fence_is_found() {
     let (mut world, guard) = held(Kind::Fenced, LockFamily::Fenced);
     world.store_reads(guard);
     let read = world.events.queue.values().find_map(|what| match what {
-        WorldEvent::User(UserEvent::Work { read, .. }) => Some(*read),
+        WorldEvent::Act(act) => match (&**act as &dyn Any).downcast_ref() {
+            Some(UserEvent::Work { read, .. }) => Some(*read),
+            _ => None,
+        },
         _ => None,
     });
     let read = read.expect("the read is answered");
@@ -239,9 +244,9 @@ fn a_removal_that_is_not_told_is_found() {
     world.plan.settings = world.clients[0].session.settings().clone();
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
     let removed = world.now;
-    finds("was not told", || world.check_promptness(guard, removed));
+    finds("was not told", || check_promptness(&mut world, guard, removed));
     world.run(ms(1_100));
-    world.check_promptness(guard, removed);
+    check_promptness(&mut world, guard, removed);
     assert!(!world.believes(&world.guards[guard]));
 }
 
@@ -249,9 +254,9 @@ fn a_removal_that_is_not_told_is_found() {
 fn a_removal_of_permits_that_is_not_told_is_found() {
     let (mut world, guard) = held(Kind::Permits, LockFamily::Permits);
     let removed = world.now;
-    world.check_promptness(guard, removed);
+    check_promptness(&mut world, guard, removed);
     world.server.command(&[b"DEL", b"{lock0}:timeout"]).expect("a key can be removed");
-    finds("was not told", || world.check_promptness(guard, removed));
+    finds("was not told", || check_promptness(&mut world, guard, removed));
 }
 
 #[test]
@@ -259,18 +264,20 @@ fn permits_that_are_granted_beside_too_many_are_found() {
     let (mut world, _) = held(Kind::Permits, LockFamily::Permits);
     let call = ask(&world, Kind::Permits);
     let ids = |permits: u32| Bytes::from(vec![b'?'; permits as usize * ID_BYTES]);
-    world.was_granted(&call, ids(CAPACITY - 1), 1, None);
-    finds("beside 1 others", || world.was_granted(&call, ids(CAPACITY), 1, None));
+    world.judged(|rules, world| rules.was_granted(world, &call, ids(CAPACITY - 1), 1, None));
+    finds("beside 1 others", || world.judged(|rules, world| rules.was_granted(world, &call, ids(CAPACITY), 1, None)));
 }
 
 #[test]
 fn a_clock_that_stands_still_excuses_nobody_but_its_client() {
     let (mut world, _) = held(Kind::Lock, LockFamily::Lock);
     let call = ask(&world, Kind::Lock);
-    world.disown(1);
-    finds("still believes", || world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None));
-    world.disown(0);
-    world.was_granted(&call, Bytes::from_static(b"somebody else"), 1, None);
+    world.void(Promises::OfClient(1));
+    finds("still believes", || {
+        world.judged(|rules, world| rules.was_granted(world, &call, Bytes::from_static(b"somebody else"), 1, None))
+    });
+    world.void(Promises::OfClient(0));
+    world.judged(|rules, world| rules.was_granted(world, &call, Bytes::from_static(b"somebody else"), 1, None));
 }
 
 #[test]
@@ -288,7 +295,7 @@ fn a_waiter_who_waits_too_long_is_found() {
     let limit = world.now + ms(20_000);
     // The holder never gives up.
     world.finished.clear();
-    finds("waits for ever", || crate::workload::run::finish(&mut world, limit));
+    finds("waits for ever", || crate::run::finish(&mut world, limit));
 }
 
 #[test]

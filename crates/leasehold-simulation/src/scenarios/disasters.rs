@@ -1,14 +1,13 @@
 //! The faults of the server, and the times at which holders are told of them.
 
-use super::driver::wish;
-use super::{nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
-use crate::report::stats::{Coverage, FaultKind};
-use crate::workload::event::UserEvent;
-use crate::workload::family::LockFamily;
+use super::{nothing_left, nothing_left_after, wish, world};
+use crate::terms::LockFamily;
+use crate::workload::UserEvent;
 use crate::world::client::Outcome;
-use crate::world::event::WorldEvent;
+use crate::world::conditions::CallFault;
+use crate::world::events::WorldEvent;
 use crate::world::message::Message;
+use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, name, settings};
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -177,7 +176,7 @@ fn a_script_that_was_flushed_costs_one_round_trip() {
 fn a_call_that_met_noscript_sends_nothing_once_it_is_settled() {
     let (mut world, guard) = held(Kind::Lock);
     world.flush_scripts();
-    world.faults.rates.delay = (ms(30), ms(30));
+    world.net.rates.delay = (ms(30), ms(30));
     // The reply takes so long that the background settles before the text is sent.
     let task = world.release(guard);
     assert_eq!(world.outcome(0, task), Outcome::Released);
@@ -253,7 +252,7 @@ fn a_latch_counts_each_count_once_and_opens_for_all_who_wait() {
 #[test]
 fn a_refusal_keeps_its_place_among_the_replies_of_a_connection() {
     let (mut world, guard) = held(Kind::Lock);
-    world.faults.rates.delay = (ms(60), ms(60));
+    world.net.rates.delay = (ms(60), ms(60));
     world.fault(0, "lock/release", CallFault::Refuse("LOADING Redis is loading"));
     let task = world.release(guard);
     world.run(ms(119));

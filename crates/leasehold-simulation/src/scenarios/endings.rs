@@ -1,7 +1,6 @@
 //! The end of a client.
 
-use super::driver::wish;
-use super::{holding, nothing_left, nothing_left_after, world};
+use super::{holding, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::ms;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};

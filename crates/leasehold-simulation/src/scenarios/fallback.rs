@@ -1,9 +1,8 @@
 //! The results for callers while the server is out of reach.
 
-use super::driver::wish;
-use super::{elapsed, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use super::{elapsed, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::{Outcome, PollPolicy};
+use crate::world::conditions::CallFault;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};
@@ -342,11 +341,11 @@ fn of_two_clients_that_held_without_the_server_one_keeps_its_lock() {
     world.set_unreachable(1, true);
     let tasks = [0, 1].map(|client| (client, world.acquire(client, local("a"))));
     let guards = tasks.map(|(client, task)| world.granted_beside(client, task));
-    world.invariants.exclusion.is_waived = true;
+    world.judged(|rules, _| rules.exclusion.is_waived = true);
     world.set_unreachable(0, false);
     world.set_unreachable(1, false);
     world.run(ms(2_000));
-    world.invariants.exclusion.is_waived = false;
+    world.judged(|rules, _| rules.exclusion.is_waived = false);
     let ends = guards.map(|guard| world.guards[guard].cell.ended(world.now));
     let lost = Some(HoldEnd::Lost(LossReason::NotRestored));
     assert!(ends == [None, lost] || ends == [lost, None], "{ends:?}");

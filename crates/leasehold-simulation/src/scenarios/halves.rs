@@ -1,7 +1,7 @@
 //! The halves of a read-write lock, which lie under one key.
 
 use super::{elapsed, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use crate::world::conditions::CallFault;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::session::AcquireRequest;
@@ -62,7 +62,7 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
         ..AcquireRequest::new(name("a"), kind, ms(lease))
     };
     let guards = [Kind::Write, Kind::Read].map(|kind| world.hold(0, half(kind, 2_000)));
-    world.faults.rates.settle_fails = if settled { 0.0 } else { 1.0 };
+    world.net.rates.settle_fails = if settled { 0.0 } else { 1.0 };
     world.fault(0, "read/acquire", CallFault::LoseReply);
     let entry = world.acquire(0, half(Kind::Read, 60_000));
     world.run(ms(1));
@@ -74,7 +74,7 @@ fn gives_up_an_entry_beside_a_writer(settled: bool, dropped_after: u64) {
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     world.run(ms(10_000 - dropped_after));
     assert!(!world.server.keys().is_empty(), "the server has both for a minute");
-    world.faults.rates.settle_fails = 0.0;
+    world.net.rates.settle_fails = 0.0;
     world.set_unreachable(0, false);
     world.run(ms(3_000));
     assert_eq!(world.server.keys(), Vec::<bytes::Bytes>::new());

@@ -1,10 +1,9 @@
 //! Holds that are lost: when, why, and who is told.
 
-use super::driver::wish;
-use super::{holding, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
-use crate::workload::event::UserEvent;
+use super::{holding, nothing_left, nothing_left_after, wish, world};
+use crate::workload::UserEvent;
 use crate::world::client::Outcome;
+use crate::world::conditions::CallFault;
 use crate::world::ms;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::AcquireRequest;
@@ -159,12 +158,12 @@ fn a_release_that_waits_for_another_is_told_of_the_loss() {
         world.granted(0, task)
     });
     world.fault(0, "lock/release", CallFault::Swallow);
-    world.faults.rates.settle_fails = 1.0;
+    world.net.rates.settle_fails = 1.0;
     let tasks = [world.release(guards[0]), world.release(guards[1])];
     for task in tasks {
         assert!(matches!(world.outcome(0, task), Outcome::NotReleased(_)));
     }
-    world.faults.rates.settle_fails = 0.0;
+    world.net.rates.settle_fails = 0.0;
     world.after(ms(1_500), UserEvent::GiveUp { guard: guards[2], how: 6 });
     world.run(ms(3_500));
     world.check_nothing_left();

@@ -1,6 +1,6 @@
 //! Many holds at once.
 
-use super::driver::wish;
+use super::wish;
 use crate::world::{ms, name, settings};
 use leasehold_core::owner::ClientId;
 use leasehold_core::reply::Reply;

@@ -1,10 +1,9 @@
 //! Subscriptions that fail, and notices that do not come.
 
-use super::driver::wish;
-use super::{elapsed, holding, nothing_left, nothing_left_after, world};
-use crate::faults::event::FaultEvent;
-use crate::faults::rates::CallFault;
+use super::{elapsed, holding, nothing_left, nothing_left_after, wish, world};
+use crate::faults::FaultEvent;
 use crate::world::client::Outcome;
+use crate::world::conditions::CallFault;
 use crate::world::ms;
 use crate::world::network::Role;
 use leasehold_core::error::AcquireError;
@@ -18,7 +17,7 @@ fn a_lost_notice_costs(lease: u64, most: u64) {
     let start = world.now;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(500));
-    world.faults.rates.lose_notice = 1.0;
+    world.net.rates.lose_notice = 1.0;
     world.give_back(guard);
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(most), "{:?}", elapsed(&world, start));
@@ -41,9 +40,9 @@ fn whoever_missed_notices_tries_again() {
         let (mut world, guard) = holding(2);
         let waiter = world.acquire(1, wish("a"));
         world.run(ms(100));
-        world.faults.rates.lose_notice = 1.0;
+        world.net.rates.lose_notice = 1.0;
         world.give_back(guard);
-        world.faults.rates.lose_notice = 0.0;
+        world.net.rates.lose_notice = 0.0;
         let start = world.now;
         match event {
             0 => world.after(ms(0), FaultEvent::ResetNotices { client: 1 }),
@@ -59,7 +58,7 @@ fn whoever_missed_notices_tries_again() {
 #[test]
 fn without_a_subscription_a_waiter_asks_now_and_then() {
     let (mut world, guard) = holding(2);
-    world.faults.rates.subscribe_fails = 1.0;
+    world.net.rates.subscribe_fails = 1.0;
     let waiter = world.acquire(1, wish("a"));
     world.run(ms(5_000));
     assert!(world.events(1, |event| matches!(event, Event::SubscribeFailed { .. })) > 10);
@@ -68,7 +67,7 @@ fn without_a_subscription_a_waiter_asks_now_and_then() {
     world.give_back(guard);
     let guard = world.granted(1, waiter);
     assert!(elapsed(&world, start) < ms(550));
-    world.faults.rates.subscribe_fails = 0.0;
+    world.net.rates.subscribe_fails = 0.0;
     nothing_left_after(&mut world, guard);
 }
 
@@ -103,7 +102,7 @@ fn a_connection_lost_while_subscribing_is_subscribed_again() {
 #[test]
 fn a_notice_that_overtakes_the_reply_before_it_is_not_lost() {
     let mut world = world(2);
-    world.faults.rates.delay = (ms(0), ms(5));
+    world.net.rates.delay = (ms(0), ms(5));
     for round in 0..200 {
         let guard = world.hold(0, wish("a"));
         let waiter = world.acquire(1, wish("a"));

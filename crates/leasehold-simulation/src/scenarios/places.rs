@@ -1,9 +1,8 @@
 //! FairOrder on the server: who has a place, and what costs it.
 
-use super::driver::wish;
-use super::{elapsed, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use super::{elapsed, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::{Outcome, PollPolicy};
+use crate::world::conditions::CallFault;
 use crate::world::{ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::AcquireError;
@@ -91,7 +90,7 @@ fn waiter_first_on_the_server_is_woken_first() {
     let first = world.server.command(&[b"LPOP", queue.as_bytes()]).expect("a queue");
     let first = first.text().expect("an entry");
     world.server.command(&[b"RPUSH", queue.as_bytes(), first.as_bytes()]).expect("a queue");
-    world.invariants.fair_order.forget();
+    world.judged(|rules, _| rules.fair_order.forget());
     world.clients[1].tasks[slow].polls = PollPolicy::Late(ms(900));
     let start = world.now;
     world.give_back(guard);

@@ -1,10 +1,9 @@
 //! The faults of a client as a whole: crashes, pauses, clocks that are wrong.
 
-use super::driver::wish;
-use super::{holding, nothing_left_after, world};
-use crate::faults::event::FaultEvent;
-use crate::report::stats::Coverage;
-use crate::workload::family::LockFamily;
+use super::{holding, nothing_left_after, wish, world};
+use crate::terms::LockFamily;
+use crate::workload::UserEvent;
+use crate::world::stats::Coverage;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason};
@@ -162,7 +161,7 @@ fn process_replacing_a_dead_one_is_another_client() {
     world.hold(0, wish("a"));
     world.crash(0);
     world.plan.over = true;
-    world.apply(FaultEvent::Join);
+    world.apply(UserEvent::Join);
     let guard = world.hold(2, wish("a"));
     assert!(world.now.as_nanos() >= 3_000_000_000, "it does not inherit what the dead one had");
     world.give_back(guard);

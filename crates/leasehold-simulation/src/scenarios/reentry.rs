@@ -1,9 +1,8 @@
 //! Owners that come again, and hold counts.
 
-use super::driver::wish;
-use super::{nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use super::{nothing_left, nothing_left_after, wish, world};
 use crate::world::client::{Outcome, PollPolicy};
+use crate::world::conditions::CallFault;
 use crate::world::network::Role;
 use crate::world::{World, ms, settings};
 use leasehold_core::call::Replicas;
@@ -378,14 +377,14 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
     world.set_unreachable(0, false);
     world.run(ms(50));
     world.freeze(0, Role::Calls, ms(900));
-    world.faults.rates.settle_fails = 1.0;
+    world.net.rates.settle_fails = 1.0;
     let second = world.acquire(0, owned(owner));
     let until = world.now + ms(100);
     let third = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..owned(owner) });
     let outcome = world.outcome(0, third);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
     assert_eq!(world.now, until);
-    world.faults.rates.settle_fails = 0.0;
+    world.net.rates.settle_fails = 0.0;
     for task in [first, second] {
         let guard = world.granted(0, task);
         world.give_back(guard);
@@ -395,7 +394,7 @@ fn entry_behind_another_change_keeps_its_own_wait_limit() {
 
 #[test]
 fn a_call_that_was_not_sent_is_sent_again_at_once_one_time() {
-    let mut world = World::new(1);
+    let mut world = super::seeded(1);
     let client = world.add_client(settings());
     world.fault(client, "lock/acquire", CallFault::NotSent);
     let begun = world.now;

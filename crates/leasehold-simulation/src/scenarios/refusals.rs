@@ -1,10 +1,9 @@
 //! Scripts that fail in their middle: at each of their commands, and what becomes of what they had written.
 
-use super::driver::wish;
-use super::{elapsed, nothing_left, world};
-use crate::faults::rates::CallFault;
-use crate::workload::family::LockFamily;
+use super::{elapsed, nothing_left, wish, world};
+use crate::terms::LockFamily;
 use crate::world::client::Outcome;
+use crate::world::conditions::CallFault;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
@@ -35,7 +34,7 @@ fn all_of(kind: Kind) -> AcquireRequest {
         Kind::Semaphore => Duration::from_secs(10 * 365 * 86_400),
         _ => ms(3_000),
     };
-    let permits = if matches!(kind, Kind::Semaphore | Kind::Permits) { crate::workload::family::CAPACITY } else { 1 };
+    let permits = if matches!(kind, Kind::Semaphore | Kind::Permits) { crate::terms::CAPACITY } else { 1 };
     let renewed = kind != Kind::Semaphore;
     AcquireRequest { permits, renewed, ..AcquireRequest::new(name("lock0"), kind, lease) }
 }

@@ -1,10 +1,9 @@
 //! Releases, dropped guards and detached ones.
 
-use super::driver::wish;
-use super::{elapsed, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
-use crate::workload::event::UserEvent;
+use super::{elapsed, nothing_left, nothing_left_after, wish, world};
+use crate::workload::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
+use crate::world::conditions::CallFault;
 use crate::world::{World, ms};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};

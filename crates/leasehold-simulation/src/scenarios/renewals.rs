@@ -1,8 +1,7 @@
 //! The watchdog: batches, failures, and its races with releases.
 
-use super::driver::wish;
-use super::{nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use super::{nothing_left, nothing_left_after, wish, world};
+use crate::world::conditions::CallFault;
 use crate::world::network::Role;
 use crate::world::{World, ms, settings};
 use leasehold_core::call::Replicas;
@@ -118,7 +117,7 @@ fn failed_renewal_repeats_soon_despite_a_clock_put_back() {
 
 #[test]
 fn renewal_answered_behind_a_later_one_is_no_mismatch() {
-    let mut world = World::new(1);
+    let mut world = super::seeded(1);
     world.add_client(Settings { renewals_in_flight: 2, ..settings() });
     let owner = world.clients[0].session.new_owner();
     let wish = AcquireRequest { owner: Some(owner), lease: ms(480), ..wish("a") };
@@ -155,19 +154,19 @@ fn the_renewals_of_many_holds_meet_in_batches() {
 fn holds_that_no_command_may_share_are_renewed_in_time_on_a_slow_network() {
     let mut world = world(1);
     let guards = hold_many(&mut world, 600);
-    world.faults.rates.delay = (ms(50), ms(51));
+    world.net.rates.delay = (ms(50), ms(51));
     world.fault(0, "lock/renew", CallFault::Refuse("CROSSSLOT keys of several slots"));
     world.run(ms(15_000));
     let lost = guards.iter().filter(|guard| world.guards[**guard].cell.ended(world.now).is_some()).count();
     assert_eq!(lost, 0, "of 600");
-    world.faults.rates.delay = (ms(1), ms(2));
+    world.net.rates.delay = (ms(1), ms(2));
     guards.into_iter().for_each(|guard| world.drop_guard(guard));
     nothing_left(&mut world);
 }
 
 #[test]
 fn at_most_one_batch_is_on_the_way() {
-    let mut world = World::new(7);
+    let mut world = world(0);
     world.add_client(Settings { renew_batch: 10, ..settings() });
     let guards = hold_many(&mut world, 95);
     world.event(0, LinkEvent::CallsReset);
@@ -181,7 +180,7 @@ fn at_most_one_batch_is_on_the_way() {
 fn no_renewal_names_more_than_a_thousand_permits() {
     let mut world = world(1);
     // There are more permits than the worlds' own semaphores have.
-    world.invariants.exclusion.is_waived = true;
+    world.judged(|rules, _| rules.exclusion.is_waived = true);
     world.server.command(&[b"SET", b"seats", b"10000"]).expect("the server works");
     let request = || AcquireRequest { permits: 400, kind: Kind::Permits, ..wish("seats") };
     let tasks: Vec<_> = (0..5).map(|_| world.acquire(0, request())).collect();
@@ -222,7 +221,7 @@ fn a_renewal_that_failed_is_repeated() {
 #[test]
 fn concurrent_renewal_and_release_are_no_loss() {
     let mut world = world(1);
-    world.faults.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
+    world.net.rates.delay = (Duration::from_micros(50), Duration::from_micros(900));
     let owner = Some(world.clients[0].session.new_owner());
     let outer = AcquireRequest { owner, ..wish("a") };
     let kept = world.hold(0, outer.clone());
@@ -248,7 +247,7 @@ fn concurrent_renewal_and_release_are_no_loss() {
 
 #[test]
 fn a_slow_server_does_not_make_the_next_renewal_too_late() {
-    let mut world = World::new(7);
+    let mut world = world(0);
     world.add_client(Settings { command_timeout: ms(2_500), ..settings() });
     let guards = hold_many(&mut world, 1);
     // The reply comes when little of the lease that it tells of is left.

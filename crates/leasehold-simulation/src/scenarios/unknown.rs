@@ -1,11 +1,10 @@
 //! Commands whose outcome is not known, and copies that come late.
 
-use super::driver::wish;
-use super::{elapsed, holding, nothing_left, nothing_left_after, world};
-use crate::faults::rates::CallFault;
+use super::{elapsed, holding, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::Outcome;
+use crate::world::conditions::CallFault;
 use crate::world::network::Role;
-use crate::world::{World, ms, name, settings};
+use crate::world::{ms, name, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};
 use leasehold_core::reply::Reply;
@@ -73,7 +72,7 @@ fn request_kept_by_a_proxy_is_killed_before_the_release() {
 #[test]
 fn unproven_release_is_repeated_until_the_lease_has_ended() {
     let mut world = world(1);
-    world.faults.rates.unproven = 1.0;
+    world.net.rates.unproven = 1.0;
     world.freeze(0, Role::Calls, ms(700));
     let task = world.acquire(0, wish("a"));
     world.run(ms(1));
@@ -92,7 +91,7 @@ fn unproven_release_is_repeated_until_the_lease_has_ended() {
 fn late_copy_behind_a_busy_attempt_is_taken_back() {
     for kind in [Kind::Lock, Kind::Fenced, Kind::Simple] {
         let mut world = world(2);
-        world.faults.rates.unproven = 1.0;
+        world.net.rates.unproven = 1.0;
         world.plan.copies = true;
         let wish = || AcquireRequest::new(name("a"), kind, ms(3_000));
         let before = world.hold(1, wish());
@@ -186,12 +185,12 @@ fn unanswered_call_is_given_up_after_the_command_timeout() {
     let mut world = world(1);
     // Neither the call nor what settles it gets through.
     world.fault(0, "lock/acquire", CallFault::Swallow);
-    world.faults.rates.settle_fails = 1.0;
+    world.net.rates.settle_fails = 1.0;
     let until = world.now + ms(300);
     let task = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert!(matches!(world.outcome(0, task), Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))));
     assert!(world.now <= until + ms(250), "{:?}", world.now);
-    world.faults.rates.settle_fails = 0.0;
+    world.net.rates.settle_fails = 0.0;
     world.run(ms(2_000));
     world.check_nothing_left();
 }
@@ -214,7 +213,7 @@ fn settling_an_old_connection_proves_nothing_of_the_next() {
 #[test]
 fn first_grant_after_its_time_is_refused_where_asked() {
     for not_after in [true, false] {
-        let mut world = World::new(7);
+        let mut world = world(0);
         world.add_client(Settings { not_after, ..settings() });
         // From the first reply on the client knows the server's time.
         for turn in 0..2 {
@@ -249,7 +248,7 @@ fn call_held_up_by_a_settlement_goes_again_until_sent() {
 #[test]
 fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let mut world = world(1);
-    world.faults.rates.settle_fails = 1.0;
+    world.net.rates.settle_fails = 1.0;
     world.fault(0, "lock/acquire", CallFault::Swallow);
     let (start, patience) = (world.now, Patience::Until(world.now + ms(50)));
     let task = world.acquire(0, AcquireRequest { patience, ..wish("a") });
@@ -259,7 +258,7 @@ fn future_moved_to_another_task_is_told_of_a_lost_reply() {
     let outcome = world.outcome(0, task);
     assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::OutcomeUnknown(_))), "{outcome:?}");
     assert!(elapsed(&world, start) < ms(300), "{:?}", elapsed(&world, start));
-    world.faults.rates.settle_fails = 0.0;
+    world.net.rates.settle_fails = 0.0;
     world.run(ms(3_000));
     nothing_left(&mut world);
 }

@@ -1,9 +1,8 @@
 //! The waiters, how long they wait, and whose turn it is.
 
-use super::driver::wish;
-use super::{elapsed, holding, nothing_left, nothing_left_after, world};
-use crate::workload::event::UserEvent;
-use crate::workload::family::LockFamily;
+use super::{elapsed, holding, nothing_left, nothing_left_after, wish, world};
+use crate::terms::LockFamily;
+use crate::workload::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
@@ -155,7 +154,7 @@ fn the_last_attempt_may_succeed() {
     let until = world.now + ms(700);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     world.run(ms(600));
-    world.faults.rates.lose_notice = 1.0;
+    world.net.rates.lose_notice = 1.0;
     world.give_back(guard);
     let guard = world.granted(1, task);
     assert!(world.now >= until);
@@ -408,7 +407,7 @@ fn a_task_that_takes_the_last_permit_twice_raises_one_alarm() {
     world.plan.family = LockFamily::Permits;
     world.plan.locks = 1;
     world.fill();
-    let all = || AcquireRequest { kind: Kind::Permits, permits: crate::workload::family::CAPACITY, ..wish("lock0") };
+    let all = || AcquireRequest { kind: Kind::Permits, permits: crate::terms::CAPACITY, ..wish("lock0") };
     let guard = world.hold(0, all());
     let waiter = world.acquire(0, all());
     world.run(ms(50));
@@ -525,7 +524,7 @@ fn a_future_dropped_at_any_point_of_an_acquire_leaves_nothing() {
 #[test]
 fn attempt_answered_after_the_wait_was_the_last() {
     let (mut world, guard) = holding(2);
-    world.fault(1, "lock/acquire", crate::faults::rates::CallFault::Delay(ms(80)));
+    world.fault(1, "lock/acquire", crate::world::conditions::CallFault::Delay(ms(80)));
     let until = world.now + ms(10);
     let task = world.acquire(1, AcquireRequest { patience: Patience::Until(until), ..wish("a") });
     assert_eq!(world.outcome(1, task), Outcome::NotAcquired(AcquireError::WaitElapsed));

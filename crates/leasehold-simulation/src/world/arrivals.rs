@@ -1,12 +1,12 @@
 //! The arrival of calls at the server, and of replies at their clients.
 
-use crate::faults::event::FaultEvent;
-use crate::report::stats::{Coverage, FaultKind};
-use crate::workload::family::{hold_of, lock_of};
 use crate::world::client::PollPolicy;
+use crate::world::history::Fact;
+use crate::world::message::hold_of;
 use crate::world::message::{CallKey, Message, ReplyFate};
 use crate::world::network::{Caller, Role, Waiting};
-use crate::world::replica::{acknowledged, of_script};
+use crate::world::server::{acknowledged, of_script};
+use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, trace};
 use leasehold_core::call::Call;
 use leasehold_core::link::{LinkError, ServerError};
@@ -43,7 +43,7 @@ impl World {
             _ => self.execute(&call),
         };
         trace!(self, "call {key} arrives: {result:?}");
-        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.faults.rates.copy_now) {
+        if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.net.rates.copy_now) {
             trace!(self, "call {key} arrives again");
             self.stats.fault(FaultKind::Resent);
             drop(self.execute(&call));
@@ -58,7 +58,7 @@ impl World {
             ReplyFate::Lost => {
                 // Nothing that follows on this connection is answered before that is seen.
                 let at = self.reply_at(client, role);
-                self.at(at, FaultEvent::Reset { client, role, lose: false });
+                self.at(at, Message::Lost { client, role, lose: false });
             }
             // Nothing that is sent by this connection from here on is answered while it lasts.
             ReplyFate::Swallowed => self.freeze(client, role, ms(1_500)),
@@ -98,10 +98,7 @@ impl World {
             // It names its script, as what it is a copy of did.
             return;
         }
-        let released = hold_of(&call).is_some_and(|(id, _)| self.invariants.grants.is_released(&id));
-        if script.ends_with("/acquire") && released {
-            self.stats.reach(Coverage::LateDuplicate);
-        }
+        self.tell(Fact::Copied(&call));
         drop(self.execute(&call));
     }
 
@@ -143,61 +140,36 @@ impl World {
 
     /// Runs a script on the server, and sends the notices of it.
     pub(crate) fn execute(&mut self, call: &Call) -> Result<Reply, ServerError> {
-        self.note_silence(call);
-        let foreign = self.note_foreign(call);
-        let result = self.server.execute(call).map(|reply| of_script(call, reply));
-        let result = result.map_err(|error| error.of_script(call.script(), call.script()));
-        self.check_foreign(call, foreign, &result);
-        self.note_result(call, &result);
-        result
+        self.tell(Fact::Arrives(call));
+        let result = self.server.execute(call);
+        self.executed(call, result, RefusalEffect::Nothing)
     }
 
     /// The same, where the user lacks the right to a command of the script.
     fn execute_refused(&mut self, call: &Call, inside: RefuseAt) -> Result<Reply, ServerError> {
-        self.note_silence(call);
-        let foreign = self.note_foreign(call);
+        self.tell(Fact::Arrives(call));
         let denied = ServerError::new("ERR ACL failure in script: User app has no permissions to run a command");
         let (result, met) = self.server.execute_refused(call, inside, denied);
         self.server.met = met;
+        self.executed(call, result, met)
+    }
+
+    fn executed(
+        &mut self,
+        call: &Call,
+        result: Result<Reply, ServerError>,
+        met: RefusalEffect,
+    ) -> Result<Reply, ServerError> {
         let result = result.map(|reply| of_script(call, reply));
         let result = result.map_err(|error| error.of_script(call.script(), call.script()));
-        self.check_foreign(call, foreign, &result);
         if let Some((id, _)) = hold_of(call).filter(|_| met == RefusalEffect::AfterWriting) {
             // A release that was refused may have been carried out.
             self.doubts.doubtful.insert(id.clone());
-            // Nor do the replies tell whether it took its place before.
-            self.invariants.fair_order.doubt_hold(id.clone());
             self.doubts.half_done.insert(id);
         }
-        self.note_result(call, &result);
-        result
-    }
-
-    fn note_result(&mut self, call: &Call, result: &Result<Reply, ServerError>) {
-        match result {
-            Ok(reply) => self.note_place(call, reply),
-            // A script that was refused a command has done what comes before that.
-            Err(_) => self.invariants.fair_order.doubt(&lock_of(call)),
-        }
-        if let Some((id, count)) = hold_of(call) {
-            match result {
-                Ok(Reply::Int(code @ (1..=4 | 6 | 7))) => self.was_released(call, &id, count, *code),
-                Ok(Reply::Array(parts)) if parts[0] == Reply::Int(1) => {
-                    // The fourth number of a grant of permits is how many are held.
-                    let token = parts.get(3).filter(|_| !self.plan.family.counts());
-                    let token = token.and_then(|token| token.int().ok());
-                    let left = parts.get(1).and_then(|left| left.int().ok());
-                    self.was_granted(call, id.clone(), count, token);
-                    self.was_promised(&id, Duration::from_millis(left.map_or(0, i64::unsigned_abs)));
-                }
-                _ => {}
-            }
-            // A count that is lowered leaves a place in a queue where it is.
-            if result.is_ok() && count == 0 && call.script().name().ends_with("/release") {
-                self.invariants.fair_order.leave(&id);
-            }
-        }
+        self.tell(Fact::Executed { call, result: &result, met });
         self.deliver_notices();
+        result
     }
 
     pub(crate) fn answer(&mut self, key: CallKey, result: Result<Reply, LinkError>) {
@@ -220,8 +192,9 @@ impl World {
         let asked_ahead = self.clients[client].session.granted_ahead() > ahead;
         self.stats.reach_all(asked_ahead.then_some(Coverage::AskedAhead));
         let Caller::Task(task, _) = who else { return self.look_after(client) };
+        let reign = self.server.reign();
         let state = &mut self.clients[client].tasks[task];
-        state.kept_forgotten = self.invariants.kept.forgotten;
+        state.reign = reign;
         if state.polls == PollPolicy::AtOnce && !state.drop_at_reply {
             state.is_answered_now = true;
             self.poll(client, task);

@@ -1,7 +1,7 @@
 //! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
-use crate::workload::family::hold_of;
 use crate::world::client::{Guard, Outcome, TaskKind};
+use crate::world::message::hold_of;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;
@@ -48,6 +48,12 @@ impl World {
             let same = wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner;
             same && guard.owner.is_some() && wish.max_hold.is_some()
         })
+    }
+
+    /// How many holds of a client linger.
+    pub(crate) fn lingering_of(&self, client: usize) -> usize {
+        let of_client = self.guards.iter().filter(|guard| guard.client == client);
+        of_client.filter(|guard| self.clients[client].session.lingers(guard.hold)).count()
     }
 
     /// How many guards of a hold were detached.

@@ -1,9 +1,8 @@
 //! One client: a real session, and futures that are polled, or not, as a test wants.
 
-use crate::report::stats::Coverage;
-use crate::world::client_session::ClientSession;
-use crate::world::clock::Clock;
+use crate::world::history::Promises;
 use crate::world::message::CallKey;
+use crate::world::stats::Coverage;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::Kind;
@@ -15,7 +14,9 @@ use leasehold_core::session::{AcquireRequest, Action, CallId, Event, Session, Ti
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
 use rustc_hash::FxHashSet;
+use std::cell::Cell;
 use std::mem::discriminant;
+use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Wake, Waker};
@@ -96,8 +97,8 @@ pub(crate) struct Task {
     pub(crate) call: Option<(CallId, CallKey)>,
     /// Its call was answered in this step.
     pub(crate) is_answered_now: bool,
-    /// The value of `Kept::forgotten` when its call was answered.
-    pub(crate) kept_forgotten: u32,
+    /// How often a replica had taken over when its call was answered.
+    pub(crate) reign: u32,
     pub(crate) outcome: Option<Outcome>,
     pub(crate) started: Instant,
     pub(crate) done: Instant,
@@ -217,7 +218,7 @@ impl Client {
             poll_planned: false,
             call: None,
             is_answered_now: false,
-            kept_forgotten: 0,
+            reign: 0,
             outcome: None,
             started: now,
             done: now,
@@ -228,6 +229,94 @@ impl Client {
         });
         self.tasks.len() - 1
     }
+}
+
+/// A session, and when it next waits for time to pass: a world wants to know that of each of its clients before every step, and hardly any
+/// step changes it.
+#[derive(Debug)]
+pub(crate) struct ClientSession {
+    session: Session,
+    /// The last words of the session; nothing once it may have changed.
+    timeout: Cell<Option<Option<Instant>>>,
+}
+
+impl ClientSession {
+    pub(crate) const fn new(session: Session) -> Self {
+        Self { session, timeout: Cell::new(None) }
+    }
+
+    /// As [`Session::poll_timeout`].
+    pub(crate) fn poll_timeout(&self) -> Option<Instant> {
+        let timeout = self.timeout.get().unwrap_or_else(|| self.session.poll_timeout());
+        self.timeout.set(Some(timeout));
+        timeout
+    }
+}
+
+impl Deref for ClientSession {
+    type Target = Session;
+
+    fn deref(&self) -> &Session {
+        &self.session
+    }
+}
+
+/// Every change of the session makes it be asked again.
+impl DerefMut for ClientSession {
+    fn deref_mut(&mut self) -> &mut Session {
+        self.timeout.set(None);
+        &mut self.session
+    }
+}
+
+/// The time that a client's clock shows, against the true time, which is the server's apart from steps of that. It counts suspends as the
+/// boot-time clock does, but its rate may be wrong, and it may jump ahead.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Clock {
+    /// At this true instant
+    at: Instant,
+    /// it showed this,
+    shown: Instant,
+    /// and it is too fast by so many millionths since then.
+    ppm: i64,
+}
+
+const MILLION: i64 = 1_000_000;
+
+impl Clock {
+    /// The time that it shows at a true instant.
+    pub(crate) fn shows(&self, now: Instant) -> Instant {
+        let passed = now.since(self.at);
+        self.shown + if self.ppm == 0 { passed } else { scaled(passed, MILLION + self.ppm, MILLION, false) }
+    }
+
+    /// The first true instant at which it shows this, or more.
+    pub(crate) fn when(&self, shown: Instant) -> Instant {
+        let to_pass = shown.since(self.shown);
+        self.at + if self.ppm == 0 { to_pass } else { scaled(to_pass, MILLION, MILLION + self.ppm, true) }
+    }
+
+    /// From now on it is too fast by so many millionths.
+    pub(crate) fn set_rate(&mut self, now: Instant, ppm: i64) {
+        *self = Self { at: now, shown: self.shows(now), ppm };
+    }
+
+    /// It jumps ahead.
+    pub(crate) fn jump(&mut self, now: Instant, by: Duration) {
+        *self = Self { at: now, shown: self.shows(now) + by, ppm: self.ppm };
+    }
+
+    /// It has shown the same since then.
+    pub(crate) fn stood_still(&mut self, since: Instant, now: Instant) {
+        *self = Self { at: now, shown: self.shows(since), ppm: self.ppm };
+    }
+}
+
+fn scaled(duration: Duration, by: i64, of: i64, up: bool) -> Duration {
+    let (by, of) = (u128::from(by.unsigned_abs()), u128::from(of.unsigned_abs()));
+    let product = duration.as_nanos() * by;
+    let nanos = if up { product.div_ceil(of) } else { product / of };
+    Duration::from_nanos(u64::try_from(nanos).unwrap_or(u64::MAX))
 }
 
 impl World {
@@ -281,5 +370,69 @@ impl World {
             Event::QueuePositionLost { .. } => self.stats.reach(Coverage::QueuePositionLost),
             _ => {}
         }
+    }
+
+    /// A client that lives. There always is one: who crashes is followed by another.
+    pub(crate) fn somebody(&mut self) -> usize {
+        let living: Vec<_> = (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect();
+        living[self.rng.usize(..living.len())]
+    }
+
+    /// A client that was paused goes on.
+    pub(crate) fn resume(&mut self, client: usize) {
+        if self.clients[client].dead || self.clients[client].paused_until.is_none() {
+            return;
+        }
+        trace!(self, "client {client} goes on");
+        self.clients[client].paused_until = None;
+        if let Some(since) = self.clients[client].stands_since.take() {
+            self.clients[client].clock.stood_still(since, self.now);
+            self.void(Promises::OfClient(client));
+        }
+        if self.leap(client) {
+            self.stats.reach(Coverage::WokeLost);
+        }
+    }
+
+    /// A client finds that time has passed without it. Whether it has lost something by that.
+    pub(crate) fn leap(&mut self, client: usize) -> bool {
+        let now = self.local(client);
+        self.clients[client].leapt = Some(now);
+        let lost = self
+            .guards
+            .iter()
+            .any(|guard| guard.client == client && guard.alive && !guard.over && guard.cell.would_end(now).is_some());
+        self.let_time_pass(client);
+        lost
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn alarm_rings_when_the_clock_first_shows_its_time() {
+        let second = Duration::from_secs(1);
+        for ppm in [-30_000, -9_000, -1, 0, 7, 30_000] {
+            let mut clock = Clock::default();
+            clock.set_rate(Instant::from_nanos(5), ppm);
+            clock.jump(Instant::from_nanos(17), second);
+            for nanos in [2_000_000_003, 3_141_592_653, 77_777_777_777] {
+                let alarm = Instant::from_nanos(nanos);
+                let rings = clock.when(alarm);
+                assert!(clock.shows(rings) >= alarm, "{ppm} {nanos}");
+                assert!(clock.shows(rings - Duration::from_nanos(1)) < alarm, "{ppm} {nanos}");
+            }
+        }
+    }
+
+    #[test]
+    fn a_clock_that_stood_still_goes_on_where_it_stood() {
+        let mut clock = Clock::default();
+        let (from, until) = (Instant::from_nanos(100), Instant::from_nanos(900));
+        clock.stood_still(from, until);
+        assert_eq!(clock.shows(until), from);
+        assert_eq!(clock.shows(until + Duration::from_nanos(3)), from + Duration::from_nanos(3));
     }
 }

@@ -5,10 +5,8 @@
 //! of code that draws. A world that is replayed without some of the parts takes its draws from there, and those that the recorded world
 //! never made follow from the seed.
 
-use crate::faults::event::FaultEvent;
-use crate::workload::event::UserEvent;
 use crate::world::World;
-use crate::world::event::WorldEvent;
+use crate::world::events::WorldEvent;
 use crate::world::message::{CallKey, Message};
 use crate::world::network::{Caller, Role};
 use leasehold_core::call::Call;
@@ -91,10 +89,15 @@ impl DerefMut for Draws {
     }
 }
 
-fn hash(what: impl Hash) -> u64 {
+pub(crate) fn hash(what: impl Hash) -> u64 {
     let mut hasher = FxHasher::default();
     what.hash(&mut hasher);
     hasher.finish()
+}
+
+/// A reset follows from a call, and its event has another number in each world.
+pub(crate) fn part_of_reset(client: usize, role: Role) -> u64 {
+    hash(("reset", client, role == Role::Calls))
 }
 
 impl World {
@@ -109,7 +112,7 @@ impl World {
 
     /// As [`draw_for`](Self::draw_for), with a part that it gave.
     pub(crate) fn draw_as(&mut self, part: u64) -> u64 {
-        self.faults.insides.part = part;
+        self.net.insides.part = part;
         std::mem::replace(&mut self.rng.part, part)
     }
 
@@ -134,39 +137,24 @@ impl World {
         self.draw_as(part)
     }
 
-    fn part_of_task(&self, what: &str, client: usize, task: usize) -> u64 {
+    pub(crate) fn part_of_task(&self, what: &str, client: usize, task: usize) -> u64 {
         let task = &self.clients[client].tasks[task];
         hash((what, task.number, task.acquires()))
     }
 
     fn part_of(&self, number: u64, event: &WorldEvent) -> u64 {
         match event {
-            WorldEvent::User(event) => match event {
-                UserEvent::Start { number, .. } => hash(("start", number)),
-                UserEvent::Poll { client, task } | UserEvent::Abandon { client, task } => {
-                    self.part_of_task("poll", *client, *task)
-                }
-                UserEvent::GiveUp { guard, .. } => hash(("give up", self.guards[*guard].number)),
-                UserEvent::Section { guard }
-                | UserEvent::StoreRead { guard }
-                | UserEvent::Work { guard, .. }
-                | UserEvent::StoreWrite { guard, .. } => hash(("section", self.guards[*guard].number)),
-                UserEvent::CountDown { call } => hash(("count", call.keys().first())),
-            },
+            WorldEvent::Act(act) => act.draws_for(self, number),
+            WorldEvent::Poll { client, task } => self.part_of_task("poll", *client, *task),
             WorldEvent::Message(message) => match message {
                 Message::Arrive { key, .. }
                 | Message::Copy { key, .. }
                 | Message::Answer { key, .. }
                 | Message::NoScript { key, .. } => hash(("message", self.net.parts.get(key))),
                 Message::Subscription { client, channel, .. } => hash(("subscription", client, channel)),
+                Message::Lost { client, role, .. } => part_of_reset(*client, *role),
                 other => hash(("client", other.within(self))),
             },
-            // A reset follows from a call, and its event has another number in each world.
-            WorldEvent::Fault(FaultEvent::Reset { client, role, .. }) => hash(("reset", client, *role == Role::Calls)),
-            WorldEvent::Fault(_) => hash(("fault", number)),
-            // JVMs draw from sources of their own; what is drawn here is for the notices that they send.
-            WorldEvent::Jvm(_) => hash("jvm"),
-            WorldEvent::Promptness { .. } => 0,
         }
     }
 }

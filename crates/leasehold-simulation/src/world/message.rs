@@ -92,6 +92,12 @@ pub(crate) enum Message {
         client: usize,
         event: LinkEvent,
     },
+    /// A connection is lost by chance, or because of what was sent by it.
+    Lost {
+        client: usize,
+        role: Role,
+        lose: bool,
+    },
     Reconnected {
         client: usize,
         role: Role,
@@ -127,6 +133,7 @@ impl Message {
             | Self::Copy { .. }
             | Self::Barrier { .. }
             | Self::Subscription { .. }
+            | Self::Lost { .. }
             | Self::Replicated { .. } => None,
         }
     }
@@ -143,4 +150,22 @@ pub(crate) enum ReplyFate {
     Refused(&'static str),
     /// The script meets an error in its middle.
     Inside(RefuseAt),
+}
+
+/// The key of the lock of a call.
+pub(crate) fn lock_of(call: &Call) -> Bytes {
+    Bytes::copy_from_slice(&call.keys()[0])
+}
+
+/// The id that tells one hold from all others in the calls of its kind, and the count that the call is about.
+pub(crate) fn hold_of(call: &Call) -> Option<(Bytes, u32)> {
+    let (folder, verb) = call.script().name().split_once('/')?;
+    if !matches!(verb, "acquire" | "release") || folder == "latch" {
+        return None;
+    }
+    let (id, count) = match folder {
+        "semaphore" => (call.keys().get(1)?, call.args().first()?),
+        _ => (call.args().first()?, call.args().get(1)?),
+    };
+    Some((Bytes::copy_from_slice(id), std::str::from_utf8(count).ok()?.parse().ok()?))
 }

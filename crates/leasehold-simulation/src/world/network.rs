@@ -1,10 +1,11 @@
 //! The network between clients and the server: order within a connection, and everything that can go wrong.
 
-use crate::faults::event::FaultEvent;
-use crate::faults::rates::CallFault;
-use crate::report::stats::FaultKind;
-use crate::workload::family::hold_of;
+use crate::world::conditions::{CallFault, CallRates, PlannedFault};
+use crate::world::draws::Draws;
+use crate::world::history::Fact;
+use crate::world::message::hold_of;
 use crate::world::message::{CallKey, Message, ReplyFate};
+use crate::world::stats::FaultKind;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -89,8 +90,15 @@ pub(crate) enum Caller {
     Background(CallId),
 }
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Network {
+    /// How likely it is that something happens to a call.
+    pub(crate) rates: CallRates,
+    /// Faults for calls to come, in order.
+    pub(crate) planned: Vec<PlannedFault>,
+    /// By which scripts are refused something in their middle. It is not that of the world, so that everything else in that is what it
+    /// would be without.
+    pub(crate) insides: Draws,
     pub(crate) wires: Vec<Wires>,
     pub(crate) waiting: BTreeMap<CallKey, Waiting>,
     /// Settlings in flight.
@@ -109,6 +117,23 @@ pub(crate) struct Network {
 }
 
 impl Network {
+    pub(crate) fn new(seed: u64) -> Self {
+        Self {
+            rates: CallRates::default(),
+            planned: Vec::new(),
+            insides: Draws::with_seed(seed),
+            wires: Vec::new(),
+            waiting: BTreeMap::new(),
+            settling: FxHashSet::default(),
+            lives: 0,
+            durable: false,
+            subscribes: 0,
+            sent: FxHashMap::default(),
+            unknown_script: FxHashSet::default(),
+            parts: FxHashMap::default(),
+        }
+    }
+
     pub(crate) fn add_client(&mut self) {
         let start = Instant::from_nanos(0);
         let mut connection = || {
@@ -167,11 +192,11 @@ impl World {
 
     /// How long a message of a client, or to it, is on the way.
     pub(crate) fn delay(&mut self, client: usize) -> Duration {
-        let (least, most) = self.faults.rates.delay;
+        let (least, most) = self.net.rates.delay;
         let delay = self.between(least, most);
-        if self.chance(self.faults.rates.spike) {
+        if self.chance(self.net.rates.spike) {
             self.stats.fault(FaultKind::Delay);
-            let spike = self.between(Duration::ZERO, self.faults.rates.spike_of);
+            let spike = self.between(Duration::ZERO, self.net.rates.spike_of);
             self.note_fault_of(client, self.now + delay + spike);
             return delay + spike;
         }
@@ -208,8 +233,8 @@ impl World {
     fn send_drawn(&mut self, key: CallKey, client: usize, role: Role, who: Caller, call: Call) {
         let Connection { life, fence, .. } = *self.net.connection(client, role);
         let hold = hold_of(&call).map(|(id, _)| id);
-        if let Some(id) = &hold {
-            self.invariants.grants.sent_by(id, client);
+        if let Some(hold) = &hold {
+            self.tell(Fact::Sent { client, hold });
         }
         let words = (call.script().name(), call.keys(), call.args());
         self.stats.digest.record((self.now, client, key, role == Role::Durable, words));
@@ -248,7 +273,7 @@ impl World {
             self.at(at + more, Message::Copy { key, call: call.clone() });
         }
         if matches!(fault, Some(CallFault::LoseRequest)) {
-            return self.at(at, FaultEvent::Reset { client, role, lose: true });
+            return self.at(at, Message::Lost { client, role, lose: true });
         }
         let reply = match fault {
             Some(CallFault::LoseReply) => ReplyFate::Lost,

@@ -1,8 +1,9 @@
 //! The requests of users: their futures, and the guards that these give.
 
-use crate::report::stats::Coverage;
-use crate::workload::event::UserEvent;
 use crate::world::client::{Flag, Guard, Outcome, PollPolicy, TaskKind};
+use crate::world::events::WorldEvent;
+use crate::world::history::Fact;
+use crate::world::stats::Coverage;
 use crate::world::{World, trace};
 use leasehold_core::command::{HoldKey, Kind};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -113,7 +114,7 @@ impl World {
                 PollPolicy::Never => continue,
             };
             state.poll_planned = true;
-            self.after(pause, UserEvent::Poll { client, task });
+            self.after(pause, WorldEvent::Poll { client, task });
         }
     }
 
@@ -155,7 +156,7 @@ impl World {
         self.stats.reach_all(resumed.then_some(Coverage::Resumed));
         trace!(self, "client {client} {ticket:?} ends: {outcome:?}{}", if resumed { " (lingered)" } else { "" });
         self.stats.digest.record((self.now, client, task, discriminant(&outcome)));
-        self.check_outcome(client, task, &outcome);
+        self.tell(Fact::Told { client, task, outcome: &outcome });
         self.note_outcome(&outcome);
         let state = &mut self.clients[client].tasks[task];
         state.outcome = Some(outcome);
@@ -194,7 +195,6 @@ impl World {
         let field = granted.cell.field();
         let hold = HoldKey::new(field.clone(), wish.permits);
         let wire_id = self.wire_id(client, wish.kind, &wish.name, &hold);
-        let epoch_of_data = self.epoch_of_promise(client, &wire_id, &granted);
         let known = self.guards.iter().rfind(|guard| (guard.client, guard.hold) == (client, granted.hold));
         if self.clients[client].tasks[task].is_answered_now {
             // A grant may be read late, after other guards ended and other grants arrived.
@@ -213,7 +213,7 @@ impl World {
             client,
             hold: granted.hold,
             number,
-            cell: granted.cell,
+            cell: granted.cell.clone(),
             renewed: granted.renewed,
             lease: wish.lease,
             name: wish.name.clone(),
@@ -231,13 +231,10 @@ impl World {
             passed: false,
             fell_back,
             passes_through,
-            epoch_of_data,
+            epoch_of_data: 0,
             until: Instant::default(),
             busy_until: None,
         };
-        if !refused {
-            self.check_exclusion(&guard);
-        }
         let is_beside = |other: &Guard| {
             other.client == client && other.alive && other.renewed && other.lease != guard.lease && self.believes(other)
         };
@@ -257,15 +254,14 @@ impl World {
         if granted.handed_on {
             let hands_on = self.clients[client].session.settings().hand_over.is_some();
             self.stats.reach_all(hands_on.then_some(Coverage::HandedOn));
-            self.invariants.grants.note_handed_on(guard.wire_id.clone());
         }
         if self.clients[client].lost.remove(guard.name.key()) {
             self.stats.reach(Coverage::LostThenReacquired);
         }
-        let busy_until = self.perhaps_keep_busy(client, guard.hold, guard.kind);
-        self.guards.push(Guard { busy_until, ..guard });
+        self.guards.push(guard);
         let guard = self.guards.len() - 1;
-        self.note_degraded(guard);
+        let Granted { count, handed_on, .. } = granted;
+        self.tell(Fact::Granted { guard, count, handed_on, ended: refused });
         guard
     }
 
@@ -278,5 +274,9 @@ impl World {
             Outcome::NotAcquired(AcquireError::NotReplicated { .. }) => self.stats.reach(Coverage::NotReplicated),
             _ => {}
         }
+    }
+
+    fn is_latch(&self, client: usize, task: usize) -> bool {
+        matches!(&self.clients[client].tasks[task].kind, TaskKind::Acquire(wish) if wish.kind == Kind::Latch)
     }
 }

@@ -1,9 +1,9 @@
 //! Subscriptions, the notices that come by them, and everything else that a client's link tells it of.
 
-use crate::faults::rates::CallFault;
-use crate::report::stats::{Coverage, FaultKind};
 use crate::world::client::Client;
+use crate::world::conditions::CallFault;
 use crate::world::message::Message;
+use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::link::{Link, LinkError, LinkEvent, ServerError};
@@ -24,7 +24,7 @@ impl World {
             let result = Err(LinkError::NotSent("no connection".to_owned()));
             return self.after(ms(1), Message::SubscriptionAnswer { client, channel, wanted, life, result });
         }
-        let fate = if self.chance(self.faults.rates.subscribe_fails) {
+        let fate = if self.chance(self.net.rates.subscribe_fails) {
             self.note_fault_of(client, self.now);
             self.stats.fault(FaultKind::SubscribeFailed);
             Err(LinkError::Unknown("lost".to_owned()))
@@ -42,8 +42,8 @@ impl World {
 
     fn fault_for_subscription(&mut self, client: usize, wanted: bool) -> Option<&'static str> {
         let script = if wanted { "subscribe" } else { "unsubscribe" };
-        let index = self.faults.planned.iter().position(|fault| fault.client == client && fault.script == script)?;
-        match self.faults.planned.remove(index).kind {
+        let index = self.net.planned.iter().position(|fault| fault.client == client && fault.script == script)?;
+        match self.net.planned.remove(index).kind {
             CallFault::Refuse(text) => Some(text),
             other => panic!("no fault of a subscription: {other:?}"),
         }
@@ -100,13 +100,13 @@ impl World {
         for client in 0..self.clients.len() {
             self.draw_for(("notices", outer, client));
             while let Some(event) = next_event(&self.clients[client]) {
-                if self.chance(self.faults.rates.lose_notice) {
+                if self.chance(self.net.rates.lose_notice) {
                     self.stats.fault(FaultKind::LostNotice);
                     continue;
                 }
                 if matches!(event, LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. }) {
                     let delay = self.delay(client);
-                    if delay > self.faults.rates.delay.1 {
+                    if delay > self.net.rates.delay.1 {
                         self.stats.reach(Coverage::LateNotice);
                     }
                     let wires = &mut self.net.wires[client];

@@ -2,9 +2,8 @@
 
 use super::{ask, closed, finds, held};
 use crate::invariants::outcomes::check_patience;
-use crate::scenarios::driver::wish;
-use crate::scenarios::world;
-use crate::workload::family::LockFamily;
+use crate::scenarios::{wish, world};
+use crate::terms::LockFamily;
 use crate::world::client::{Outcome, PollPolicy};
 use crate::world::{World, ms, name};
 use bytes::Bytes;
@@ -84,7 +83,7 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
     let lost = Outcome::NotReleased(ReleaseError::Lost(LossReason::NotRenewed));
     let unreachable = Outcome::NotReleased(ReleaseError::Unreachable("?".to_owned()));
     world.check_outcome(0, task, &lost);
-    world.invariants.grants.release(world.guards[guard].wire_id.clone());
+    world.judged(|rules, world| rules.grants.release(world.guards[guard].wire_id.clone()));
     finds("was carried out", || world.check_outcome(0, task, &lost));
     // A call that is polled late may have been repeated by then.
     world.check_outcome(0, task, &unreachable);
@@ -114,9 +113,11 @@ fn an_acquire_that_failed_and_has_the_lock_is_found() {
     world.check_outcome(client, 0, &nothing[0]);
     world.clients[client].tasks[0].polls = PollPolicy::AtOnce;
     world.server.command(&[b"DEL", b"lock0"]).expect("a key can be removed");
-    world.invariants.nothing_acquired.check_grant(&world, &id);
+    world.judged(|rules, world| rules.nothing_acquired.check_grant(world, &id));
     world.check_outcome(client, 0, &nothing[0]);
-    finds("is granted after its caller was told", || world.invariants.nothing_acquired.check_grant(&world, &id));
+    finds("is granted after its caller was told", || {
+        world.judged(|rules, world| rules.nothing_acquired.check_grant(world, &id))
+    });
 }
 
 #[test]
@@ -166,7 +167,7 @@ fn what_worlds_never_come_to_is_missing() {
     let call = ask(&world, Kind::Lock);
     let missing = |world: &World| world.stats.missing().contains(&"a copy came after the hold had ended");
     assert!(missing(&world));
-    world.invariants.grants.release(Bytes::copy_from_slice(&call.args()[0]));
+    world.judged(|rules, _| rules.grants.release(Bytes::copy_from_slice(&call.args()[0])));
     world.apply(crate::world::message::Message::Copy { key: 0, call });
     assert!(!missing(&world));
 }

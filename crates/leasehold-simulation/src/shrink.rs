@@ -1,12 +1,11 @@
 //! Makes a world that fails small: it is played again and again with parts left out, and what still fails by the same rule is kept.
 
-use crate::report::mask::{Mask, Part};
-use crate::report::reduce::reduce;
-use crate::report::runner::text_of;
-use crate::report::stats::Stats;
-use crate::workload;
-use crate::workload::family::LockFamily;
+use crate::report::text_of;
+use crate::run::{observed, run as run_world};
+use crate::terms::LockFamily;
 use crate::world::draws::Record;
+use crate::world::parts::{Mask, Part};
+use crate::world::stats::Stats;
 use crate::world::{Engines, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
@@ -79,20 +78,20 @@ impl Recorded {
     }
 
     fn record(mut self) -> (Self, Ending) {
-        let mut world = World::with_engines(self.seed, &mut Engines::default());
+        let mut world = observed(self.seed, &mut Engines::default());
         world.rng.record();
-        world.faults.insides.record();
+        world.net.insides.record();
         let ending = self.end_of(&mut world);
         self.draws = world.rng.into_record();
-        self.insides = world.faults.insides.into_record();
+        self.insides = world.net.insides.into_record();
         (self, ending)
     }
 
     /// Plays the world without some of its parts. All else in it is drawn as it was in the whole world.
     pub(crate) fn play(&self, mask: Mask, tracing: bool, engines: &mut Engines) -> Ending {
-        let mut world = World::with_engines(self.seed, engines);
+        let mut world = observed(self.seed, engines);
         world.rng.replay(self.draws.clone(), self.seed);
-        world.faults.insides.replay(self.insides.clone(), !self.seed);
+        world.net.insides.replay(self.insides.clone(), !self.seed);
         world.parts.mask = mask;
         world.tracing = tracing;
         let ending = self.end_of(&mut world);
@@ -110,7 +109,7 @@ impl Recorded {
         {
             world.parts.rule = self.rule;
         }
-        let failure = rule_broken(!world.tracing, || workload::run::run(world, self.seed, self.family));
+        let failure = rule_broken(!world.tracing, || run_world(world, self.seed, self.family));
         Ending {
             failure,
             happened: std::mem::take(&mut world.parts.happened),
@@ -209,6 +208,36 @@ pub(crate) fn shrink_recorded(world: &Recorded, whole: Ending, began: Instant, a
     Some(Shrunk { mask, what, steps, tries, took: began.elapsed(), is_least })
 }
 
+/// Delta debugging: the fewest of `parts` that are still enough: large pieces are left out first, then smaller ones, and at last one after the other, until
+/// no single part can be left out any more or the time is over. `is_enough` is asked about what would be left.
+///
+/// The flag says whether it came to its end within the time.
+fn reduce<T: Clone>(parts: Vec<T>, until: Instant, mut is_enough: impl FnMut(&[T]) -> bool) -> (Vec<T>, bool) {
+    let mut left = parts;
+    let mut size = left.len();
+    while size > 0 && !left.is_empty() {
+        let (mut from, mut smaller) = (0, false);
+        while from < left.len() {
+            if Instant::now() >= until {
+                return (left, false);
+            }
+            let to = (from + size).min(left.len());
+            let rest = [&left[..from], &left[to..]].concat();
+            if is_enough(&rest) {
+                left = rest;
+                smaller = true;
+            } else {
+                from = to;
+            }
+        }
+        // A part that could not be left out before may be now.
+        if size > 1 || !smaller {
+            size /= 2;
+        }
+    }
+    (left, true)
+}
+
 /// Plays the world of a seed without some of its parts, and tells its history on standard error. Gives the finding, if there is one.
 pub fn replay_without(seed: u64, family: LockFamily, mask: Mask) -> Option<String> {
     let (world, _) = Recorded::new(seed, family);
@@ -223,8 +252,8 @@ mod tests {
     fn recorded_world_is_the_same_when_nothing_is_left_out() {
         for family in LockFamily::ALL {
             for seed in 0..12 {
-                let mut plain = World::new(seed);
-                workload::run::run(&mut plain, seed, family);
+                let mut plain = observed(seed, &mut Engines::default());
+                run_world(&mut plain, seed, family);
                 let (world, recorded) = Recorded::new(seed, family);
                 assert_eq!(recorded.stats, plain.stats, "{seed} {family}");
                 let replayed = world.play(Mask::default(), false, &mut Engines::default());
@@ -276,5 +305,38 @@ mod tests {
     #[test]
     fn world_that_ends_well_does_not_shrink() {
         assert!(shrink(1, LockFamily::Lock, Duration::from_secs(60)).is_none());
+    }
+
+    fn in_time() -> Instant {
+        Instant::now() + Duration::from_secs(600)
+    }
+
+    #[test]
+    fn what_is_needed_is_left_and_nothing_else() {
+        for needed in [vec![], vec![0], vec![63], vec![3, 4, 5], vec![0, 31, 32, 63], (0..64).collect::<Vec<_>>()] {
+            let mut asked = 0;
+            let (left, ended) = reduce((0..64).collect(), in_time(), |left| {
+                asked += 1;
+                needed.iter().all(|part| left.contains(part))
+            });
+            assert_eq!(left, needed);
+            assert!(ended);
+            assert!(asked <= 64 * 4, "{needed:?} took {asked}");
+        }
+    }
+
+    #[test]
+    fn part_that_another_one_held_fast_is_left_out_after_it() {
+        // Nine is needed as long as five is there.
+        let is_enough = |left: &[u32]| left.contains(&7) && (!left.contains(&5) || left.contains(&9));
+        for parts in [(0..16).collect::<Vec<_>>(), (0..16).rev().collect()] {
+            assert_eq!(reduce(parts, in_time(), is_enough), (vec![7], true));
+        }
+    }
+
+    #[test]
+    fn no_question_is_asked_once_the_time_is_over() {
+        let (left, ended) = reduce(vec![1, 2, 3], Instant::now(), |_| panic!("it was asked"));
+        assert_eq!((left, ended), (vec![1, 2, 3], false));
     }
 }

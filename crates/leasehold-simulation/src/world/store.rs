@@ -1,15 +1,84 @@
-//! The store's own scripts on a server that loses nothing: every access that the model of the store has a fence for goes there as well, and
-//! both must say the same.
+//! A store beside the server, to which holders go to read a value, work on it, and write it back. It has three registers for each lock:
+//! one that checks fencing tokens at reads and writes, one that checks them at writes alone, and one that checks nothing.
 
-use crate::workload::registers::Admission;
 use crate::world::name;
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::store::{Claim, Fenced, Written, read, read_done, write, written};
 use leasehold_core::name::LockName;
+use leasehold_core::owner::HoldNumber;
 use leasehold_core::time::Instant;
 use leasehold_embedded::{EmbeddedServer, ServerClock};
-use rustc_hash::FxHashMap;
+use rustc_hash::{FxHashMap, FxHashSet};
+
+/// The number of a write.
+pub(crate) type Version = u64;
+
+/// The value that a holder has read.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Versions {
+    /// The value of the register that checks every access, if that admitted the reader.
+    pub(crate) fenced: Option<Version>,
+    pub(crate) at_writes: Version,
+    pub(crate) bare: Version,
+}
+
+#[derive(Default)]
+pub(crate) struct Registers {
+    pub(crate) by_lock: FxHashMap<Bytes, Register>,
+    /// Holds that are at work.
+    pub(crate) at_work: FxHashSet<(usize, HoldNumber)>,
+    pub(crate) writes: Version,
+    pub(crate) reference: ReferenceStore,
+}
+
+impl Registers {
+    /// A store whose reference goes on with the Lua state of this engine.
+    pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
+        Self { reference: ReferenceStore::with_engine(engine), ..Self::default() }
+    }
+}
+
+/// The store's content for one lock.
+#[derive(Debug, Default)]
+pub(crate) struct Register {
+    pub(crate) fence: Fence,
+    pub(crate) fenced: Version,
+    /// The greatest token that has written.
+    pub(crate) writer: u64,
+    pub(crate) at_writes: Version,
+    pub(crate) bare: Version,
+}
+
+/// The greatest token that was shown, and who showed it first.
+#[derive(Debug, Default)]
+pub(crate) struct Fence {
+    token: u64,
+    owner: Bytes,
+}
+
+/// The answer of a fence to a token.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    Admitted,
+    Stale,
+    /// It was issued to another as well.
+    Twice,
+}
+
+impl Fence {
+    pub(crate) fn admit(&mut self, token: u64, owner: &Bytes) -> Admission {
+        if token < self.token {
+            return Admission::Stale;
+        }
+        if token == self.token && self.owner != owner {
+            return Admission::Twice;
+        }
+        self.token = token;
+        self.owner = owner.clone();
+        Admission::Admitted
+    }
+}
 
 /// The access to a value.
 #[derive(Clone, Copy, Debug)]
@@ -20,7 +89,8 @@ pub(crate) enum Access {
     Write(u64),
 }
 
-/// See the [module](self).
+/// The store's own scripts on a server that loses nothing: every access that the model of the store has a fence for goes there as well, and
+/// both must say the same.
 #[derive(Default)]
 pub(crate) struct ReferenceStore {
     /// Most worlds have no use for it.
@@ -96,6 +166,18 @@ fn admission<T>(reply: &Fenced<T>) -> Option<Admission> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_fence_refuses_a_lower_token_and_an_equal_one_of_another() {
+        let mut fence = Fence::default();
+        let [one, other] = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
+        assert_eq!(fence.admit(7, &one), Admission::Admitted);
+        assert_eq!(fence.admit(7, &one), Admission::Admitted);
+        assert_eq!(fence.admit(7, &other), Admission::Twice);
+        assert_eq!(fence.admit(6, &one), Admission::Stale);
+        assert_eq!(fence.admit(8, &other), Admission::Admitted);
+        assert_eq!(fence.admit(7, &one), Admission::Stale);
+    }
 
     #[test]
     fn script_and_model_say_the_same_and_a_difference_is_found() {

@@ -1,12 +1,17 @@
-//! A thread of a JVM that asks for a lock: it asks, listens, asks again, sleeps for as long as it is told or until its notice comes, and
-//! asks again. If its patience ends, it takes its place back. If it is interrupted, it does not.
+//! A thread of a JVM that wants a lock or has one.
+//!
+//! It asks, listens, asks again, sleeps for as long as it is told or until its notice comes, and asks again. If its patience ends, it takes
+//! its place back. If it is interrupted, it does not. Once it has the lock, its watchdog lengthens the lease, and it unlocks as often as it
+//! has locked.
 
-use crate::jvms::commands::Asked;
-use crate::jvms::keys::FairKeys;
-use crate::jvms::thread::{Phase, Wish};
-use crate::report::stats::{Coverage, FaultKind};
-use crate::workload::plan::LEASE;
+use crate::jvms::JvmEvent;
+use crate::jvms::commands::{Asked, Unlocked};
+use crate::terms::LEASE;
+use crate::world::history::Fact;
+use crate::world::jvms::{FairKeys, Hold, Phase, Wish};
+use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, name, trace};
+use bytes::Bytes;
 use std::time::Duration;
 
 /// A JVM that is told to sleep for no time at all asks at once, and again. The ones here take this long.
@@ -65,7 +70,7 @@ impl World {
         }
         wish.has_asked = true;
         let keys = FairKeys::of(&wish.lock);
-        self.note_silence_at(&keys.lock);
+        self.tell(Fact::JvmArrives { lock: &keys.lock });
         let caller = self.jvms.caller(self, thread, &keys, wish.wait.unwrap_or(self.jvms.fair_wait), wish.lease);
         let gone = caller.drop_stale();
         let asked = if wish.wait.is_some() { Some(caller.acquire()) } else { caller.try_acquire() };
@@ -82,8 +87,7 @@ impl World {
                         "JVM thread {thread} stands behind an entry of {} that was given up",
                         wish.lock
                     );
-                    let entry = self.jvms.threads[thread].entry.clone();
-                    self.invariants.fair_order.join_anew(&keys.lock, &entry);
+                    self.tell(Fact::JvmJoined { lock: &keys.lock, thread });
                     self.stats.reach_all(wish.placed.then_some(Coverage::JvmCameAnew));
                     wish.placed = true;
                 }
@@ -113,10 +117,9 @@ impl World {
         }
         trace!(self, "JVM thread {thread} gives up waiting for {}", wish.lock);
         self.stats.reach(Coverage::JvmGaveUp);
-        self.note_silence_at(&keys.lock);
+        self.tell(Fact::JvmArrives { lock: &keys.lock });
         self.jvms.caller(self, thread, &keys, wait, wish.lease).give_up();
-        let entry = self.jvms.threads[thread].entry.clone();
-        self.invariants.fair_order.leave_at(&keys.lock, &entry);
+        self.tell(Fact::JvmLeft { lock: &keys.lock, thread });
         self.jvm_listens(thread, wish, false);
         self.jvm_rests(thread);
     }
@@ -127,4 +130,93 @@ impl World {
         self.jvm_listens(thread, wish, false);
         self.jvm_rests(thread);
     }
+
+    /// A thread has the lock; `is_new` if it did not have it before.
+    pub(super) fn jvm_is_granted(&mut self, thread: usize, wish: &Wish, is_new: bool) {
+        let keys = FairKeys::of(&wish.lock);
+        if is_new {
+            self.tell(Fact::JvmGranted { lock: &keys.lock, thread });
+        }
+        self.jvm_listens(thread, wish, false);
+        let until = self.server.wall_millis() + wish.lease;
+        let over = self.plan.over;
+        let held = self.plan.hold * 2;
+        let state = &mut self.jvms.threads[thread];
+        state.holds += 1;
+        let most = if over { held.min(ms(300)) } else { held };
+        let pause = state.between(Duration::ZERO, most);
+        let locks_again = state.rng.u8(..8) == 0;
+        let number = state.holds;
+        let mut hold =
+            Hold { lock: wish.lock.clone(), lease: wish.lease, renewed: wish.renewed, locked: 1, until, number };
+        if locks_again {
+            let again = self.jvms.caller(self, thread, &keys, self.jvms.fair_wait, wish.lease).acquire();
+            assert_eq!(again, Asked::Entered, "a JVM that has {} enters", wish.lock);
+            hold.locked = 2;
+        }
+        self.jvms.threads[thread].phase = Phase::Holds(hold);
+        if wish.renewed {
+            self.after(third(wish.lease), JvmEvent::Renew { thread, hold: number });
+        }
+        self.plan_jvm(thread, pause);
+    }
+
+    /// The watchdog of a hold comes by. Its thread is not told where the hold is gone.
+    pub(super) fn jvm_renews(&mut self, thread: usize, number: u32) {
+        if let Some(until) = self.jvm_paused(thread) {
+            return self.at(until, JvmEvent::Renew { thread, hold: number });
+        }
+        let Phase::Holds(hold) = &self.jvms.threads[thread].phase else { return };
+        if hold.number != number || !hold.renewed || !self.jvms.lives(thread) {
+            return;
+        }
+        let (keys, lease) = (FairKeys::of(&hold.lock), hold.lease);
+        if !self.jvms.caller(self, thread, &keys, 0, lease).renew() {
+            return;
+        }
+        let until = self.server.wall_millis() + lease;
+        if let Phase::Holds(hold) = &mut self.jvms.threads[thread].phase {
+            hold.until = until;
+        }
+        self.after(third(lease), JvmEvent::Renew { thread, hold: number });
+    }
+
+    /// A thread unlocks once. Its belief in the hold ends before that with the last time.
+    pub(super) fn jvm_unlocks(&mut self, thread: usize, mut hold: Hold) {
+        let keys = FairKeys::of(&hold.lock);
+        if self.jvms.memory_is_full {
+            // The server refuses to count, and the exception ends the watchdog: the hold lasts for its lease.
+            trace!(self, "JVM thread {thread} cannot unlock {}", hold.lock);
+            return self.jvm_rests(thread);
+        }
+        self.tell(Fact::JvmArrives { lock: &keys.lock });
+        let caller = self.jvms.caller(self, thread, &keys, 0, hold.lease);
+        let (gone, unlocked) = (caller.drop_stale(), caller.unlock());
+        trace!(self, "JVM thread {thread} unlocks {}: {unlocked:?}, and {gone:?} went", hold.lock);
+        self.jvm_took_out(thread, &keys, &gone);
+        if unlocked == Unlocked::Released {
+            self.tell(Fact::JvmReleased { lock: &keys.lock, thread });
+        }
+        self.deliver_to_jvms();
+        self.deliver_notices();
+        hold.locked -= 1;
+        if unlocked != Unlocked::Lowered || hold.locked == 0 {
+            return self.jvm_rests(thread);
+        }
+        hold.until = self.server.wall_millis() + hold.lease;
+        self.jvms.threads[thread].phase = Phase::Holds(hold);
+        let delay = self.jvm_delay(thread);
+        self.plan_jvm(thread, delay);
+    }
+
+    /// A JVM's command has taken these out of a queue.
+    fn jvm_took_out(&mut self, thread: usize, keys: &FairKeys, gone: &[Bytes]) {
+        for entry in gone {
+            self.tell(Fact::JvmTookOut { lock: &keys.lock, thread, entry });
+        }
+    }
+}
+
+const fn third(lease: i64) -> Duration {
+    ms(lease.unsigned_abs() / 3)
 }

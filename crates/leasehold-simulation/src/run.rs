@@ -1,19 +1,43 @@
-//! Random worlds: everything that happens in one follows from its seed.
+//! The run of a random world, from its plan to its end, with the one who looks at it.
 
-use crate::faults::mix::FaultMix;
-use crate::faults::rates::FaultRates;
-use crate::invariants::outcomes;
-use crate::report::stats::Coverage;
-use crate::workload::event::UserEvent;
-use crate::workload::family::LockFamily;
-use crate::workload::plan::{DISTURBED, LEASE, plan};
+use crate::invariants::{Invariants, outcomes};
+use crate::plan::plan;
+use crate::terms::{DISTURBED, FaultMix, LEASE, LockFamily};
+use crate::workload::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::{World, ms, trace};
+use crate::world::conditions::CallRates;
+use crate::world::history::{Fact, Observer};
+use crate::world::stats::Coverage;
+use crate::world::{Engines, World, ms, trace};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::{AcquireRequest, Patience};
 use leasehold_core::time::Instant;
+use std::cell::RefCell;
+use std::rc::Rc;
 use std::time::Duration;
+
+/// The observer of a world: users and JVMs react to what they see, and then the rules are checked.
+#[derive(Default)]
+pub(crate) struct Audience {
+    pub(crate) invariants: Invariants,
+}
+
+impl Observer for Audience {
+    fn see(&mut self, world: &mut World, fact: Fact<'_>) {
+        match fact {
+            Fact::Executed { .. } => world.deliver_to_jvms(),
+            Fact::Granted { guard, .. } => world.perhaps_keep_busy(guard),
+            _ => {}
+        }
+        self.invariants.see(world, fact);
+    }
+}
+
+/// A world with its audience.
+pub(crate) fn observed(seed: u64, engines: &mut Engines) -> World {
+    World::new(seed, engines, Rc::new(RefCell::new(Audience::default())))
+}
 
 /// Plays the world of a seed to its end.
 pub(crate) fn run(world: &mut World, seed: u64, family: LockFamily) {
@@ -112,7 +136,22 @@ fn patience_of_the_living(world: &World) -> Duration {
         + fair.offer_timeout
         + settings.recheck
         + (hold * 2 + ms(400)) * turns
-        + world.patience_with_jvms()
+        + patience_with_jvms(world)
+}
+
+/// How much longer a waiter may wait because JVMs stand in its queue: the dead of them keep their places until their deadlines, one that
+/// listens is told and given time, and one that missed its notice sleeps for as long as the lease that it has seen.
+fn patience_with_jvms(world: &World) -> Duration {
+    if world.jvms.is_empty() {
+        return Duration::ZERO;
+    }
+    let fair = world.plan.settings.fair;
+    let threads = u32::try_from(world.jvms.threads.len()).unwrap_or_default();
+    let locks: Vec<_> = world.plan.lock_names().collect();
+    let longest = locks.iter().flat_map(|lock| world.deadlines_left(lock)).max().unwrap_or_default();
+    // A copy that comes late may stand in a queue for a client that is silent, and be guarded from every JVM in front of it.
+    let guarded = if world.plan.copies { fair.max_wait * threads } else { Duration::ZERO };
+    longest + guarded + (fair.clock_skew + fair.grace + LEASE) * (threads + 1)
 }
 
 /// How long the dead who are taken for waiters of a JVM keep their places in the queues of fair locks, one after the other: for as long as a
@@ -140,8 +179,8 @@ fn calm(world: &mut World) {
     trace!(world, "the faults end");
     world.plan.over = true;
     world.plan.ended = world.now;
-    world.faults.rates = FaultRates::default();
-    world.faults.planned.clear();
+    world.net.rates = CallRates::default();
+    world.net.planned.clear();
     world.server.deny_growth(false);
     if let Some(replica) = &mut world.server.replica {
         replica.calm();

@@ -1,86 +1,14 @@
-//! A store beside the server, to which holders go to read a value, work on it, and write it back. It has three registers for each lock:
-//! one that checks fencing tokens at reads and writes, one that checks them at writes alone, and one that checks nothing. The first
-//! never loses an update, whatever goes wrong; of the others it is counted how often they do.
+//! Critical sections: a holder reads a value of the store, works on it, and writes it back.
+//!
+//! The register that checks fencing tokens at reads and writes never loses an update, whatever goes wrong; of the others it is counted how
+//! often they do.
 
-use crate::report::stats::Coverage;
-use crate::workload::event::UserEvent;
-use crate::workload::family::LockFamily;
-use crate::workload::reference_store::{Access, ReferenceStore};
+use crate::terms::LockFamily;
+use crate::workload::UserEvent;
+use crate::world::stats::Coverage;
+use crate::world::store::{Access, Admission, Version, Versions};
 use crate::world::{World, ms, trace};
-use bytes::Bytes;
-use leasehold_core::owner::HoldNumber;
-use leasehold_embedded::EmbeddedServer;
-use rustc_hash::{FxHashMap, FxHashSet};
 use std::time::Duration;
-
-/// The number of a write.
-type Version = u64;
-
-/// The value that a holder has read.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Versions {
-    /// The value of the register that checks every access, if that admitted the reader.
-    fenced: Option<Version>,
-    at_writes: Version,
-    bare: Version,
-}
-
-#[derive(Default)]
-pub(crate) struct Registers {
-    by_lock: FxHashMap<Bytes, Register>,
-    /// Holds that are at work.
-    at_work: FxHashSet<(usize, HoldNumber)>,
-    writes: Version,
-    pub(crate) reference: ReferenceStore,
-}
-
-impl Registers {
-    /// A store whose reference goes on with the Lua state of this engine.
-    pub(crate) fn with_engine(engine: Option<EmbeddedServer>) -> Self {
-        Self { reference: ReferenceStore::with_engine(engine), ..Self::default() }
-    }
-}
-
-/// The store's content for one lock.
-#[derive(Debug, Default)]
-pub(crate) struct Register {
-    fence: Fence,
-    fenced: Version,
-    /// The greatest token that has written.
-    writer: u64,
-    at_writes: Version,
-    bare: Version,
-}
-
-/// The greatest token that was shown, and who showed it first.
-#[derive(Debug, Default)]
-pub(crate) struct Fence {
-    token: u64,
-    owner: Bytes,
-}
-
-/// The answer of a fence to a token.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Admission {
-    Admitted,
-    Stale,
-    /// It was issued to another as well.
-    Twice,
-}
-
-impl Fence {
-    pub(crate) fn admit(&mut self, token: u64, owner: &Bytes) -> Admission {
-        if token < self.token {
-            return Admission::Stale;
-        }
-        if token == self.token && self.owner != owner {
-            return Admission::Twice;
-        }
-        self.token = token;
-        self.owner = owner.clone();
-        Admission::Admitted
-    }
-}
 
 impl World {
     /// Has the holder of a new guard work on what the store has, if its kind of lock is for that.
@@ -179,22 +107,5 @@ impl World {
             assert_eq!(Some(register.fenced), read.fenced, "an update was lost behind a fence");
             register.fenced = new;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_fence_refuses_a_lower_token_and_an_equal_one_of_another() {
-        let mut fence = Fence::default();
-        let [one, other] = [Bytes::from_static(b"a"), Bytes::from_static(b"b")];
-        assert_eq!(fence.admit(7, &one), Admission::Admitted);
-        assert_eq!(fence.admit(7, &one), Admission::Admitted);
-        assert_eq!(fence.admit(7, &other), Admission::Twice);
-        assert_eq!(fence.admit(6, &one), Admission::Stale);
-        assert_eq!(fence.admit(8, &other), Admission::Admitted);
-        assert_eq!(fence.admit(7, &one), Admission::Stale);
     }
 }

@@ -1,0 +1,187 @@
+//! The events of a world, and the order in which they happen. Events within a client wait while it is paused.
+
+use crate::world::World;
+use crate::world::message::Message;
+use leasehold_core::link::LinkError;
+use leasehold_core::time::Instant;
+use std::any::Any;
+use std::collections::BTreeMap;
+use std::fmt::Debug;
+
+/// Something that is done to a world at a time of its own.
+pub(crate) trait Act: Any + Debug {
+    /// The client that it happens within; nothing, if it happens elsewhere, whatever clients do.
+    fn within(&self, world: &World) -> Option<usize>;
+
+    /// The name of the part of the world that it draws for, which does not depend on which other parts are left out.
+    fn draws_for(&self, world: &World, number: u64) -> u64;
+
+    fn happen(self: Box<Self>, world: &mut World);
+
+    /// The client is dead that it would have happened within.
+    fn miss(self: Box<Self>, _world: &mut World) {}
+}
+
+/// Something that is about to happen.
+#[derive(Debug)]
+pub(crate) enum WorldEvent {
+    Message(Message),
+    /// A future that was woken is polled.
+    Poll {
+        client: usize,
+        task: usize,
+    },
+    Act(Box<dyn Act>),
+}
+
+impl From<Message> for WorldEvent {
+    fn from(message: Message) -> Self {
+        Self::Message(message)
+    }
+}
+
+impl<A: Act> From<A> for WorldEvent {
+    fn from(act: A) -> Self {
+        Self::Act(Box::new(act))
+    }
+}
+
+impl WorldEvent {
+    /// Whether it happens within a client, and to which; otherwise it happens elsewhere, whatever clients do.
+    fn within(&self, world: &World) -> Option<usize> {
+        match self {
+            Self::Message(message) => message.within(world),
+            Self::Poll { client, .. } => Some(*client),
+            Self::Act(act) => act.within(world),
+        }
+    }
+}
+
+/// The events to come, in the order in which they happen.
+#[derive(Debug)]
+pub(crate) struct EventQueue<E> {
+    pub(crate) queue: BTreeMap<(Instant, u64), E>,
+    pub(crate) next_number: u64,
+    /// How many steps there were at the present instant.
+    standing: u64,
+}
+
+impl<E> Default for EventQueue<E> {
+    fn default() -> Self {
+        Self { queue: BTreeMap::new(), next_number: 0, standing: 0 }
+    }
+}
+
+impl<E> EventQueue<E> {
+    /// A number that is given to nothing else in the world.
+    pub(crate) fn number(&mut self) -> u64 {
+        self.next_number += 1;
+        self.next_number
+    }
+
+    pub(crate) fn add(&mut self, at: Instant, event: E) {
+        let number = self.number();
+        self.queue.insert((at, number), event);
+    }
+
+    /// An event that was taken happens later, before all that is added from now on.
+    pub(crate) fn put_off(&mut self, until: Instant, number: u64, event: E) {
+        self.queue.insert((until, number), event);
+    }
+
+    /// Events of a sort that were to happen before then happen then, in the same order.
+    pub(crate) fn put_off_all(&mut self, until: Instant, is_one: impl Fn(&E) -> bool) {
+        let early = self.queue.iter().filter(|((at, _), event)| *at < until && is_one(event));
+        for key in early.map(|(key, _)| *key).collect::<Vec<_>>() {
+            if let Some(event) = self.queue.remove(&key) {
+                self.queue.insert((until, key.1), event);
+            }
+        }
+    }
+
+    pub(crate) fn next_at(&self) -> Option<Instant> {
+        self.queue.first_key_value().map(|((at, _), _)| *at)
+    }
+
+    /// The next event, with its number, if it is due by now.
+    pub(crate) fn take_due(&mut self, now: Instant) -> Option<(u64, E)> {
+        self.next_at().filter(|at| *at <= now)?;
+        self.queue.pop_first().map(|((_, number), event)| (number, event))
+    }
+
+    /// The world takes a step, at the same instant as the last one or later.
+    pub(crate) fn count_step(&mut self, at_the_same_instant: bool) {
+        self.standing = if at_the_same_instant { self.standing + 1 } else { 0 };
+        assert!(self.standing < 100_000, "the world stands still");
+    }
+}
+
+impl World {
+    /// Events within a client wait while it is paused, and happen no more once it is dead.
+    pub(crate) fn apply_unless_paused(&mut self, number: u64, what: WorldEvent) {
+        if self.parts.leave_out_event(number) {
+            return;
+        }
+        self.draw_for_event(number, &what);
+        let within = what.within(self);
+        if within.is_some_and(|client| self.clients[client].dead) {
+            if let WorldEvent::Act(act) = what {
+                act.miss(self);
+            }
+            return;
+        }
+        // Run the client before its next event.
+        if let Some(client) = within
+            && self.clients[client].paused_until.is_some_and(|until| until <= self.now)
+        {
+            self.resume(client);
+        }
+        let paused_until = what.within(self).and_then(|client| self.clients[client].paused_until);
+        match paused_until.filter(|until| *until > self.now) {
+            Some(until) => self.events.put_off(until, number, what),
+            None => self.apply(what),
+        }
+    }
+
+    /// Lets something happen.
+    pub(crate) fn apply(&mut self, event: impl Into<WorldEvent>) {
+        match event.into() {
+            WorldEvent::Message(message) => self.apply_message(message),
+            WorldEvent::Poll { client, task } => self.poll(client, task),
+            WorldEvent::Act(act) => act.happen(self),
+        }
+    }
+
+    fn apply_message(&mut self, message: Message) {
+        match message {
+            Message::Arrive { key, client, role, life, call, reply } => {
+                self.arrive(key, client, role, life, call, reply);
+            }
+            Message::Copy { key, call } => self.arrive_again(key, call),
+            Message::NoScript { key, client, role, call, reply } => self.no_script(key, client, role, call, reply),
+            Message::Answer { key, result } => self.answer(key, result),
+            Message::Barrier { of, until } => self.barrier_arrives(of, until),
+            Message::Settled { of } => self.barrier_answered(of),
+            Message::Kill { of } => self.kill_arrives(of),
+            Message::Killed { of, proven } => self.kill_answered(of, proven),
+            Message::SettleFailed { client, id } => {
+                self.settled(client, id, Err(LinkError::NotSent("no connection".to_owned())));
+            }
+            Message::Subscription { client, channel, wanted, life, fate } => {
+                self.subscription(client, channel, wanted, life, fate);
+            }
+            Message::SubscriptionAnswer { client, channel, wanted, life, result } => {
+                self.subscription_answered(client, channel, wanted, life, result);
+            }
+            Message::Notice { client, event, life } => {
+                if self.net.wires[client].life == life {
+                    self.event(client, event);
+                }
+            }
+            Message::Event { client, event } => self.event(client, event),
+            Message::Lost { client, role, lose } => self.lose_connection(client, role, lose),
+            Message::Reconnected { client, role } => self.reconnected(client, role),
+            Message::Replicated { reign, content } => self.replicated(reign, content),
+        }
+    }
+}
