@@ -2,7 +2,6 @@
 //!
 //! A rule is checked over the world as it is. If it needs the past, it keeps a record of its own, made of the facts that it sees.
 
-mod exclusion;
 mod grants;
 mod leaks;
 pub(crate) mod losses;
@@ -12,8 +11,8 @@ mod queues;
 use crate::terms::LockFamily;
 use crate::world::World;
 use crate::world::client::Outcome;
+use crate::world::events::{hold_of, lock_of};
 use crate::world::history::{Fact, Promises};
-use crate::world::message::{hold_of, lock_of};
 use crate::world::stats::Coverage;
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -31,7 +30,7 @@ pub(crate) use grants::check_sum;
 #[derive(Debug, Default)]
 pub(crate) struct Invariants {
     degraded: losses::Degraded,
-    pub(crate) exclusion: exclusion::Exclusion,
+    pub(crate) exclusion: grants::Exclusion,
     pub(crate) fair_order: queues::FairOrder,
     foreign: Option<queues::ForeignEntries>,
     pub(crate) grants: grants::Grants,

@@ -9,12 +9,12 @@ mod locks;
 
 use crate::jvms::commands::Caller;
 use crate::terms::{DISTURBED, FaultMix, LockFamily, any_length, some_time};
+use crate::world::arrivals::{at_once, next_event_of};
 use crate::world::draws::hash;
 use crate::world::events::Act;
 use crate::world::jvms::{FairKeys, Jvms, Phase, Process, Thread, Wish};
 use crate::world::parts::Part;
 use crate::world::stats::FaultKind;
-use crate::world::subscriptions::{at_once, next_event_of};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;
 use leasehold_core::link::{Link, LinkEvent};

@@ -5,12 +5,11 @@ use crate::terms::LockFamily;
 use crate::world::Engines;
 use crate::world::stats::Stats;
 use std::any::Any;
-use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
+use std::{fmt, thread};
 
 /// Which worlds are run.
 #[derive(Clone, Debug)]

@@ -2,14 +2,9 @@
 
 mod checkers;
 mod disasters;
-mod endings;
 mod fallback;
-mod halves;
 mod losses;
-mod many;
-mod notices;
 mod places;
-mod processes;
 mod reentry;
 mod refusals;
 mod releases;
@@ -20,8 +15,8 @@ mod waiting;
 use crate::invariants::Invariants;
 use crate::run::{Audience, observed};
 use crate::world::client::{Outcome, PollPolicy, Task};
-use crate::world::conditions::{CallFault, PlannedFault};
 use crate::world::history::Fact;
+use crate::world::network::{CallFault, PlannedFault};
 use crate::world::{Engines, World, ms, name, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::session::{AcquireRequest, Event};

@@ -9,7 +9,7 @@ use crate::world::stats::Stats;
 use crate::world::{Engines, World};
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, Location, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Once};
 use std::time::{Duration, Instant};
 
@@ -119,11 +119,6 @@ impl Recorded {
     }
 }
 
-/// The rule that is checked at a place. Exclusion is checked at the server's grant and where a client comes to believe in it, and is one rule.
-fn rule_of(place: &Location<'_>) -> String {
-    if place.file().ends_with("exclusion.rs") { place.file().to_owned() } else { place.to_string() }
-}
-
 thread_local! {
     /// The rule that the last panic of this thread is of.
     static PLACE: RefCell<String> = const { RefCell::new(String::new()) };
@@ -137,7 +132,7 @@ fn rule_broken(quiet: bool, play: impl FnOnce()) -> Option<(String, String)> {
     HOOK.call_once(|| {
         let others = std::panic::take_hook();
         std::panic::set_hook(Box::new(move |panic| {
-            let place = panic.location().map(rule_of).unwrap_or_default();
+            let place = panic.location().map(ToString::to_string).unwrap_or_default();
             PLACE.with_borrow_mut(|last| *last = place);
             if !QUIET.get() {
                 others(panic);

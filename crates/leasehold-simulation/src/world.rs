@@ -1,22 +1,19 @@
 //! The world: one clock, one server, its clients, and what is about to happen.
 
-mod arrivals;
+pub(crate) mod arrivals;
 mod beliefs;
 pub(crate) mod client;
-pub(crate) mod conditions;
 mod connections;
 pub(crate) mod draws;
 pub(crate) mod events;
 pub(crate) mod history;
 pub(crate) mod jvms;
-pub(crate) mod message;
 pub(crate) mod network;
 pub(crate) mod parts;
 mod requests;
 pub(crate) mod server;
 pub(crate) mod stats;
 pub(crate) mod store;
-pub(crate) mod subscriptions;
 
 use crate::terms::Plan;
 use crate::world::client::{Client, Guard};

@@ -3,10 +3,8 @@
 use crate::faults::{FaultEvent, MARGIN_PPM};
 use crate::terms::{DISTURBED, FaultMix, LEASE, LockFamily, any_length, some_time};
 use crate::workload::UserEvent;
-use crate::world::conditions::CallRates;
-use crate::world::events::WorldEvent;
-use crate::world::message::Message;
-use crate::world::network::Role;
+use crate::world::events::{Message, WorldEvent};
+use crate::world::network::{CallRates, Role};
 use crate::world::parts::{CHANCES, Chance, Part};
 use crate::world::{World, ms};
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use crate::faults::plan::MEMORY_IS_FULL;
 use crate::terms::LockFamily;
 use crate::world::client::Guard;
+use crate::world::events::{Message, lock_of};
 use crate::world::history::{Fact, Promises};
-use crate::world::message::{Message, lock_of};
 use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms, trace};
 use bytes::Bytes;

@@ -3,8 +3,7 @@
 use crate::terms::{CAPACITY, FaultMix, LEASE, LockFamily};
 use crate::world::World;
 use crate::world::client::Guard;
-use crate::world::events::WorldEvent;
-use crate::world::message::Message;
+use crate::world::events::{Message, WorldEvent};
 use crate::world::stats::Coverage;
 use bytes::Bytes;
 use leasehold_core::error::HoldEnd;

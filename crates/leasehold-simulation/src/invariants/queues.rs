@@ -1,8 +1,8 @@
 //! The order of fair queues: among waiters that are heard of in time, the one that came first is served first, beside JVMs as well.
 
 use crate::invariants::Invariants;
+use crate::world::events::lock_of;
 use crate::world::jvms::{FairKeys, Phase};
-use crate::world::message::lock_of;
 use crate::world::stats::Coverage;
 use crate::world::{World, ms};
 use bytes::Bytes;

@@ -2,7 +2,7 @@
 
 use super::{elapsed, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::conditions::CallFault;
+use crate::world::network::CallFault;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason};

@@ -3,8 +3,8 @@
 use super::{holding, nothing_left, nothing_left_after, wish, world};
 use crate::workload::UserEvent;
 use crate::world::client::Outcome;
-use crate::world::conditions::CallFault;
 use crate::world::ms;
+use crate::world::network::CallFault;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
 use leasehold_core::session::AcquireRequest;
 

@@ -3,7 +3,7 @@
 use super::{elapsed, nothing_left, wish, world};
 use crate::terms::LockFamily;
 use crate::world::client::Outcome;
-use crate::world::conditions::CallFault;
+use crate::world::network::CallFault;
 use crate::world::{World, ms, name};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};

@@ -2,8 +2,7 @@
 
 use super::{elapsed, holding, nothing_left, nothing_left_after, wish, world};
 use crate::world::client::Outcome;
-use crate::world::conditions::CallFault;
-use crate::world::network::Role;
+use crate::world::network::{CallFault, Role};
 use crate::world::{ms, name, settings};
 use leasehold_core::command::Kind;
 use leasehold_core::error::{AcquireError, ReleaseError};

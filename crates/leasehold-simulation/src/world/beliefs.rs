@@ -1,7 +1,7 @@
 //! The beliefs of each side: of a client by its own clock, and of the server by its keys.
 
 use crate::world::client::{Guard, Outcome, TaskKind};
-use crate::world::message::hold_of;
+use crate::world::events::hold_of;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::permits::ID_BYTES;

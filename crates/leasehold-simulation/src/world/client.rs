@@ -1,7 +1,7 @@
 //! One client: a real session, and futures that are polled, or not, as a test wants.
 
+use crate::world::events::CallKey;
 use crate::world::history::Promises;
-use crate::world::message::CallKey;
 use crate::world::stats::Coverage;
 use crate::world::{World, trace};
 use bytes::Bytes;

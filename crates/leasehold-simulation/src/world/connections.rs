@@ -1,11 +1,10 @@
 //! Connections: they are lost, stall and come back. Barriers and kills make sure that the server can no longer apply a client's earlier
 //! calls.
 
-use crate::world::events::WorldEvent;
-use crate::world::message::{CallKey, Message, Settlement};
+use crate::world::arrivals::next_event;
+use crate::world::events::{CallKey, Message, Settlement, WorldEvent};
 use crate::world::network::{Connection, Role};
 use crate::world::stats::FaultKind;
-use crate::world::subscriptions::next_event;
 use crate::world::{World, ms, trace};
 use leasehold_core::link::{LinkError, LinkEvent, Settled};
 use leasehold_core::session::CallId;

@@ -6,8 +6,7 @@
 //! never made follow from the seed.
 
 use crate::world::World;
-use crate::world::events::WorldEvent;
-use crate::world::message::{CallKey, Message};
+use crate::world::events::{CallKey, Message, WorldEvent};
 use crate::world::network::{Caller, Role};
 use leasehold_core::call::Call;
 use rustc_hash::{FxHashMap, FxHasher};

@@ -1,6 +1,6 @@
 //! The server of a world: the embedded engine, its clock, its script cache, and the replica that may take over.
 
-use crate::world::message::Message;
+use crate::world::events::Message;
 use crate::world::stats::{Coverage, FaultKind};
 use crate::world::{World, ms};
 use bytes::Bytes;
