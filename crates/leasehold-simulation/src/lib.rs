@@ -1,7 +1,7 @@
 //! The protocol of whole clients in a world of its own: real sessions, the real scripts on the embedded engine, and a network
 //! that loses, delays and repeats; one virtual clock, no thread, no sleep.
 //!
-//! Everything that happens in a world follows from its seed: [`run`] runs many worlds, and [`replay`] tells the history of one.
+//! Everything that happens in a world follows from its seed: [`run()`] runs many worlds, and [`replay`] tells the history of one.
 //!
 //! Modules depend on each other in one direction:
 //!

@@ -1,4 +1,4 @@
-//! The run of a random world, from its plan to its end, with the one who looks at it.
+//! The run of a random world before its observer, from its plan to its end.
 
 use crate::invariants::{Invariants, outcomes};
 use crate::plan::plan;
@@ -17,7 +17,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::time::Duration;
 
-/// The observer of a world: users and JVMs react to what they see, and then the rules are checked.
+/// The observer of a world: JVMs and users react to a fact, then the invariants judge it.
 #[derive(Default)]
 pub(crate) struct Audience {
     pub(crate) invariants: Invariants,

@@ -13,17 +13,17 @@ use std::any::Any;
 use std::collections::BTreeMap;
 use std::fmt::Debug;
 
-/// Something that is done to a world at a time of its own.
+/// An act on the world at a planned instant. The modules above the world define the acts.
 pub(crate) trait Act: Any + Debug {
-    /// The client that it happens within; nothing, if it happens elsewhere, whatever clients do.
+    /// The client that performs the act, or `None` for an act outside all clients.
     fn within(&self, world: &World) -> Option<usize>;
 
-    /// The name of the part of the world that it draws for, which does not depend on which other parts are left out.
+    /// The part of the world that the act draws for. It does not depend on the other parts.
     fn draws_for(&self, world: &World, number: u64) -> u64;
 
     fn happen(self: Box<Self>, world: &mut World);
 
-    /// The client is dead that it would have happened within.
+    /// The client that would have performed the act is dead.
     fn miss(self: Box<Self>, _world: &mut World) {}
 }
 

@@ -15,53 +15,53 @@ use std::time::Duration;
 /// An epoch of the server's data that no other hold has.
 pub(crate) const OF_NO_EPOCH: u32 = u32::MAX;
 
-/// Something that happens, in the instant in which it does.
+/// A fact of a world. The observer sees it before anything else happens.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Fact<'a> {
     /// A client sends a call about a hold.
     Sent { client: usize, hold: &'a Bytes },
-    /// A command of ours is about to reach the server,
+    /// A call of a client is about to run on the server.
     Arrives(&'a Call),
-    /// and has run there.
+    /// A call of a client has run on the server. `met` tells how far a refused script came.
     Executed { call: &'a Call, result: &'a Result<Reply, ServerError>, met: RefusalEffect },
-    /// A copy of a call is about to reach the server.
+    /// A late copy of a call is about to run on the server.
     Copied(&'a Call),
-    /// A caller has a new guard, of a hold that it has so many times. `ended` if the hold was refused before that.
+    /// A caller has a new guard of a hold with this count. `ended` if the hold ended before the caller read the grant.
     Granted { guard: usize, count: u32, handed_on: bool, ended: bool },
-    /// A caller is told of the outcome of its task.
+    /// A caller learns the outcome of its task.
     Told { client: usize, task: usize, outcome: &'a Outcome },
     /// A command of a JVM is about to reach the queue of a lock.
     JvmArrives { lock: &'a Bytes },
-    /// A thread of a JVM has a new place, behind all others,
+    /// A thread of a JVM joined the end of a queue.
     JvmJoined { lock: &'a Bytes, thread: usize },
-    /// has given its place up,
+    /// A thread of a JVM left the queue.
     JvmLeft { lock: &'a Bytes, thread: usize },
-    /// has taken an entry out whose deadline had passed,
+    /// A command of a JVM removed an overdue entry from the queue.
     JvmTookOut { lock: &'a Bytes, thread: usize, entry: &'a Bytes },
-    /// has a lock that it did not have before,
+    /// A thread of a JVM acquired a lock.
     JvmGranted { lock: &'a Bytes, thread: usize },
-    /// or has unlocked it for the last time.
+    /// A thread of a JVM released a lock.
     JvmReleased { lock: &'a Bytes, thread: usize },
-    /// So much is left of a latch.
+    /// A user set or opened a latch.
     LatchSet { lock: &'a Bytes, left: i64 },
-    /// A count of a latch was answered.
+    /// The server counted a latch down.
     CountedDown { call: &'a Call, reply: &'a Reply },
-    /// What the server promised does not hold any more, so far.
+    /// A fault voided promises of the server.
     Voided(Promises<'a>),
-    /// Holds may have been removed from the server. Their holders are told within this, and the time that a command takes.
+    /// The server may have lost holds. Their holders must learn it within this time plus one command.
     Removed { within: Duration },
-    /// A step has ended.
+    /// A step of the world ended.
     Stepped,
 }
 
-/// The promises of a server that a fault voids.
+/// The promises that a fault voids.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Promises<'a> {
-    /// Those for the holds that exist.
+    /// Promises about all present holds.
     All,
-    /// Those that rest on times that the server has written down.
+    /// Promises that rest on times in the data of the server.
     Timed,
-    /// Those that no replica has acknowledged.
+    /// Promises that no replica acknowledged.
     Unacknowledged,
     OfLock(&'a Bytes),
     OfClient(usize),
@@ -71,25 +71,25 @@ pub(crate) enum Promises<'a> {
     },
 }
 
-/// Somebody who sees all that happens in a world.
+/// The observer of a world.
 pub(crate) trait Observer: Any {
     fn see(&mut self, world: &mut World, fact: Fact<'_>);
 }
 
 impl World {
-    /// Lets the observer see a fact.
+    /// Shows a fact to the observer.
     pub(crate) fn tell(&mut self, fact: Fact<'_>) {
         let observer = self.observer.clone();
         observer.borrow_mut().see(self, fact);
     }
 
-    /// The promises for the holds that exist do not hold any more; those for later grants do.
+    /// Voids the promises about all present holds. Promises about later grants stay.
     pub(crate) fn void_guarantees(&mut self) {
         self.server.data_epoch += 1;
         self.void(Promises::All);
     }
 
-    /// Promises of the server do not hold any more.
+    /// Voids promises of the server.
     pub(crate) fn void(&mut self, promises: Promises<'_>) {
         let now = self.now;
         let is_voided = |guard: &Guard| match promises {
