@@ -1,19 +1,22 @@
 //! The behaviour suite: every test once on each engine. A test is a function in `suite/`; what is mounted where is the table
 //! below, and a function that is missing in it is a warning of the compiler.
 //!
-//! Engines are modules of tests: `embedded`, `slow` (the embedded engine with replies that take 5 ms), `redis`, `redis_oldest`, `valkey` and `cluster`. A server that is missing is a
-//! failure that names the command which gets one.
+//! Engines are modules of tests: `embedded`, `slow` (the embedded engine with replies that take 5 ms), `redis`, `redis_oldest`, `valkey`,
+//! `cluster` and `service` (the imitation of a service, which `cargo xtask services` runs). A server that is missing is a failure that
+//! names the command which gets one.
 
 mod suite;
 mod support;
 
-/// Mounts tests as `engine::group::file::test`.
+/// Mounts tests as `engine::group::file::test`, ignored where the condition is true: `any()` is false, and `all()` is true.
 macro_rules! mount {
-    ($engine:ident = $kind:ident { $($group:ident { $($file:ident: $($test:ident),+;)+ })+ }) => {
+    ($engine:ident = $kind:ident { $($tests:tt)+ }) => { mount!(any(), $engine = $kind { $($tests)+ }); };
+    ($ignored:meta, $engine:ident = $kind:ident { $($group:ident { $($file:ident: $($test:ident),+;)+ })+ }) => {
         mod $engine {
             $(mod $group {
                 $(mod $file {
                     $(#[test]
+                    #[cfg_attr($ignored, ignore = "`cargo xtask services` runs it")]
                     fn $test() {
                         crate::support::run(crate::support::Engine::$kind, crate::suite::$file::$test);
                     })+
@@ -33,6 +36,7 @@ macro_rules! suite {
         mount!(redis_oldest = OldestRedis { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
         mount!(valkey = Valkey { everywhere { $($all)+ } recordable { $($told)+ } breakable { $($broken)+ } servers { $($real)+ } });
         mount!(cluster = Cluster { everywhere { $($all)+ } recordable { $($told)+ } });
+        mount!(all(), service = Service { everywhere { $($all)+ } breakable { $($broken)+ } });
     };
 }
 

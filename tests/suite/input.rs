@@ -1,6 +1,6 @@
 //! The input that is refused before anything is sent, and the data that the server refuses.
 
-use crate::support::{Engine, World, ms, secs};
+use crate::support::{World, ms, secs};
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::error::NameError;
 use leasehold::once::Period;
@@ -48,14 +48,14 @@ pub(crate) async fn names_are_checked_before_anything_is_sent(world: World) {
         assert!(matches!(prefixed, Err(ConnectError::Invalid { .. })), "{unseen:?}");
     }
     let unplaceable = "a{}b{c}";
-    if world.engine == Engine::Cluster {
+    if world.backend.is_cluster() {
         let error = refused(unplaceable).await;
         assert!(matches!(&error, Error::Invalid(InvalidInput::Name(NameError::Unplaceable { .. }))), "{error}");
         assert!(error.to_string().contains("balanced braces"), "{error}");
     } else {
         client.lock(unplaceable).acquire().await.expect("only a cluster has slots").release().await.expect("a release");
     }
-    let sent = if world.engine == Engine::Cluster { 0 } else { 2 };
+    let sent = if world.backend.is_cluster() { 0 } else { 2 };
     assert!(world.calls() - before <= sent * 2, "refused names are not sent");
     let longest = "x".repeat(1019);
     client.lock(&longest).acquire().await.expect("the longest name").release().await.expect("a release");

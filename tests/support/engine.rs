@@ -2,7 +2,7 @@
 
 use leasehold_core::name::slot;
 use leasehold_core::reply::Reply;
-use leasehold_test_support::{Binary, Cluster, Resp, Server, binaries};
+use leasehold_test_support::{Binary, Cluster, Profile, Resp, Server, Service, Shape, binaries};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
@@ -23,7 +23,12 @@ pub(crate) enum Engine {
     Valkey,
     /// A cluster of three nodes, of the newest server there is.
     Cluster,
+    /// The imitation of a service that `LEASEHOLD_SERVICE` names, of the newest server there is.
+    Service,
 }
+
+/// The variable that names the service.
+const SERVICE: &str = "LEASEHOLD_SERVICE";
 
 /// How long a reply takes on the slow engine: as from another rack, and long beside what a client does.
 const ROUND_TRIP: Duration = Duration::from_millis(5);
@@ -34,6 +39,7 @@ pub(crate) enum Backend {
     Embedded(EmbeddedServer),
     Server(Arc<Server>),
     Cluster(Arc<Cluster>),
+    Service(Arc<Service>),
 }
 
 impl Engine {
@@ -57,6 +63,7 @@ impl Engine {
             Self::Redis => Binary::redis().expect("a Redis server"),
             Self::Valkey => Binary::valkey().expect("a Valkey server"),
             Self::Cluster => Binary::any().expect("a server that can be in a cluster"),
+            Self::Service => Binary::any().expect("a server"),
             Self::OldestRedis => {
                 let newest = Self::Redis.binary();
                 binaries().into_iter().find(|binary| binary.flavor == newest.flavor).unwrap_or(newest)
@@ -66,7 +73,7 @@ impl Engine {
 
     /// Whether clients send calls in batches, if a test does not say it: so every test of servers runs with batches and without.
     pub(crate) const fn batches(self) -> bool {
-        matches!(self, Self::Valkey | Self::OldestRedis)
+        matches!(self, Self::Valkey | Self::OldestRedis | Self::Service)
     }
 
     /// A server that no other test uses.
@@ -79,16 +86,20 @@ impl Engine {
         let binary = self.binary();
         // Shown where a test fails.
         eprintln!("{self:?} is {binary}");
-        if self == Self::Cluster {
-            Backend::Cluster(Arc::new(Cluster::builder().binary(&binary).start()))
-        } else {
-            Backend::Server(Arc::new(Server::builder().binary(&binary).start()))
+        match self {
+            Self::Cluster => Backend::Cluster(Arc::new(Cluster::builder().binary(&binary).start())),
+            Self::Service => {
+                let name = std::env::var(SERVICE).expect("LEASEHOLD_SERVICE, as `cargo xtask services` sets it");
+                let profile = Profile::of(&name).expect("LEASEHOLD_SERVICE names a profile");
+                Backend::Service(Arc::new(Service::start(profile, &binary)))
+            }
+            _ => Backend::Server(Arc::new(Server::builder().binary(&binary).start())),
         }
     }
 
     /// The server that all tests of the engine share. It dies with the process.
     pub(crate) fn shared(self) -> Backend {
-        static SHARED: [OnceLock<Backend>; 6] = [const { OnceLock::new() }; 6];
+        static SHARED: [OnceLock<Backend>; 7] = [const { OnceLock::new() }; 7];
         SHARED[self as usize].get_or_init(|| self.own()).clone()
     }
 }
@@ -106,6 +117,16 @@ impl Backend {
             Self::Cluster(cluster) => {
                 cluster.owner_of(slot(key.as_bytes())).expect("an owner of the slot").command(words)
             }
+            Self::Service(service) => service.server().command(words),
+        }
+    }
+
+    /// Whether clients reach it by the URL of a cluster.
+    pub(crate) fn is_cluster(&self) -> bool {
+        match self {
+            Self::Embedded(_) | Self::Server(_) => false,
+            Self::Cluster(_) => true,
+            Self::Service(service) => service.profile().shape == Shape::OneNode,
         }
     }
 
@@ -115,6 +136,7 @@ impl Backend {
             Self::Embedded(_) => &[],
             Self::Server(server) => std::slice::from_ref(server),
             Self::Cluster(cluster) => cluster.nodes(),
+            Self::Service(service) => std::slice::from_ref(service.server()),
         }
     }
 }

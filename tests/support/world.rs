@@ -6,7 +6,7 @@ use leasehold::embedded::EmbeddedServer;
 use leasehold::{Client, ClientBuilder, ClientStats, ConnectError, Tuning};
 use leasehold_core::name::LockName;
 use leasehold_core::script;
-use leasehold_test_support::{Proxy, Resp, Server};
+use leasehold_test_support::{Proxy, Resp, Server, Shape};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -35,7 +35,11 @@ impl World {
         let proxy = match &world.backend {
             Backend::Server(server) => Some(Proxy::to(server)),
             Backend::Embedded(_) => None,
-            Backend::Cluster(_) => panic!("a cluster cannot be reached through a proxy"),
+            // A node names itself, so a client of the service would go past the proxy.
+            Backend::Service(service) if service.profile().shape != Shape::OneNode => {
+                Some(Proxy::start(service.addr()))
+            }
+            Backend::Cluster(_) | Backend::Service(_) => panic!("a cluster cannot be reached through a proxy"),
         };
         Self { proxy, ..world }
     }
@@ -76,6 +80,7 @@ impl World {
             (_, Some(proxy)) => Some(proxy.url()),
             (Backend::Server(server), _) => Some(server.url()),
             (Backend::Cluster(cluster), _) => Some(cluster.url()),
+            (Backend::Service(service), _) => Some(service.url()),
             (Backend::Embedded(_), _) => None,
         }
     }
@@ -147,8 +152,8 @@ impl World {
     pub(crate) fn listeners(&self, name: &str, channel: &str) -> usize {
         match &self.backend {
             Backend::Embedded(server) => server.subscribers(channel.as_bytes()),
-            Backend::Server(server) => number(&server.command(&["PUBSUB", "NUMSUB", channel])),
-            Backend::Cluster(_) => number(&self.command(name, &["PUBSUB", "SHARDNUMSUB", channel])),
+            _ if self.backend.is_cluster() => number(&self.command(name, &["PUBSUB", "SHARDNUMSUB", channel])),
+            _ => number(&self.command(name, &["PUBSUB", "NUMSUB", channel])),
         }
     }
 

@@ -21,13 +21,7 @@ impl SplittingProxy {
     #[must_use]
     #[track_caller]
     pub fn start(binary: &Binary) -> Self {
-        let server = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
-        let added = server.command(&["CLUSTER", "ADDSLOTSRANGE", "0", "16383"]);
-        assert!(!added.is_error(), "{added:?}");
-        until("the server serves all slots", || {
-            let state = server.command(&["CLUSTER", "INFO"]);
-            state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
-        });
+        let server = serving_all_slots(binary);
         let proxy = Proxy::watched(server.addr(), Arc::new(HidesCluster));
         Self { proxy, server }
     }
@@ -43,6 +37,26 @@ impl SplittingProxy {
     pub fn server(&self) -> &Server {
         &self.server
     }
+}
+
+/// A cluster of one server, which serves all slots.
+///
+/// # Panics
+///
+/// When the server does not serve all slots.
+#[track_caller]
+pub(crate) fn serving_all_slots(binary: &Binary) -> Server {
+    let server = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
+    let slots: Vec<_> = (0..16_384).map(|slot: u16| slot.to_string()).collect();
+    // Redis 6.2 has no ADDSLOTSRANGE.
+    let words: Vec<_> = ["CLUSTER", "ADDSLOTS"].into_iter().chain(slots.iter().map(String::as_str)).collect();
+    let added = server.command(&words);
+    assert!(!added.is_error(), "{added:?}");
+    until("the server serves all slots", || {
+        let state = server.command(&["CLUSTER", "INFO"]);
+        state.as_str().is_some_and(|state| state.contains("cluster_state:ok"))
+    });
+    server
 }
 
 /// Reports the mode `standalone` in `INFO`.

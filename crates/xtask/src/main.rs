@@ -10,6 +10,7 @@ mod lint;
 mod mutate;
 mod package;
 mod servers;
+mod services;
 mod test;
 
 use std::{
@@ -30,6 +31,11 @@ struct Arguments {
 enum Task {
     /// Install Redis and Valkey for the tests, under the target directory and nowhere else
     Servers,
+    /// Run the behaviour suite on imitations of managed services, proxies and other implementations
+    Services {
+        /// Names of services; default: all on which locks work
+        names: Vec<String>,
+    },
     /// Run all tests on every engine there is
     Test {
         /// Words for the test programs: a part of a name to filter by, or their options
@@ -80,6 +86,7 @@ type Outcome = Result<(), String>;
 fn main() -> ExitCode {
     let outcome = match Arguments::parse().task {
         Task::Servers => servers::run(),
+        Task::Services { names } => services::run(&names),
         Task::Test { forwarded } => test::run(&forwarded),
         Task::Interop { forwarded } => interop::run(&forwarded),
         Task::Simulate(words) => forward::run(forward::SIMULATE, &words.forwarded),

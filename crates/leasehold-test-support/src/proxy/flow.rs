@@ -14,7 +14,7 @@ use super::{
     trap::{After, Armed, Kind},
     watch::name_of,
 };
-use crate::resp::{Malformed, parse_reply, parse_request};
+use crate::resp::{Malformed, encode, parse_reply, parse_request};
 
 /// Serves one client, on threads that end with the connection.
 pub(super) fn serve(shared: &Arc<Shared>, client: TcpStream) -> io::Result<()> {
@@ -92,9 +92,18 @@ fn read(shared: &Shared, id: u64, way: usize, mut from: TcpStream) {
 /// Judges the requests in `bytes`; returns how many bytes they took.
 fn requests(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed> {
     let mut used = 0;
+    let watch = state.watch.clone();
     while let Some((argv, len)) = parse_request(&bytes[used..])? {
         let raw = &bytes[used..used + len];
         used += len;
+        if watch.as_ref().is_some_and(|watch| watch.hangs_up(&argv)) {
+            if let Some(link) = state.links.get(&id) {
+                link.close();
+            }
+            break;
+        }
+        let mut sent = watch.as_ref().and_then(|watch| watch.sent_for(id, &argv)).unwrap_or_default();
+        let instead = sent.pop();
         let number = state.record(id, &argv);
         let armed = state.trap_for(raw);
         let Some(link) = state.links.get_mut(&id) else { break };
@@ -110,10 +119,14 @@ fn requests(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed
                 Kind::CutBefore => link.push(TO_SERVER, What::Cut(trap)),
             }
         }
-        if !argv.is_empty() {
-            link.expect(number, &argv, swallow, held);
+        for hidden in sent {
+            link.expect_hidden(&hidden);
+            link.push(TO_SERVER, What::Bytes(encode(&hidden)));
         }
-        link.push(TO_SERVER, What::Bytes(raw.to_vec()));
+        if !argv.is_empty() {
+            link.expect(number, instead.as_ref().unwrap_or(&argv), swallow, held);
+        }
+        link.push(TO_SERVER, What::Bytes(instead.map_or_else(|| raw.to_vec(), |instead| encode(&instead))));
     }
     Ok(used)
 }
@@ -128,6 +141,7 @@ fn replies(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed>
         let Some(link) = state.links.get_mut(&id) else { break };
         let mut passes = !link.hung;
         if let Some(answered) = link.answered_by(&frame) {
+            let Some(number) = answered.number else { continue };
             if let Some((after, trap)) = answered.swallow {
                 passes = false;
                 match after {
@@ -140,15 +154,15 @@ fn replies(state: &mut State, id: u64, bytes: &[u8]) -> Result<usize, Malformed>
                 }
             }
             if answered.held {
-                state.replies.insert(answered.number, frame.clone());
+                state.replies.insert(number, frame.clone());
             }
             if let Some(watch) = &watch {
-                let request = state.requests.remove(&answered.number);
+                let request = state.requests.remove(&number);
                 if let Some(other) = request.and_then(|request| watch.answered(&link.server, &request, &frame)) {
                     raw.clear();
                     other.encode(&mut raw);
                 }
-            } else if let Some(request) = state.requests.get_mut(&answered.number) {
+            } else if let Some(request) = state.requests.get_mut(&number) {
                 request.reply = Some(frame);
             }
         }

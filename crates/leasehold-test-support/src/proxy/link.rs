@@ -46,7 +46,8 @@ pub(super) enum What {
 
 /// A request that has no reply yet.
 struct Pending {
-    number: u64,
+    /// `None` for a command of the proxy's own.
+    number: Option<u64>,
     swallow: Option<(After, Trap)>,
     held: bool,
     /// For a command of the SUBSCRIBE family: its name in lower case, and how many confirmations are to come.
@@ -55,7 +56,8 @@ struct Pending {
 
 /// A request that a frame answered.
 pub(super) struct Answered {
-    pub(super) number: u64,
+    /// `None` for a command of the proxy's own, whose reply is dropped.
+    pub(super) number: Option<u64>,
     pub(super) swallow: Option<(After, Trap)>,
     /// Whether the request was held.
     pub(super) held: bool,
@@ -125,9 +127,12 @@ impl Link {
 
     /// Expects a reply to a request.
     pub(super) fn expect(&mut self, number: u64, argv: &[Vec<u8>], swallow: Option<(After, Trap)>, held: bool) {
-        let name = argv.first().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).unwrap_or_default();
-        let subscription = CONFIRMATIONS.contains(&name.as_str()).then(|| (name, argv.len().max(2) - 1));
-        self.pending.push_back(Pending { number, swallow, held, subscription });
+        self.pending.push_back(Pending { number: Some(number), swallow, held, subscription: subscription(argv) });
+    }
+
+    /// Expects a reply to a command of the proxy's own.
+    pub(super) fn expect_hidden(&mut self, argv: &[Vec<u8>]) {
+        self.pending.push_back(Pending { number: None, swallow: None, held: false, subscription: subscription(argv) });
     }
 
     /// The request that a frame from the server answers; `None` for a message, which answers none.
@@ -146,6 +151,12 @@ impl Link {
         }
         Some(answered)
     }
+}
+
+/// The name of a command of the SUBSCRIBE family, and the number of its confirmations.
+fn subscription(argv: &[Vec<u8>]) -> Option<(String, usize)> {
+    let name = argv.first().map(|name| String::from_utf8_lossy(name).to_ascii_lowercase()).unwrap_or_default();
+    CONFIRMATIONS.contains(&name.as_str()).then(|| (name, argv.len().max(2) - 1))
 }
 
 /// Which kind of message a frame is, if it is one. In RESP2 messages are arrays like others, on connections that subscribe.

@@ -13,6 +13,17 @@ use crate::{
 
 /// Is told of every reply that passes, and of the server process that gave it.
 pub trait Watch: Send + Sync {
+    /// The commands that the server gets instead of a request. The last command answers the request, and the replies to the others are
+    /// dropped. `None` for the request itself.
+    fn sent_for(&self, _connection: u64, _argv: &[Vec<u8>]) -> Option<Vec<Vec<Vec<u8>>>> {
+        None
+    }
+
+    /// Whether the connection ends in place of a reply.
+    fn hangs_up(&self, _argv: &[Vec<u8>]) -> bool {
+        false
+    }
+
     /// A request was answered by a server process, and its client has not got the reply yet. Returns what the client gets instead, if it
     /// shall get something else.
     fn answered(&self, server: &str, request: &Request, reply: &Resp) -> Option<Resp>;
