@@ -16,6 +16,7 @@
 -- ARGV[6]  shared     [channel]  the channel of a read-write lock under this name
 -- ARGV[7]  counter    [channel]  the channel of a semaphore under this name
 -- ARGV[8]  latch      [channel]  the channel of a latch under this name
+-- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [array]  {0, token}   the name is free; token is the last fencing token, -1 without one
 --                   {1, sort, left, held, queued, listeners, token, available, listed, hold, count, left, ..., waiter, age, alive, ...}
 --                                a lock of this kind; then three values for each listed hold, and three for each waiter

@@ -9,6 +9,7 @@
 --                                 of the lock, if a JVM's renewal has shortened it
 -- ARGV[4i-1] publish   [string]   PUBLISH or SPUBLISH
 -- ARGV[4i]   channel   [channel]  where its waiters listen; gets the message 0 when the script finds the last reader expired
+-- also       [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns    [array]  two integers for each hold, in order: {count, left, count, left, ...}
 --                     count is the hold count, 0 where the hold is gone, -4 where the key is not a hash,
 --                     -5 where the server refused this key; left is the remaining time of the hold in milliseconds, 0 if count is not positive

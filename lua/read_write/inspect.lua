@@ -2,6 +2,7 @@
 --
 -- KEYS[1]  lock     [hash]  mode -> read or write, reader -> count, writer:write -> count; it expires with its longest hold
 -- KEYS[2]  readers  [zset]  native readers -> deadline, in the server's milliseconds
+-- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [array]  {0}         the lock is free
 --                   {1, mode, hold, count, left, ...}  mode is read or write; then field, count and remaining time of each hold, a writer's
 --                               field with :write at its end; left is -1 if the key has no time to live

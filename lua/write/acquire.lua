@@ -13,6 +13,7 @@
 -- ARGV[6]  mark       [integer]  milliseconds for which readers give way, 0 for no mark
 -- ARGV[7]  publish    [string]   PUBLISH or SPUBLISH
 -- ARGV[8]  channel    [channel]  where waiters listen; gets the message 0 when the script finds the last readers expired
+-- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [array]    {1, left, time}  granted: the count was one less, or the lock was free
 --                     {2, left, time}  held: the count was already this (a copy of a command that succeeded)
 --                     {3, left, time}  past: the count is greater (a late copy of an older command that succeeded)

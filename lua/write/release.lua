@@ -8,6 +8,7 @@
 -- ARGV[2]  count    [integer]  the hold count to keep; 0 always ends the hold
 -- ARGV[3]  publish  [string]   PUBLISH or SPUBLISH
 -- ARGV[4]  channel  [channel]  where waiters listen; gets the message 1 when the hold ends, and when the last mark is removed
+-- also     [string]  the hold keys of a JVM's readers: only the fields of the lock name these readers, so no caller can declare the keys
 -- returns  [integer]  1   released: the hold has ended, and the message was published
 --                     2   lowered: the count is now as requested; the lease is unchanged
 --                     3   same: the count was already this (a copy of a command that succeeded)

@@ -8,6 +8,8 @@ pub(crate) struct Header {
     pub(crate) purpose: String,
     pub(crate) keys: Vec<Slot>,
     pub(crate) args: Vec<Slot>,
+    /// The keys that the script uses although `KEYS` does not contain them, and the reason.
+    pub(crate) also: String,
     /// `array` or `integer`.
     pub(crate) shape: String,
     /// The lines of `returns`, each reply with its meaning.
@@ -52,6 +54,7 @@ impl Header {
             purpose: lines[..gap].join(" "),
             keys: Vec::new(),
             args: Vec::new(),
+            also: String::new(),
             shape: String::new(),
             returns: Vec::new(),
             example: Example { keys: Vec::new(), args: Vec::new(), returns: String::new() },
@@ -70,6 +73,7 @@ impl Header {
                         header.shape = bracketed(shape)?.to_owned();
                         header.returns.push(Row::parse(row.trim()));
                     }
+                    "also" => rest.clone_into(&mut header.also),
                     "where" => {}
                     "example" => header.example = Example::parse(rest)?,
                     _ => return Err(format!("{first:?} is no part of a header")),

@@ -8,7 +8,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::script::{self, Script};
 use leasehold_embedded::{EmbeddedServer, ManualClock, ServerClock};
-use leasehold_test_support::{Server, binaries};
+use leasehold_test_support::{Binary, Connection, Keys, Profile, Server, Service, binaries};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// The Lua files, by their names without folder `lua/` and ending.
@@ -544,6 +544,33 @@ fn examples_return_what_they_say() {
         let reply = server.execute(&call).unwrap_or_else(|error| panic!("the example of {}: {error}", file.path));
         assert_eq!(replies::show(&reply), header.example.returns, "the example of {}", file.path);
         assert!(replies::is_understood(script, &reply) || script.repeats(), "{} is understood", file.path);
+    }
+}
+
+#[test]
+fn a_header_names_the_keys_that_no_caller_declares() {
+    for (script, file, header) in scripts() {
+        let makes_up = script.source().contains("hold_key_of(");
+        assert_eq!(!header.also.is_empty(), makes_up, "{}: the line `also` of the header", file.path);
+    }
+}
+
+#[test]
+fn examples_run_on_a_server_that_refuses_undeclared_keys() {
+    let strict = Profile::ALL.iter().find(|profile| profile.keys == Keys::Declared).expect("a strict profile");
+    let service = Service::start(strict, &Binary::any().expect("a server"));
+    let mut connection = Connection::connect(service.addr()).expect("a connection");
+    for (script, file, header) in scripts() {
+        service.server().command(&["FLUSHALL"]);
+        for line in scene(script.name()) {
+            let set = service.server().command(&line.split(' ').collect::<Vec<_>>());
+            assert!(!set.is_error(), "{line}: {set:?}");
+        }
+        let count = header.example.keys.len().to_string();
+        let mut words = vec!["EVAL", script.source(), &count];
+        words.extend(header.example.keys.iter().chain(&header.example.args).map(String::as_str));
+        let reply = connection.command(&words).expect("a reply");
+        assert!(!reply.is_error(), "the example of {}: {reply:?}", file.path);
     }
 }
 

@@ -6,6 +6,7 @@
 //! Transparent errors have the text and the source of the wrapped error. A `message` without a source may join the texts of several
 //! failures.
 
+mod advice;
 mod cause;
 mod connect;
 mod invalid;
@@ -95,7 +96,7 @@ pub enum Error {
     /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was
     /// acquired; the background retries a release. If the server also refuses to roll back preparations of the script, such as a place in
     /// a queue, the message contains that refusal, and the background retries the rollback.
-    #[error("the server refused a command for the lock {lock:?}: {refusal}")]
+    #[error("the server refused a command for the lock {lock:?}: {refusal}{}", advice::advice(refusal))]
     Refused {
         /// The lock.
         lock: String,
