@@ -29,6 +29,7 @@ mod runtimes;
 mod scripts;
 mod secrets;
 mod sentinel;
+mod services;
 mod shutdown;
 mod splitting;
 mod support;

@@ -85,6 +85,8 @@ pub enum Ids {
 pub enum Outcome {
     /// The behaviour suite passes.
     Works,
+    /// Nobody can subscribe, so only locks that poll can be waited for.
+    Polls,
     /// A connect or an acquire fails, with an error that has this text.
     Fails(&'static str),
 }
@@ -114,9 +116,11 @@ impl Profile {
         if !self.refuses(argv) {
             return None;
         }
-        let name = argv.first().map(|name| String::from_utf8_lossy(name).to_lowercase()).unwrap_or_default();
+        let name = argv.first().map(|name| String::from_utf8_lossy(name).into_owned()).unwrap_or_default();
         Some(Resp::Error(match self.refusal {
-            Refusal::NoPermission => format!("NOPERM this user has no permissions to run the '{name}' command"),
+            Refusal::NoPermission => {
+                format!("NOPERM this user has no permissions to run the '{}' command", name.to_lowercase())
+            }
             Refusal::Unknown | Refusal::HangsUp => format!("ERR unknown command '{name}', with args beginning with: "),
         }))
     }
