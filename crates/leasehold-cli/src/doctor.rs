@@ -1,13 +1,14 @@
 //! `leasehold doctor`: checks whether the server can be trusted with locks.
 //!
 //! `doctor/server.rs` evaluates `INFO`, `settings.rs` `CONFIG GET`, `pace.rs` `SLOWLOG`, `cluster.rs` `CLUSTER INFO`, and
-//! `sentinel.rs` the Sentinels. `doctor/trial.rs` acquires locks and measures them. This file queries every primary, and
+//! `sentinel.rs` the Sentinels. `service.rs` recognises managed services. `doctor/trial.rs` acquires locks and measures them. This file queries every primary, and
 //! merges equal findings.
 
 mod cluster;
 mod pace;
 mod sentinel;
 mod server;
+mod service;
 mod settings;
 mod trial;
 
@@ -168,6 +169,7 @@ async fn examine(
         tell(trial::of_latency(client, name).await)?;
     }
     if let Ok(raw) = raw {
+        tell(trial::of_expiry(raw.primaries(), &format!("{}{name}:expiry", connection::prefix(server))).await)?;
         if let [node] = raw.primaries()
             && node.address.is_none()
             && let Some(finding) = trial::of_slots(node, &format!("{}{name}", connection::prefix(server))).await

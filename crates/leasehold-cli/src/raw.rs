@@ -87,6 +87,12 @@ impl Node {
         R::from_reply(&reply).ok_or_else(|| format!("unexpected reply to {command}"))
     }
 
+    /// The host of the address.
+    pub(crate) fn host(&self) -> &str {
+        let address = self.connection.address();
+        address.rsplit_once(':').map_or(address, |(host, _)| host)
+    }
+
     /// The fields of `INFO`.
     ///
     /// # Errors

@@ -4,7 +4,7 @@ use clap::Args;
 use clap::builder::PossibleValuesParser;
 
 /// The checks that can find a fault.
-pub(crate) const CHECKS: [&str; 21] = [
+pub(crate) const CHECKS: [&str; 22] = [
     "appendfsync",
     "buffers",
     "busy",
@@ -12,6 +12,7 @@ pub(crate) const CHECKS: [&str; 21] = [
     "cluster",
     "connections",
     "eviction",
+    "expiry",
     "forks",
     "latency",
     "memory",

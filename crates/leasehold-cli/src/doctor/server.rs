@@ -1,5 +1,6 @@
 //! The fields of `INFO` that matter for locks.
 
+use super::service::{Service, Writes};
 use super::{Finding, cluster, pace, settings};
 use crate::duration::show;
 use crate::raw::Node;
@@ -24,7 +25,10 @@ const FORK_TOO_LONG: Duration = Duration::from_secs(1);
 /// Evaluates a server.
 pub(super) async fn judge(node: &Node) -> Vec<Finding> {
     let fields = match node.info().await {
-        Ok(fields) => Info(fields),
+        Ok(fields) => {
+            let service = Service::of(node, &fields).await;
+            Info { fields, service }
+        }
         Err(why) => {
             return vec![Finding::note("server", format!("INFO failed: {why}"), "allow INFO to this user")];
         }
@@ -38,12 +42,17 @@ pub(super) async fn judge(node: &Node) -> Vec<Finding> {
     findings
 }
 
-/// The fields of `INFO`.
-struct Info(BTreeMap<String, String>);
+/// What is known of a server.
+struct Info {
+    /// The fields of `INFO`.
+    fields: BTreeMap<String, String>,
+    /// The service, or another implementation than Redis and Valkey.
+    service: Option<&'static Service>,
+}
 
 impl Info {
     fn text(&self, field: &str) -> &str {
-        self.0.get(field).map_or("", String::as_str)
+        self.fields.get(field).map_or("", String::as_str)
     }
 
     fn number(&self, field: &str) -> Option<u64> {
@@ -51,14 +60,22 @@ impl Info {
     }
 
     fn judge(&self) -> Vec<Finding> {
-        let mut findings = vec![self.version(), self.eviction(), self.memory(), self.persistence()];
+        let mut findings: Vec<_> = self.service.map(Service::judge).into_iter().collect();
+        findings.extend([self.version(), self.eviction(), self.memory(), self.persistence()]);
         findings.extend(self.replicas());
         findings.extend([self.clients(), self.scripts(), self.keys()]);
         findings.extend(self.forks());
         findings
     }
 
+    fn writes(&self) -> Writes {
+        self.service.map_or(Writes::Settings, |service| service.writes)
+    }
+
     fn version(&self) -> Finding {
+        if let Some((service, version)) = self.service.and_then(|service| Some((service, service.version?))) {
+            return Finding::good("version", format!("{} {}", service.name, self.text(version)));
+        }
         let valkey = self.text("valkey_version");
         let (name, version) =
             if valkey.is_empty() { ("Redis", self.text("redis_version")) } else { ("Valkey", valkey) };
@@ -117,20 +134,29 @@ impl Info {
         if self.number("aof_enabled") == Some(1) {
             return Finding::good("persistence", "appendonly is on");
         }
-        Finding::fault(
-            "persistence",
-            "appendonly is off: a restart of the server loses held locks",
-            "set appendonly yes",
-        )
+        match self.writes() {
+            Writes::Log => Finding::good("persistence", "every write is in the log of the service before its reply"),
+            // Without a replica nothing replaces the server.
+            Writes::Replicas if self.number("connected_slaves") != Some(0) => Finding::note(
+                "persistence",
+                "appendonly is off: a failover of the service loses the grants that its replica lacks",
+                "fence the data that locks protect; see docs/servers.md",
+            ),
+            _ => Finding::fault(
+                "persistence",
+                "appendonly is off: a restart of the server loses held locks",
+                "set appendonly yes",
+            ),
+        }
     }
 
     fn replicas(&self) -> Vec<Finding> {
         let mut findings = Vec::new();
-        if self.text("role") != "master" {
+        if !matches!(self.text("role"), "master" | "") {
             let text = format!("this server is a {}", self.text("role"));
             findings.push(Finding::fault("role", text, "connect to the primary"));
         }
-        let replicas = self.number("connected_slaves").unwrap_or_default();
+        let Some(replicas) = self.number("connected_slaves") else { return findings };
         if replicas == 0 {
             findings.push(Finding::note("replicas", "no replicas: an outage of this server blocks all locks", ""));
             return findings;
@@ -158,6 +184,7 @@ impl Info {
                 "min-replicas",
                 format!("min-replicas-to-write is set, and {good} replicas count as good"),
             ),
+            None if self.writes() != Writes::Settings => return findings,
             None => Finding::fault(
                 "min-replicas",
                 "min-replicas-to-write is 0: an isolated primary continues to grant locks",
@@ -216,7 +243,7 @@ impl Info {
             field.strip_prefix("db")?.parse::<u32>().ok()?;
             value.strip_prefix("keys=")?.split(',').next()?.parse::<u64>().ok()
         };
-        Finding::good("keys", self.0.iter().filter_map(keys).sum::<u64>().to_string())
+        Finding::good("keys", self.fields.iter().filter_map(keys).sum::<u64>().to_string())
     }
 }
 
@@ -249,7 +276,7 @@ mod tests {
 
     fn faults(changed: &[(&str, &str)]) -> Vec<&'static str> {
         let all = HEALTHY.iter().chain(changed).map(|(field, value)| ((*field).to_owned(), (*value).to_owned()));
-        let findings = Info(all.collect()).judge();
+        let findings = Info { fields: all.collect(), service: None }.judge();
         findings.iter().filter(|one| one.verdict == Verdict::Fault).map(|one| one.check).collect()
     }
 

@@ -141,6 +141,38 @@ pub(super) async fn of_slots(node: &Node, name: &str) -> Option<Finding> {
     refusal.contains("same slot").then(|| Finding::note("slots", text, advice))
 }
 
+/// Sets a key to expire, and returns its remaining time in milliseconds. Only uses commands of the plain lock.
+const EXPIRES: &str = "redis.call('HSET', KEYS[1], 'doctor', '1') redis.call('PEXPIRE', KEYS[1], ARGV[1])
+local left = redis.call('PTTL', KEYS[1]) redis.call('DEL', KEYS[1]) return left";
+
+/// A time to live that is no number of seconds.
+const LIFE: i64 = 1_500;
+
+/// Checks whether the server keeps times to live in milliseconds. Some implementations keep seconds.
+pub(super) async fn of_expiry(nodes: &[Node], key: &str) -> Finding {
+    let mut refusal = String::new();
+    for node in nodes {
+        match node.ask::<i64>("EVAL", &[EXPIRES, "1", key, &LIFE.to_string()]).await {
+            Ok(left) => return of_life(left),
+            // Another node of the cluster has the key.
+            Err(why) if why.starts_with("MOVED ") => {}
+            Err(why) => refusal = why,
+        }
+    }
+    Finding::note("expiry", format!("a time to live could not be tried: {refusal}"), "")
+}
+
+fn of_life(left: i64) -> Finding {
+    // A scheduler may suspend the server between both commands, but not for half a second.
+    if (LIFE - 500 + 1..=LIFE).contains(&left) {
+        return Finding::good("expiry", format!("a time to live of {LIFE} ms is {left} ms after it was set"));
+    }
+    let text = format!(
+        "a time to live of {LIFE} ms is {left} ms after it was set: the server rounds it, so leases end early or late"
+    );
+    Finding::fault("expiry", text, "use a server that keeps milliseconds; see docs/servers.md")
+}
+
 /// Measures an acquire and a release.
 pub(super) async fn of_latency(client: &Client, name: &str) -> Finding {
     let lock = client.lock(format!("{name}:latency")).into();
@@ -215,4 +247,25 @@ async fn reading(node: &Node) -> Result<Reading, String> {
     let server = Duration::from_secs(number(0)?) + Duration::from_micros(number(1)?);
     let here = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Ok(Reading { at: begun + round_trip / 2, here: here.saturating_sub(round_trip / 2), server, round_trip })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Verdict;
+    use super::*;
+
+    #[test]
+    fn time_to_live_that_is_rounded_to_seconds_is_a_fault() {
+        for (left, verdict) in [
+            (1_500, Verdict::Good),
+            (1_499, Verdict::Good),
+            (1_001, Verdict::Good),
+            (1_000, Verdict::Fault),
+            (2_000, Verdict::Fault),
+            (-1, Verdict::Fault),
+            (-2, Verdict::Fault),
+        ] {
+            assert_eq!(of_life(left).verdict, verdict, "{left}");
+        }
+    }
 }

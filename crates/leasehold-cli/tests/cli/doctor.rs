@@ -2,7 +2,8 @@
 
 use crate::support::{Done, Start as _, bare, leasehold, patient, run_script, texts};
 use leasehold_test_support::{
-    Binary, Cluster, Proxy, Resp, Sentinel, Server, ServerBuilder, SplittingProxy, WallClock, Way, until,
+    Binary, Cluster, Profile, Proxy, Resp, Sentinel, Server, ServerBuilder, Service, SplittingProxy, WallClock, Way,
+    until,
 };
 use rustix::process::Signal;
 use std::sync::Arc;
@@ -40,7 +41,7 @@ fn server_that_is_well_has_no_fault_and_keeps_nothing() {
         let server = well().binary(&binary).start();
         let done = examined(&server, &[]);
         assert_eq!((done.code(), faults(&done), done.stderr.as_str()), (0, vec![], ""), "{done:?}");
-        for check in ["version", "eviction", "persistence", "rights", "notices", "latency", "clock"] {
+        for check in ["version", "eviction", "persistence", "rights", "notices", "expiry", "latency", "clock"] {
             assert!(done.stdout.contains(&format!("ok     {check}")), "{check} in {}", done.stdout);
         }
         // The records of operations on counters end by themselves.
@@ -57,6 +58,25 @@ fn proxy_that_splits_by_slot_is_named() {
     assert!(told(&done), "{done:?}");
     let done = examined(&well().start(), &[]);
     assert!(!told(&done), "{done:?}");
+}
+
+#[test]
+fn service_is_judged_by_its_own_profile() {
+    let examined_as = |name: &str| {
+        let profile = Profile::of(name).expect("a profile");
+        let service = Service::start(profile, &Binary::any().expect("a server program"));
+        examined_at(&service.url())
+    };
+    for (name, told) in
+        [("dragonfly", "Dragonfly: no WAIT"), ("kvrocks", "Kvrocks: not tried"), ("garnet", "Garnet: no WAIT")]
+    {
+        let done = examined_as(name);
+        assert!(done.stdout.contains(&format!("note   service      {told}")), "{name}: {done:?}");
+        assert!(done.stdout.contains("ok     version"), "its protocol version is no fault of {name}: {done:?}");
+    }
+    let done = examined_as("memorydb");
+    assert_eq!((done.code(), faults(&done)), (0, vec![]), "the log of MemoryDB replaces the file: {done:?}");
+    assert!(done.stdout.contains("ok     service      Amazon MemoryDB: a failover loses no grant"), "{done:?}");
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) const ALL: &[Profile] = &[
         name: "elasticache",
         source: "docs.aws.amazon.com/AmazonElastiCache/latest/dg/ClientConfig.RestrictedCommands.html",
         refused: &["CONFIG", "DEBUG", "BGSAVE", "BGREWRITEAOF", "REPLICAOF", "SLAVEOF", "WAITAOF"],
-        info: &[("aof_enabled", "0"), ("executable", "")],
+        info: &[("os", "Amazon ElastiCache"), ("aof_enabled", "0"), ("executable", "")],
         ..PLAIN
     },
     Profile {
@@ -40,7 +40,7 @@ pub(super) const ALL: &[Profile] = &[
         source: "docs.aws.amazon.com/memorydb/latest/devguide: restrictedcommands.html, consistency.html",
         shape: Shape::OneNode,
         refused: &["CONFIG", "ACL SETUSER", "ACL DELUSER", "DEBUG", "BGSAVE", "BGREWRITEAOF", "WAITAOF"],
-        info: &[("aof_enabled", "0"), ("executable", "")],
+        info: &[("os", "Amazon MemoryDB"), ("aof_enabled", "0"), ("executable", "")],
         ..PLAIN
     },
     Profile {
