@@ -184,8 +184,8 @@ fn recognised(host: &str, info: &BTreeMap<String, String>, hello: &str) -> Optio
     let by_host = |ending: &&str| is_of(&host, ending);
     let by_info = |word: &&str| info.contains_key(*word) || values.iter().flatten().any(|value| value.contains(word));
     KNOWN.iter().find(|known| {
-        known.hosts.iter().any(|ending| by_host(ending))
-            || known.info.iter().any(|word| by_info(word))
+        known.hosts.iter().any(by_host)
+            || known.info.iter().any(by_info)
             || known.hello.iter().any(|word| hello.contains(word))
     })
 }

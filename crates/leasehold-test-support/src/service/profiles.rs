@@ -118,7 +118,7 @@ pub(super) const ALL: &[Profile] = &[
     Profile {
         name: "kvrocks",
         source: "kvrocks.apache.org/docs/supported-commands, and its tracker",
-        refused: &["WAITAOF", "CLIENT SETINFO", "SPUBLISH", "PUBSUB SHARDNUMSUB"],
+        refused: &["WAITAOF", "CLIENT SETINFO", "SPUBLISH"],
         info: &[("redis_version", "4.0.0"), ("kvrocks_version", "2.16.0"), ("maxmemory_policy", "")],
         ..PLAIN
     },
