@@ -152,8 +152,14 @@ impl World {
     pub(crate) fn listeners(&self, name: &str, channel: &str) -> usize {
         match &self.backend {
             Backend::Embedded(server) => server.subscribers(channel.as_bytes()),
-            _ if self.backend.is_cluster() => number(&self.command(name, &["PUBSUB", "SHARDNUMSUB", channel])),
-            _ => number(&self.command(name, &["PUBSUB", "NUMSUB", channel])),
+            other => {
+                let sharded = self.command(name, &["PUBSUB", "SHARDNUMSUB", channel]);
+                if other.is_cluster() && !sharded.is_error() {
+                    return number(&sharded);
+                }
+                // Without sharded notices, a client listens on any node.
+                other.servers().iter().map(|server| number(&server.command(&["PUBSUB", "NUMSUB", channel]))).sum()
+            }
         }
     }
 
