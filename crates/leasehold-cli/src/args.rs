@@ -6,8 +6,10 @@ mod dashes;
 mod doctor;
 mod every;
 mod inspect;
+mod leader;
 mod ls;
 mod permits;
+mod records;
 mod run;
 mod serve;
 mod server;
@@ -21,8 +23,10 @@ pub(crate) use bench::BenchOptions;
 pub(crate) use dashes::parse;
 pub(crate) use doctor::{CHECKS, DoctorOptions};
 pub(crate) use inspect::InspectOptions;
+pub(crate) use leader::LeaderOptions;
 pub(crate) use ls::LsOptions;
 pub(crate) use permits::PermitsOptions;
+pub(crate) use records::RecordOptions;
 pub(crate) use run::RunOptions;
 pub(crate) use serve::ServeOptions;
 pub(crate) use server::ServerOptions;
@@ -60,6 +64,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Task {
     Run(RunOptions),
+    Leader(LeaderOptions),
     Ls(LsOptions),
     Watch(WatchOptions),
     Top(TopOptions),

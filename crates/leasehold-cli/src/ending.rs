@@ -29,6 +29,14 @@ impl Ending {
         Self::Signal { number: signal.as_raw(), of_group: false }
     }
 
+    /// The exit code that a shell shows.
+    pub(crate) fn code(self) -> u8 {
+        match self {
+            Self::Code(code) => code,
+            Self::Signal { number, .. } => u8::try_from(128 + number).unwrap_or(u8::MAX),
+        }
+    }
+
     /// Ends this process by the signal. If that is impossible, returns the exit code that a shell shows for the signal.
     pub(crate) fn end(self) -> ExitCode {
         let (number, of_group) = match self {
@@ -46,6 +54,6 @@ impl Ending {
         if process::getpid() != Pid::INIT {
             let _ = signal_hook::low_level::emulate_default_handler(number);
         }
-        u8::try_from(128 + number).unwrap_or(u8::MAX).into()
+        self.code().into()
     }
 }

@@ -27,7 +27,7 @@ pub(crate) enum Exit {
 
 impl Exit {
     /// The value of `error` in the JSON output.
-    const fn word(self) -> &'static str {
+    pub(crate) const fn word(self) -> &'static str {
         match self {
             Self::Declined => "declined",
             Self::Usage => "usage",
@@ -45,7 +45,7 @@ impl Exit {
 
 /// The table of the exit codes, for `--help` and the manual page.
 pub(crate) const TABLE: &str = "\
-Exit codes (`run` exits with the code of its command, or dies by the same signal):
+Exit codes (`run` and `leader` exit with the code of their command, or die by the same signal):
   0    success
   1    doctor found a fault, deadlocks a deadlock, or unlock was not confirmed
   64   usage: an option, the URL or a setting is invalid; nothing was sent
@@ -133,10 +133,12 @@ impl Failure {
         let said = said.into_iter().filter(|line| !line.is_empty() && !line.starts_with("For more information"));
         let said = said.collect::<Vec<_>>().join(" ").replace(" tip: ", "; ");
         let said = said.strip_prefix("error: ").unwrap_or(&said).to_owned();
-        // Only the usage of `run` has a command. Users easily forget its `--`.
+        // Only the usages of `run` and `leader` have a command. Users easily forget its `--`.
         let is_run = text.contains("-- <CMD>");
         if let (true, Some((said, _))) = (is_run, said.split_once("; to pass '-")) {
-            return Self::new(Exit::Usage, format!("{said}; {DASHES}; see --help"));
+            let verb = if text.contains("leasehold leader") { "leader" } else { "run" };
+            let dashes = format!("for a name that begins with a dash, use: leasehold {verb} -- -name -- COMMAND");
+            return Self::new(Exit::Usage, format!("{said}; {dashes}; see --help"));
         }
         let is_about_the_command = matches!(
             error.kind(),
@@ -196,9 +198,6 @@ pub(crate) fn reason(error: &Error) -> String {
         error => error.to_string(),
     }
 }
-
-/// The syntax for a name that looks like an option.
-const DASHES: &str = "for a name that begins with a dash, use: leasehold run -- -name -- COMMAND";
 
 /// The setting of the time limit.
 const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL changes this limit";

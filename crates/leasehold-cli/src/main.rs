@@ -15,6 +15,7 @@ mod ending;
 mod failure;
 mod files;
 mod generate;
+mod http;
 mod inspect;
 mod look;
 mod ls;
@@ -83,6 +84,7 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),
         Task::Doctor(options) => in_runtime(doctor::doctor(options, &cli.server)),
         Task::Run(options) => in_runtime(run::run(options, &cli.server)),
+        Task::Leader(options) => in_runtime(run::leader::lead(options, &cli.server)),
     }
 }
 

@@ -1,14 +1,18 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/once.rs` has the periods of `--once`, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
-//! manages the command's process group, `run/terminal.rs` the terminal, `run/times.rs` the time limits,
-//! `run/waiting.rs` the messages of a long wait. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped
-//! commands, and this file combines them.
+//! `run/hold.rs` acquires and releases, `run/once.rs` has the periods of `--once`, `run/nested.rs` warns of a deadlock with
+//! an enclosing run, `run/child.rs` manages the command's process group, `run/reaper.rs` its end, `run/terminal.rs` the
+//! terminal, `run/times.rs` the time limits, `run/waiting.rs` the messages of a long wait, `run/record.rs` the report.
+//! `run/supervise.rs` handles events, `run/stops.rs` resumes stopped commands, and this file combines them.
+//! `run/leader.rs` is `leasehold leader`.
 
 mod child;
 mod hold;
+pub(crate) mod leader;
 mod nested;
 mod once;
+mod reaper;
+mod record;
 mod stops;
 mod supervise;
 pub(crate) mod terminal;
@@ -26,7 +30,14 @@ use hold::{Held, Released};
 use leasehold::Client;
 use leasehold::once::Period;
 pub(crate) use nested::around;
+use reaper::Reaper;
+use record::{Fate, Record};
+use rustix::process::Signal;
+use std::ffi::OsString;
 use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 use supervise::{End, Limits, Supervised, Why};
 use terminal::Terminal;
 use times::Times;
@@ -40,31 +51,94 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    let (application, times, period) = (application(options), Times::of(options), once::period(options)?);
+    let (title, times, period) = (options.title(), Times::of(options), once::period(options)?);
+    let mut record = Record::begin(&options.records, &title, server.json)?;
+    let result = match connect("leasehold run", options, times, &mut signals, server, |_| {}).await {
+        Ok(Ok(client)) => {
+            let runner = Runner::of(options, &title, unblocks, server.json);
+            let result =
+                with_client(&client, options, period.as_ref(), times, &runner, &mut signals, &mut record).await;
+            // A signal ends the wait for a silent server. The lock is then free when its lease ends.
+            let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
+            result
+        }
+        Ok(Err(failure)) => Err(failure),
+        Err(signal) => Ok(Ending::by(signal)),
+    };
+    record.end(&result);
+    result
+}
+
+/// Connects within the time limits of the options. `hears` gets each temporary failure.
+///
+/// # Errors
+///
+/// The signal that ended the wait.
+async fn connect(
+    verb: &str,
+    options: &RunOptions,
+    times: Times,
+    signals: &mut Signals,
+    server: &ServerOptions,
+    hears: impl Fn(&Failure),
+) -> Result<Result<Client, Failure>, Signal> {
     let mut waiting = waiting::ForServer::new(options, server.json);
+    // The announced name has the program without its arguments, which may be secret, and the text of `--note`.
+    let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
+    let note = options.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
+    let application = format!("{verb} {}{note}", program.display());
     let patience = Patience {
         lease: options.lease,
-        as_whom: &application,
+        as_whom: application.trim_end(),
         limit: times.for_server(),
         option: times.option(),
         waits: times.waits(),
     };
-    let connecting = connection::connect_with(&patience, server, |failure| waiting.hears(failure));
-    let client = match signals.unless_ended(connecting).await {
-        Ok(client) => client?,
-        Err(signal) => return Ok(Ending::by(signal)),
-    };
-    let result = with_client(&client, options, period.as_ref(), times, &mut signals, unblocks, server.json).await;
-    // A signal ends the wait for a silent server. The lock is then free when its lease ends.
-    let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
-    result
+    let connecting = connection::connect_with(&patience, server, |failure| {
+        hears(failure);
+        waiting.hears(failure);
+    });
+    signals.unless_ended(connecting).await
 }
 
-/// The announced name: the program without its arguments, which may be secret, and the text of `--note`.
-fn application(options: &RunOptions) -> String {
-    let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    let note = options.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-    format!("leasehold run {}{note}", program.display())
+/// Starts commands under a lock, and supervises them.
+struct Runner<'a> {
+    command: &'a [OsString],
+    name: &'a str,
+    grace: Duration,
+    max_hold: Option<Duration>,
+    terminal: Terminal,
+    reaper: Reaper,
+    unblocks: bool,
+    json: bool,
+    /// Whether the command is being stopped.
+    is_stopping: Arc<AtomicBool>,
+}
+
+impl<'a> Runner<'a> {
+    fn of(options: &'a RunOptions, name: &'a str, unblocks: bool, json: bool) -> Self {
+        let RunOptions { command, grace, max_hold, .. } = options;
+        let (terminal, reaper, is_stopping) = (Terminal::of_this_process(), Reaper::default(), Arc::default());
+        Self { command, name, grace: *grace, max_hold: *max_hold, terminal, reaper, unblocks, json, is_stopping }
+    }
+
+    /// Runs the command to its end. Also returns whether a signal asked this process to end.
+    async fn command_under(&self, held: &Held, signals: &mut Signals) -> (End, bool) {
+        let Self { name, terminal, json, is_stopping, .. } = self;
+        is_stopping.store(false, Ordering::Release);
+        // Right after the grant the whole lease remains.
+        let limits = Limits { grace: self.grace, lease: held.remaining(), max_hold: self.max_hold };
+        let environment = held.environment(name);
+        match Child::start(&self.reaper, self.command, &environment, terminal, self.unblocks, *json) {
+            Ok(mut child) => {
+                let (child, passed) = (&mut child, Vec::new());
+                let mut supervised =
+                    Supervised { child, held, signals, terminal, limits, name, json: *json, is_stopping, passed };
+                (supervised.follow().await, supervised.is_asked_to_end())
+            }
+            Err(error) => (End::NotStarted(error), false),
+        }
+    }
 }
 
 async fn with_client(
@@ -72,10 +146,11 @@ async fn with_client(
     options: &RunOptions,
     period: Option<&Period>,
     times: Times,
+    runner: &Runner<'_>,
     signals: &mut Signals,
-    unblocks: bool,
-    json: bool,
+    record: &mut Record<'_>,
 ) -> Result<Ending, Failure> {
+    let json = runner.json;
     let acquiring = async {
         tokio::select! {
             biased;
@@ -89,44 +164,51 @@ async fn with_client(
         // The drop of the future rolls back a pending acquire.
         Err(signal) => return Ok(Ending::by(signal)),
     };
-    // Right after the grant the whole lease remains.
-    let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
-    let terminal = Terminal::of_this_process();
-    let name = &*options.title();
+    record.granted(&held);
+    let name = runner.name;
     if options.verbose {
         output::note(&format!("the lock {name:?} is granted"), json);
     }
-    let end = match Child::start(&options.command, &held.environment(name), &terminal, unblocks, json) {
-        Ok(mut child) => {
-            let (child, held, terminal) = (&mut child, &held, &terminal);
-            Supervised { child, held, signals, terminal, limits, name, json, passed: Vec::new() }.follow().await
-        }
-        Err(error) => End::NotStarted(error),
-    };
+    let (end, _) = runner.command_under(&held, signals).await;
     match end {
         End::Done { ended, held_to_the_end, by_key } => {
+            record.command_ended(ended);
             if ended == Ended::Exited(0) {
                 held.note_success();
             }
             let released = release(held, signals).await;
-            judge(name, ended, held_to_the_end, released, json).map(|()| ended.passed_on(by_key))
+            record.hold_ended(Fate::Kept);
+            judge(name, ended, held_to_the_end, released, json).inspect_err(|_| record.hold_ended(Fate::Lost))?;
+            Ok(ended.passed_on(by_key))
         }
         End::Stopped { why, ended, in_reach } => {
-            if matches!(why, Why::MaxHold(_)) && held.is_held() {
+            record.command_ended(ended);
+            let is_over = matches!(why, Why::MaxHold(_));
+            if is_over && held.is_held() {
                 release(held, signals).await.told(name, json);
             } else {
                 // The server may not answer; the background retries the release until the client is closed.
                 drop(held);
             }
-            let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
-            Err(Failure::new(Exit::Lost, format!("{}; the command {stopped} and ended with {ended}", why.told(name)))
-                .of_lock(name))
+            record.hold_ended(if is_over { Fate::MaxHold } else { Fate::Lost });
+            Err(stopped(name, &why, ended, in_reach))
         }
         End::NotStarted(error) => {
             held.release().await.told(name, json);
-            Err(Failure::new(Exit::Other, format!("cannot start the command: {error}")).of_lock(name))
+            Err(not_started(name, &error))
         }
     }
+}
+
+/// The failure of a command that was stopped.
+fn stopped(name: &str, why: &Why, ended: Ended, in_reach: bool) -> Failure {
+    let stopped = if in_reach { "was stopped" } else { "could not be stopped" };
+    let text = format!("{}; the command {stopped} and ended with {ended}", why.told(name));
+    Failure::new(Exit::Lost, text).of_lock(name)
+}
+
+fn not_started(name: &str, error: &std::io::Error) -> Failure {
+    Failure::new(Exit::Other, format!("cannot start the command: {error}")).of_lock(name)
 }
 
 /// Releases the lock. A signal ends the wait for the reply; the background continues the release until the client is

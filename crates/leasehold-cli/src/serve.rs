@@ -2,13 +2,12 @@
 //!
 //! `serve/sampler.rs` looks at the locks of the table and `serve/details.rs` at single locks, for all browsers together.
 //! `serve/view.rs` creates the texts; `serve/page.rs` writes them as HTML and `serve/changes.rs` as messages.
-//! `serve/routes.rs` defines the routes, `serve/unlock.rs` the only route that writes, and `serve/connections.rs` manages
-//! the connections.
+//! `serve/routes.rs` defines the routes, `serve/unlock.rs` the only route that writes, and `http.rs` manages the
+//! connections.
 
 mod answer;
 mod app;
 mod changes;
-mod connections;
 mod details;
 mod events;
 mod host;
@@ -17,7 +16,6 @@ mod metrics;
 mod newcomers;
 mod on_view;
 mod page;
-mod patience;
 mod query;
 mod routes;
 mod sample;
@@ -31,6 +29,7 @@ use crate::args::{ServeOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
 use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
+use crate::http;
 use crate::output;
 use crate::overview::looks::Wanted;
 use crate::signals::{Signals, asks_to_end, stop_this_process};
@@ -104,7 +103,7 @@ async fn with_client(
         json: server.json,
     });
     let details: Arc<Details> = app.details.clone();
-    let answers = connections::serve(listener, router(app.clone()), ended.subscribe());
+    let answers = http::serve(listener, router(app.clone()), ended.subscribe());
     tokio::pin!(answers);
     let result = tokio::select! {
         failure = sampler::run(client, &wanted, &app.viewers, &app.on_view, &samples) => Err(failure),

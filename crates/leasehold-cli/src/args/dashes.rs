@@ -1,4 +1,4 @@
-//! A name of `run` that begins with a dash: `leasehold run -- -name -- COMMAND`.
+//! A name of `run` or `leader` that begins with a dash: `leasehold run -- -name -- COMMAND`.
 //!
 //! Before the first `--` such a name looks like an option, and a misspelt option must not become a name. So the name
 //! comes after `--`, as in the other subcommands, and another `--` precedes the command.
@@ -30,8 +30,12 @@ fn behind_dashes(words: &[OsString]) -> Option<Cli> {
     // clap parses the line with a placeholder as the name.
     let standing_in = [before, &[OsString::from("name")], &behind[2..]].concat();
     let mut cli = Cli::try_parse_from(standing_in).ok()?;
-    let Task::Run(options) = &mut cli.task else { return None };
-    options.name = name.to_str()?.to_owned();
+    let of_task = match &mut cli.task {
+        Task::Run(options) => &mut options.name,
+        Task::Leader(options) => &mut options.name,
+        _ => return None,
+    };
+    name.to_str()?.clone_into(of_task);
     Some(cli)
 }
 
@@ -43,6 +47,7 @@ mod tests {
         let words: Vec<_> = line.split(' ').map(OsString::from).collect();
         match parse(&words).ok()?.task {
             Task::Run(options) => Some((options.name, options.command)),
+            Task::Leader(options) => Some((options.name, options.command)),
             _ => None,
         }
     }
@@ -54,6 +59,7 @@ mod tests {
             ("leasehold run --try -- --name -- sh -- y", "--name", &["sh", "--", "y"]),
             ("leasehold run x -- sudo -- true", "x", &["sudo", "--", "true"]),
             ("leasehold run x -- -y -- true", "x", &["-y", "--", "true"]),
+            ("leasehold leader -- -x -- true", "-x", &["true"]),
         ] {
             let command = command.iter().map(OsString::from).collect();
             assert_eq!(read(line), Some((name.to_owned(), command)), "{line}");

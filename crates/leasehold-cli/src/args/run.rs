@@ -1,6 +1,6 @@
 //! `leasehold run`.
 
-use super::At;
+use super::{At, RecordOptions};
 use crate::{duration, failure};
 use clap::Args;
 use std::ffi::OsString;
@@ -28,7 +28,7 @@ If renewals fail, the command's process group gets SIGTERM --grace before the le
 kills the command, but not the command's children. If these must not write without the lock, use a fencing token.";
 
 /// Run a command while holding a lock
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct RunOptions {
     /// Name of the lock; put a name that begins with a dash after --, and another -- before the command
@@ -97,6 +97,8 @@ pub(crate) struct RunOptions {
     /// Time between SIGTERM and SIGKILL to the command; at most a third of the lease if renewals fail
     #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "More options")]
     pub(crate) grace: Duration,
+    #[command(flatten)]
+    pub(crate) records: RecordOptions,
     /// Command and arguments, after `--`; no shell
     #[arg(last = true, required = true, value_name = "CMD")]
     pub(crate) command: Vec<OsString>,

@@ -1,5 +1,6 @@
 //! The command's process, and the process group that it leads.
 
+use super::reaper::Reaper;
 use super::terminal::Terminal;
 use crate::ending::Ending;
 use crate::shim::{self, Start};
@@ -11,7 +12,6 @@ use std::fmt;
 use std::io;
 use std::os::unix::process::CommandExt as _;
 use std::process::Command;
-use std::thread;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
@@ -62,6 +62,7 @@ impl Child {
     ///
     /// The system cannot start a process or thread. A command that cannot be executed ends with 126 or 127.
     pub(super) fn start(
+        reaper: &Reaper,
         command: &[OsString],
         environment: &[(&str, Option<OsString>)],
         terminal: &Terminal,
@@ -81,14 +82,15 @@ impl Child {
                 None => shim.env_remove(name),
             };
         }
+        // The reaper must not see the end of a process that it does not know.
+        let mut reaping = reaper.pause();
         let id = shim.spawn().map_err(shim::not_started)?.id();
         let group = i32::try_from(id).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::InvalidData)?;
         if in_front {
             terminal.lend(group);
         }
         let reaps = if stops { Some(release(group)?) } else { None };
-        let (told, changes) = mpsc::unbounded_channel();
-        thread::Builder::new().name("child".to_owned()).spawn(move || watch(group, &told))?;
+        let changes = reaping.watch(group)?;
         Ok(Self { group, has_ended: false, changes, _reaps: reaps })
     }
 
@@ -156,26 +158,8 @@ fn release(shim: Pid) -> io::Result<unix::Signal> {
     Ok(listening)
 }
 
-/// Reaps every child, and reports each state change of the command's process.
-fn watch(command: Pid, told: &mpsc::UnboundedSender<Change>) {
-    let mut ended = false;
-    loop {
-        let change = match process::wait(WaitOptions::UNTRACED) {
-            Ok(Some((pid, status))) if pid == command => change(status),
-            Ok(Some((_, status))) => (!status.stopped()).then_some(Change::Orphan),
-            Ok(None) | Err(Errno::INTR) => None,
-            // No child is left. The command's end was reported, unless other code in this process has reaped it.
-            Err(_) if ended => return,
-            Err(_) => Some(Change::Ended(Ended::Killed(Signal::KILL.as_raw()))),
-        };
-        ended |= matches!(change, Some(Change::Ended(_)));
-        if change.is_some_and(|change| told.send(change).is_err()) {
-            return;
-        }
-    }
-}
-
-fn change(status: WaitStatus) -> Option<Change> {
+/// The change that the system reports.
+pub(super) fn change(status: WaitStatus) -> Option<Change> {
     if let Some(signal) = status.stopping_signal() {
         return Some(Change::Stopped(signal));
     }

@@ -6,10 +6,11 @@ use crate::args::RunOptions;
 use crate::failure::{Exit, Failure, passes};
 use crate::look::{Unseen, lock_at, of_a_client};
 use crate::shown::counted;
+use leasehold::fence::FencingToken;
 use leasehold::group::{Member, MultiGuard};
 use leasehold::kind::{Any, Fenced, Permit};
 use leasehold::once::{Once, Period};
-use leasehold::{AnyLock, Client, Error, Guard, HolderId, LossReason, Lost, MultiLock};
+use leasehold::{AnyLock, Client, Error, Guard, HoldToken, HolderId, LossReason, Lost, MultiLock};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -240,21 +241,34 @@ pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
 }
 
 impl Held {
-    /// The variables of the command. Without a fencing token, this removes the variable of an enclosing run, which belongs
-    /// to another lock.
-    pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
-        let holders = self.holders();
-        let token = match self {
+    /// The ids of the hold, separated by spaces: several for several locks.
+    pub(super) fn ids(&self) -> String {
+        self.holders().into_iter().map(HolderId::into_string).collect::<Vec<_>>().join(" ")
+    }
+
+    /// The fencing token of the grant, if the kind of the lock has tokens.
+    pub(super) fn fencing_token(&self) -> Option<FencingToken> {
+        match self {
             Self::Lock(guard) => guard.fencing_token(),
             Self::KeptFenced(guard) => Some(guard.fencing_token()),
             Self::Kept(_) | Self::Permit(_) | Self::Once(..) | Self::Several(_) => None,
-        };
-        let (around, all) = nested::variable(&holders);
-        let own: Vec<_> = holders.into_iter().map(HolderId::into_string).collect();
+        }
+    }
+
+    /// A token that reports the end of the hold.
+    pub(super) fn token(&self) -> HoldToken {
+        each!(self, guard => guard.cancellation_token())
+    }
+
+    /// The variables of the command. Without a fencing token, this removes the variable of an enclosing run, which belongs
+    /// to another lock.
+    pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
+        let token = self.fencing_token();
+        let (around, all) = nested::variable(&self.holders());
         vec![
             (around, Some(all.into())),
             ("LEASEHOLD_NAME", Some(name.into())),
-            ("LEASEHOLD_HOLDER", Some(own.join(" ").into())),
+            ("LEASEHOLD_HOLDER", Some(self.ids().into())),
             ("LEASEHOLD_FENCING_TOKEN", token.map(|token| token.to_string().into())),
         ]
     }

@@ -5,10 +5,11 @@ use super::hold::Held;
 use super::stops::Stops;
 use super::terminal::Terminal;
 use crate::output;
-use crate::signals::Signals;
+use crate::signals::{Signals, asks_to_end};
 use leasehold::{LossReason, Lost};
 use rustix::process::Signal;
 use std::io;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 use tokio::time::{Instant, sleep, sleep_until};
 
@@ -77,13 +78,20 @@ pub(super) struct Supervised<'a> {
     pub(super) limits: Limits,
     pub(super) name: &'a str,
     pub(super) json: bool,
+    /// Whether this process is stopping the command.
+    pub(super) is_stopping: &'a AtomicBool,
     /// The forwarded signals.
     pub(super) passed: Vec<Signal>,
 }
 
 impl Supervised<'_> {
+    /// Whether a forwarded signal requests the end of this process.
+    pub(super) fn is_asked_to_end(&self) -> bool {
+        self.passed.iter().copied().any(asks_to_end)
+    }
+
     /// Supervises the command until its end.
-    pub(super) async fn follow(mut self) -> End {
+    pub(super) async fn follow(&mut self) -> End {
         let mut stops = Stops::new(self.terminal, self.name, self.json);
         let over = self.limits.max_hold.map(|most| (most, Instant::now().checked_add(most)));
         let end = loop {
@@ -141,19 +149,21 @@ impl Supervised<'_> {
     /// Ends the command and its group: SIGTERM, then SIGKILL after the grace or before the lease ends. SIGCONT resumes
     /// a stopped process, so that it can end.
     async fn stop(&mut self, why: Why) -> End {
-        let grace = match &why {
-            // The lease has ended, so there is no grace. This only happens after a pause of this process.
-            Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed) => Duration::ZERO,
-            _ => self.limits.grace,
-        };
+        self.is_stopping.store(true, Ordering::Release);
         // After a pause of this process, the command and the lease may both have ended.
         while self.child.is_over() {
             if let Change::Ended(ended) = self.child.changed().await {
                 return End::Done { ended, held_to_the_end: self.held.is_held(), by_key: self.is_by_key(ended) };
             }
         }
+        // The lease has ended, so there is no grace. This only happens after a pause of this process. A command that was
+        // paused too must not run again, even for SIGTERM.
+        if matches!(&why, Why::Lost(lost) if matches!(lost.reason(), LossReason::NotRenewed)) {
+            let (ended, in_reach) = self.kill(None).await;
+            return End::Stopped { why, ended, in_reach };
+        }
         let was_held = self.held.is_held();
-        let end = Instant::now().checked_add(grace);
+        let end = Instant::now().checked_add(self.limits.grace);
         self.child.signal(Signal::TERM);
         self.child.signal(Signal::CONT);
         let mut ended = None;

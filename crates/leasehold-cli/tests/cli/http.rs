@@ -94,7 +94,7 @@ pub(crate) struct Answer {
 
 impl Answer {
     #[track_caller]
-    fn of(text: &str) -> Self {
+    pub(crate) fn of(text: &str) -> Self {
         let (head, body) = text.split_once("\r\n\r\n").unwrap_or((text, ""));
         let status = head.split(' ').nth(1).and_then(|status| status.parse().ok());
         let status = status.unwrap_or_else(|| panic!("an answer: {text:?}"));

@@ -1,10 +1,11 @@
-//! The connections of browsers: limits, timeouts and shutdown.
+//! The connections of HTTP clients: limits, timeouts and shutdown.
 
-use super::patience::Patient;
+mod patience;
 use axum::{Extension, Router};
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::service::TowerToHyperService;
+use patience::Patient;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
@@ -28,7 +29,7 @@ const AFTER_FAILURE: Duration = Duration::from_millis(200);
 const FAREWELL: Duration = Duration::from_secs(2);
 
 /// Handles requests until shutdown, then finishes pending requests.
-pub(super) async fn serve(listener: TcpListener, router: Router, mut ended: watch::Receiver<bool>) {
+pub(crate) async fn serve(listener: TcpListener, router: Router, mut ended: watch::Receiver<bool>) {
     let (places, mut all) = (Arc::new(Semaphore::new(MOST)), JoinSet::new());
     loop {
         tokio::select! {
