@@ -5,6 +5,7 @@ mod bench;
 mod dashes;
 mod doctor;
 mod every;
+mod hold;
 mod inspect;
 mod leader;
 mod ls;
@@ -22,6 +23,7 @@ pub(crate) use at::At;
 pub(crate) use bench::BenchOptions;
 pub(crate) use dashes::parse;
 pub(crate) use doctor::{CHECKS, DoctorOptions};
+pub(crate) use hold::{HoldOptions, ReleaseOptions};
 pub(crate) use inspect::InspectOptions;
 pub(crate) use leader::LeaderOptions;
 pub(crate) use ls::LsOptions;
@@ -65,6 +67,8 @@ pub(crate) struct Cli {
 pub(crate) enum Task {
     Run(RunOptions),
     Leader(LeaderOptions),
+    Hold(HoldOptions),
+    Release(ReleaseOptions),
     Ls(LsOptions),
     Watch(WatchOptions),
     Top(TopOptions),

@@ -84,6 +84,8 @@ fn perform(cli: &Cli) -> Result<Ending, Failure> {
         Task::Bench(options) => in_runtime(bench::bench(options, &cli.server)),
         Task::Doctor(options) => in_runtime(doctor::doctor(options, &cli.server)),
         Task::Run(options) => in_runtime(run::run(options, &cli.server)),
+        Task::Hold(options) => in_runtime(run::keep::hold(options, &cli.server)),
+        Task::Release(options) => in_runtime(run::keep::release(options, &cli.server)),
         Task::Leader(options) => in_runtime(run::leader::lead(options, &cli.server)),
     }
 }

@@ -4,10 +4,11 @@
 //! an enclosing run, `run/child.rs` manages the command's process group, `run/reaper.rs` its end, `run/terminal.rs` the
 //! terminal, `run/times.rs` the time limits, `run/waiting.rs` the messages of a long wait, `run/record.rs` the report.
 //! `run/supervise.rs` handles events, `run/stops.rs` resumes stopped commands, and this file combines them.
-//! `run/leader.rs` is `leasehold leader`.
+//! `run/leader.rs` is `leasehold leader`, `run/keep.rs` `leasehold hold`.
 
 mod child;
 mod hold;
+pub(crate) mod keep;
 pub(crate) mod leader;
 mod nested;
 mod once;
@@ -151,17 +152,8 @@ async fn with_client(
     record: &mut Record<'_>,
 ) -> Result<Ending, Failure> {
     let json = runner.json;
-    let acquiring = async {
-        tokio::select! {
-            biased;
-            acquired = hold::acquire(client, options, period, times) => acquired,
-            never = nested::warn(client, options, json) => match never {},
-            never = waiting::tell(client, options, json) => match never {},
-        }
-    };
-    let held = match signals.unless_ended(acquiring).await {
+    let held = match acquired(client, options, period, times, signals, json).await {
         Ok(held) => held?,
-        // The drop of the future rolls back a pending acquire.
         Err(signal) => return Ok(Ending::by(signal)),
     };
     record.granted(&held);
@@ -209,6 +201,30 @@ fn stopped(name: &str, why: &Why, ended: Ended, in_reach: bool) -> Failure {
 
 fn not_started(name: &str, error: &std::io::Error) -> Failure {
     Failure::new(Exit::Other, format!("cannot start the command: {error}")).of_lock(name)
+}
+
+/// Acquires the lock, with messages about a long wait.
+///
+/// # Errors
+///
+/// The signal that ended the wait. The drop of the future rolls back a pending acquire.
+async fn acquired(
+    client: &Client,
+    options: &RunOptions,
+    period: Option<&Period>,
+    times: Times,
+    signals: &mut Signals,
+    json: bool,
+) -> Result<Result<Held, Failure>, Signal> {
+    let acquiring = async {
+        tokio::select! {
+            biased;
+            acquired = hold::acquire(client, options, period, times) => acquired,
+            never = nested::warn(client, options, json) => match never {},
+            never = waiting::tell(client, options, json) => match never {},
+        }
+    };
+    signals.unless_ended(acquiring).await
 }
 
 /// Releases the lock. A signal ends the wait for the reply; the background continues the release until the client is

@@ -84,7 +84,12 @@ impl Way {
     }
 }
 
-async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
+/// Ends the holds of the lock, or the hold that the options name.
+///
+/// # Errors
+///
+/// As [`unlock`].
+pub(crate) async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
     let Some(seen) = look(client, name).await? else {
         refuse_pattern(name)?;
         return free(name, json);

@@ -8,7 +8,7 @@ use clap::Args;
 /// instead if possible. The lock of a dead holder is free when its lease ends, without this command.
 ///
 /// For a semaphore, --holder frees one permit, or all permits of one hold.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Default)]
 #[command(
     after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes\n  \
                   leasehold unlock --process 4711@web-3\n  leasehold unlock --process 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55"

@@ -8,6 +8,7 @@ mod deadlocks;
 mod doctor;
 mod exits;
 mod frame;
+mod hold;
 mod http;
 mod inherits;
 mod input;

@@ -1,0 +1,97 @@
+//! `leasehold hold` and `leasehold release`.
+
+use super::RunOptions;
+use crate::{duration, failure};
+use clap::Args;
+use std::time::Duration;
+
+const EXAMPLES: &str = "\
+Examples:
+  leasehold hold deploy                                  # until Ctrl-C
+
+  holder=$(leasehold hold --try --max-hold 1h deploy &)  # continues once the lock is granted
+  [ -n \"$holder\" ] || exit 75
+  ./deploy.sh
+  leasehold release deploy --holder \"$holder\"";
+
+/// Hold a lock until a signal
+///
+/// The command prints the id of its hold once the lock is granted, and closes stdout. SIGTERM, SIGINT and the other signals
+/// that end a program release the lock, with exit code 0. The exit code is 76 if the lock is lost, removed by `release` or
+/// `unlock`, or held for --max-hold. Prefer `run`, which stops its command at a loss.
+#[derive(Args, Debug)]
+#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
+pub(crate) struct HoldOptions {
+    /// Name of the lock; put a name that begins with a dash after --
+    pub(crate) name: String,
+    /// Wait at most this long for the server and the lock together [default: no limit]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_with_seconds)]
+    pub(crate) wait: Option<Duration>,
+    /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
+    #[arg(long = "try", short = 'n', conflicts_with = "wait")]
+    pub(crate) try_once: bool,
+    /// Release the lock after this time, so that a forgotten hold ends
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Print nothing about a busy lock or a long wait; errors remain
+    #[arg(long, short)]
+    pub(crate) quiet: bool,
+    /// Exit with this code if the lock is busy [default: 75]
+    #[arg(long, short = 'E', value_name = "CODE")]
+    pub(crate) busy_exit: Option<u8>,
+    /// Grant the lock in the order of the requests
+    #[arg(long)]
+    pub(crate) fair: bool,
+    /// Hold one of N permits; every `run` and `hold` needs the same N
+    #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
+    pub(crate) permits: Option<u32>,
+    /// Get a fencing token, which --json prints; it grows with every grant
+    #[arg(long)]
+    pub(crate) fenced: bool,
+    /// Lease of the lock, which limits the outage after a crash; renewed after a third of it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) lease: Option<Duration>,
+    /// Acquire the read half of a read-write lock, which many readers can hold at once
+    #[arg(long, short = 's', conflicts_with_all = ["fair", "fenced", "permits", "write"])]
+    pub(crate) read: bool,
+    /// Acquire the write half of a read-write lock
+    #[arg(long, short = 'x', conflicts_with_all = ["fair", "fenced", "permits"])]
+    pub(crate) write: bool,
+}
+
+impl HoldOptions {
+    /// The options of a `run` that waits for the same lock.
+    pub(crate) fn as_run(&self) -> RunOptions {
+        RunOptions {
+            name: self.name.clone(),
+            wait: self.wait,
+            try_once: self.try_once,
+            max_hold: self.max_hold,
+            quiet: self.quiet,
+            busy_exit: self.busy_exit,
+            fair: self.fair,
+            permits: self.permits,
+            fenced: self.fenced,
+            lease: self.lease,
+            read: self.read,
+            write: self.write,
+            ..RunOptions::default()
+        }
+    }
+}
+
+/// End a hold of `leasehold hold`
+///
+/// The lock is free at once. The `hold` process notices at its next renewal, within a third of its lease, and exits with 76:
+/// it cannot distinguish this from `unlock`. The exit code is 73 if the holder does not hold the lock any more.
+#[derive(Args, Debug)]
+#[command(
+    after_help = "Example:\n  leasehold release deploy --holder \"$holder\"          # the line that `leasehold hold` printed"
+)]
+pub(crate) struct ReleaseOptions {
+    /// Name of the lock
+    pub(crate) name: String,
+    /// The line that `leasehold hold` printed
+    #[arg(long, value_name = "ID")]
+    pub(crate) holder: Option<String>,
+}
