@@ -82,6 +82,7 @@ pub(crate) async fn repeat(
     mut viewers: watch::Receiver<usize>,
     told: mpsc::UnboundedSender<Told>,
 ) -> Failure {
+    let mut is_first = true;
     loop {
         if viewers.wait_for(|viewers| *viewers > 0).await.is_err() {
             // The table has gone, and the caller drops this future.
@@ -89,8 +90,9 @@ pub(crate) async fn repeat(
         }
         let begun = Instant::now();
         tell(&told, Told::Begun(begun));
-        let rest = match look(client, wanted, foreign, begun, &told).await {
+        let rest = match look(client, wanted, foreign, begun, is_first, &told).await {
             Ok(look) => {
+                is_first = false;
                 let took = begun.elapsed();
                 tell(&told, Told::Done(look));
                 wanted.every.saturating_sub(took).max(took)
@@ -115,10 +117,13 @@ async fn look(
     wanted: &Wanted,
     foreign: &Foreign,
     begun: Instant,
+    is_first: bool,
     told: &mpsc::UnboundedSender<Told>,
 ) -> Result<Look, Error> {
     let mut people = People::new(client);
     let (mut found, mut said) = (BTreeMap::new(), begun);
+    // A first look may take long, and its viewer has no other rows.
+    let mut early = Vec::new();
     let known = foreign.clone();
     let leaves_out = !wanted.kinds.contains(&FoundKind::Foreign);
     let search = client.locks(&wanted.pattern).with_foreign();
@@ -133,10 +138,18 @@ async fn look(
             break false;
         }
         // A search may find a lock twice.
-        found.extend(with_processes(some, &mut people).await.into_iter().map(|seen| (seen.name.clone(), seen)));
+        let some = with_processes(some, &mut people).await;
+        if is_first {
+            early.extend(some.iter().map(|seen| (seen.name.clone(), Some(seen.clone()))));
+        }
+        found.extend(some.into_iter().map(|seen| (seen.name.clone(), seen)));
         if said.elapsed() >= PROGRESS {
             said = Instant::now();
             tell(told, Told::Progress(found.len()));
+            if !early.is_empty() {
+                let found = std::mem::take(&mut early);
+                tell(told, Told::Some(Glance { begun, ended: said, found }));
+            }
         }
     };
     let unseen = search.refusal().map(|refusal| unseen(search.unseen(), refusal));

@@ -69,10 +69,11 @@ impl State {
         match told {
             // The look started before the pause.
             Told::Done(_) if self.is_paused => self.overview.answers(),
+            Told::Some(_) if self.is_paused => {}
             told => {
-                let has_ended = matches!(told, Told::Done(_));
+                let changes_rows = matches!(told, Told::Done(_) | Told::Some(_));
                 self.overview.take(told);
-                if has_ended {
+                if changes_rows {
                     self.arrange();
                 }
             }
@@ -210,7 +211,7 @@ const fn scrolled(first: usize, key: Key, page: usize) -> usize {
 mod tests {
     use super::super::sample::state;
     use super::*;
-    use crate::overview::looks::Look;
+    use crate::overview::looks::{Glance, Look};
     use crate::overview::row::Found;
     use crate::overview::sample::lock;
     use std::time::Instant;
@@ -296,6 +297,20 @@ mod tests {
         assert_eq!(state.press(Key::Character('q')), Asked::Quit);
         state.press(Key::Escape);
         assert_eq!(state.mode(), &Mode::Table);
+    }
+
+    #[test]
+    fn rows_of_the_first_look_come_before_its_end() {
+        let mut state = state();
+        state.fit(2, 0);
+        let begun = Instant::now();
+        state.take(Told::Begun(begun));
+        let found = vec![("a".to_owned(), Some(lock("a")))];
+        state.take(Told::Some(Glance { begun, ended: begun, found }));
+        assert_eq!((names(&state), state.picture().table.is_none()), (vec!["a"], true));
+        let found = vec![lock("a"), lock("b")];
+        state.take(Told::Done(Look { begun, ended: begun, found, is_cut: false, unseen: None }));
+        assert_eq!(names(&state), ["a", "b"]);
     }
 
     #[test]
