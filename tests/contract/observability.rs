@@ -13,9 +13,9 @@ const RULE_TESTS: &str = "observability/prometheus/rules_test.yml";
 const LABELS_OF_PROMETHEUS: [&str; 3] = ["job", "instance", "le"];
 
 /// Labels whose values are not leasehold's.
-const FREE_LABELS: [&str; 5] = ["job", "instance", "le", "class", "server"];
+const FREE_LABELS: [&str; 6] = ["job", "instance", "le", "class", "server", "lock"];
 
-/// A row of the tables of metrics: that of the library in docs/operations.md, and that of `leasehold serve` in the page of the command.
+/// A row of the tables of metrics: that of the library in docs/operations.md, and those in the page of the command.
 #[derive(Debug)]
 struct Metric {
     is_histogram: bool,
@@ -35,18 +35,21 @@ fn metrics() -> BTreeMap<String, Metric> {
         let name = cells[0].trim_matches('`').to_owned();
         (name, Metric { is_histogram: cells[1] == "histogram", labels, wants_alert })
     };
-    rows.map(metric).chain(metrics_of_serve()).collect()
+    rows.map(metric).chain(metrics_of_the_command()).collect()
 }
 
-/// The metrics of `leasehold serve` by name. A test of the command holds the table and the code together.
-fn metrics_of_serve() -> Vec<(String, Metric)> {
+/// The metrics of the command by name. Tests of the command hold the tables and the code together.
+fn metrics_of_the_command() -> Vec<(String, Metric)> {
     let page = files::read("crates/leasehold-cli/README.md");
-    let rows = page.lines().filter(|line| line.starts_with("| `leasehold_serve_"));
+    let rows = page.lines().filter(|line| line.starts_with("| `leasehold_"));
     let metric = |row: &str| {
-        let labels = row.split(" by `").skip(1).filter_map(|rest| rest.split('`').next());
-        let labels = labels.map(str::to_owned).collect();
         let name = row.split('`').nth(1).expect("a row has a name").to_owned();
-        (name, Metric { is_histogram: false, labels, wants_alert: row.contains("**warn**") })
+        let labels = row.split(" by `").skip(1).filter_map(|rest| rest.split('`').next());
+        // Those of `serve` are of the whole server, all others of one lock.
+        let lock = (!name.starts_with("leasehold_serve_")).then_some("lock");
+        let labels = labels.chain(lock).map(str::to_owned).collect();
+        let wants_alert = ["**page**", "**warn**"].iter().any(|word| row.contains(word));
+        (name, Metric { is_histogram: false, labels, wants_alert })
     };
     rows.map(metric).collect()
 }
@@ -184,6 +187,22 @@ fn alerts_name_metrics_and_labels_that_there_are() {
     let named: BTreeSet<_> = alerts.values().flat_map(|expression| check(expression)).collect();
     for (name, metric) in metrics() {
         assert!(!metric.wants_alert || named.contains(&name), "the table of metrics wants an alert on {name}");
+    }
+}
+
+#[test]
+fn every_alert_links_to_a_heading_of_the_operations_page() {
+    let page = files::read("docs/operations.md");
+    let anchor = |line: &str| {
+        let words = line.strip_prefix('#')?.trim_start_matches('#').strip_prefix(' ')?.to_lowercase();
+        Some(words.chars().filter(|c| c.is_alphanumeric() || " -".contains(*c)).collect::<String>().replace(' ', "-"))
+    };
+    let anchors: BTreeSet<_> = page.lines().filter_map(anchor).collect();
+    let rules = files::read(RULES);
+    let links: Vec<_> = rules.split("docs/operations.md#").skip(1).filter_map(|rest| rest.split('"').next()).collect();
+    assert_eq!(links.len(), alerts().len(), "an alert has one link");
+    for link in links {
+        assert!(anchors.contains(link), "the operations page has no heading {link}: {anchors:?}");
     }
 }
 

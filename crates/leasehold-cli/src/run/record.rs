@@ -15,6 +15,7 @@ use std::io::Write as _;
 use std::path::Path;
 use std::time::{Duration, Instant};
 use textfile::TextFile;
+pub(super) use textfile::escaped_label;
 
 /// The record of one run.
 pub(super) struct Record<'a> {

@@ -1,6 +1,7 @@
 //! The state of a candidate, and the answers to health checks.
 
 use crate::run::hold::Held;
+use crate::run::record::escaped_label;
 use axum::Router;
 use axum::extract::State as Extracted;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -108,6 +109,7 @@ impl Health {
             .route("/ready", path(|now| matches!(now, Now::Following | Now::Leading)))
             .route("/leading", path(|now| now == Now::Leading))
             .route("/following", path(|now| now == Now::Following))
+            .route("/metrics", get(async move |Extracted(health): Extracted<Arc<Self>>| health.metrics()))
             .with_state(self)
     }
 
@@ -119,6 +121,20 @@ impl Health {
             (CACHE_CONTROL, HeaderValue::from_static("no-store")),
         ];
         (status, headers, format!("{body}\n")).into_response()
+    }
+
+    fn metrics(&self) -> Response {
+        let (now, _) = self.report();
+        let label = escaped_label(&self.name);
+        let text = [
+            ("leading", "Whether this process leads by its local clock.", now == Now::Leading),
+            ("ready", "Whether this process leads or follows.", matches!(now, Now::Leading | Now::Following)),
+        ]
+        .map(|(name, help, is)| {
+            let name = format!("leasehold_leader_{name}");
+            format!("# HELP {name} {help}\n# TYPE {name} gauge\n{name}{{lock=\"{label}\"}} {}\n", u8::from(is))
+        });
+        ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text.concat()).into_response()
     }
 
     fn report(&self) -> (Now, serde_json::Value) {

@@ -102,7 +102,7 @@ impl TextFile {
     }
 
     fn text(&self) -> String {
-        let label = self.name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n");
+        let label = escaped_label(&self.name);
         METRICS.iter().fold(String::new(), |mut text, (metric, help)| {
             if let Some(value) = self.values.get(metric) {
                 // A string takes every text.
@@ -114,6 +114,11 @@ impl TextFile {
             text
         })
     }
+}
+
+/// A name as the value of a label.
+pub(in crate::run) fn escaped_label(name: &str) -> String {
+    name.replace('\\', "\\\\").replace('"', "\\\"").replace('\n', "\\n")
 }
 
 /// A line of the file, which belongs to one name.
@@ -159,6 +164,14 @@ mod tests {
         let long = "é".repeat(300);
         let files = [escaped(&long), escaped(&format!("{long}x"))];
         assert!(files[0] != files[1] && files.iter().all(|file| file.len() < 200), "{files:?}");
+    }
+
+    #[test]
+    fn page_of_the_command_has_every_metric() {
+        let page = include_str!("../../../README.md");
+        for (metric, _) in METRICS {
+            assert!(page.contains(&format!("| `leasehold_run_{metric}` |")), "{metric}");
+        }
     }
 
     #[test]
