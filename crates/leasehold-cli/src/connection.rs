@@ -28,13 +28,15 @@ const SHORTEST: Duration = Duration::from_millis(10);
 ///
 /// The options are contradictory or incomplete, a file cannot be read, or the connect fails.
 pub(crate) async fn connect(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
-    Ok(attempt(options, None, as_whom, None).await??)
+    Ok(attempt(options, None, as_whom, None, None).await??)
 }
 
 /// How `run` connects.
 pub(crate) struct Patience<'a> {
     pub(crate) lease: Option<Duration>,
     pub(crate) as_whom: &'a str,
+    /// The reason for the locks.
+    pub(crate) note: Option<&'a str>,
     /// The time limit; `None` for no limit.
     pub(crate) limit: Option<Duration>,
     /// The option that sets the limit.
@@ -58,7 +60,7 @@ pub(crate) async fn connect_with(
     let [mut pause, longest] = PAUSES;
     loop {
         let left = patience.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let error = match attempt(options, patience.lease, patience.as_whom, left).await? {
+        let error = match attempt(options, patience.lease, patience.as_whom, patience.note, left).await? {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
@@ -94,9 +96,11 @@ async fn attempt(
     options: &ServerOptions,
     lease: Option<Duration>,
     as_whom: &str,
+    note: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Result<Client, ConnectError>, Failure> {
     let (builder, url) = prepare(options, lease, as_whom, limit)?;
+    let builder = builder.announce_note(note.unwrap_or_default());
     Ok(builder.connect(&url).await)
 }
 

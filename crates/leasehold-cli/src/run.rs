@@ -1,8 +1,8 @@
 //! `leasehold run`: a command that runs while a lock is held.
 //!
-//! `run/hold.rs` acquires and releases, `run/once.rs` has the periods of `--once`, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
+//! `run/hold.rs` acquires and releases, `run/nested.rs` warns of a deadlock with an enclosing run, `run/child.rs`
 //! manages the command's process group, `run/terminal.rs` the terminal, `run/times.rs` the time limits,
-//! `run/waiting.rs` the messages of a long wait. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped
+//! `run/waiting.rs` the messages of a long wait, `run/target.rs` the names of the locks, `run/once.rs` the periods. `run/supervise.rs` handles events, `run/stops.rs` resumes stopped
 //! commands, and this file combines them.
 
 mod child;
@@ -11,6 +11,7 @@ mod nested;
 mod once;
 mod stops;
 mod supervise;
+mod target;
 pub(crate) mod terminal;
 mod times;
 mod waiting;
@@ -27,7 +28,9 @@ use leasehold::Client;
 use leasehold::once::Period;
 pub(crate) use nested::around;
 use std::path::Path;
+use std::time::Instant;
 use supervise::{End, Limits, Supervised, Why};
+use target::Target;
 use terminal::Terminal;
 use times::Times;
 
@@ -40,11 +43,14 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    let (application, times, period) = (application(options), Times::of(options), once::period(options)?);
+    // The clock at the start decides, because the connect may take long.
+    let period = once::period(options)?;
+    let (application, times) = (application(options), Times::of(options));
     let mut waiting = waiting::ForServer::new(options, server.json);
     let patience = Patience {
         lease: options.lease,
         as_whom: &application,
+        note: options.note.as_deref(),
         limit: times.for_server(),
         option: times.option(),
         waits: times.waits(),
@@ -54,34 +60,35 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
         Ok(client) => client?,
         Err(signal) => return Ok(Ending::by(signal)),
     };
-    let result = with_client(&client, options, period.as_ref(), times, &mut signals, unblocks, server.json).await;
+    let result = with_client(&client, options, period, times, &mut signals, unblocks, server.json).await;
     // A signal ends the wait for a silent server. The lock is then free when its lease ends.
     let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
     result
 }
 
-/// The announced name: the program without its arguments, which may be secret, and the text of `--note`.
+/// The announced name: the program without its arguments, which may be secret.
 fn application(options: &RunOptions) -> String {
     let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    let note = options.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-    format!("leasehold run {}{note}", program.display())
+    format!("leasehold run {}", program.display())
 }
 
+#[expect(clippy::too_many_arguments, reason = "the parts of one run")]
 async fn with_client(
     client: &Client,
     options: &RunOptions,
-    period: Option<&Period>,
+    period: Option<Period>,
     times: Times,
     signals: &mut Signals,
     unblocks: bool,
     json: bool,
 ) -> Result<Ending, Failure> {
+    let (target, begun) = (&Target::of(client, options, period), Instant::now());
     let acquiring = async {
         tokio::select! {
             biased;
-            acquired = hold::acquire(client, options, period, times) => acquired,
-            never = nested::warn(client, options, json) => match never {},
-            never = waiting::tell(client, options, json) => match never {},
+            acquired = hold::acquire(client, target, times) => acquired,
+            never = nested::warn(client, target, json) => match never {},
+            never = waiting::tell(client, target, json) => match never {},
         }
     };
     let held = match signals.unless_ended(acquiring).await {
@@ -89,14 +96,12 @@ async fn with_client(
         // The drop of the future rolls back a pending acquire.
         Err(signal) => return Ok(Ending::by(signal)),
     };
+    waiting::over(target, begun, json);
     // Right after the grant the whole lease remains.
     let limits = Limits { grace: options.grace, lease: held.remaining(), max_hold: options.max_hold };
     let terminal = Terminal::of_this_process();
-    let name = &*options.title();
-    if options.verbose {
-        output::note(&format!("the lock {name:?} is granted"), json);
-    }
-    let end = match Child::start(&options.command, &held.environment(name), &terminal, unblocks, json) {
+    let name = &*target.shown;
+    let end = match Child::start(&options.command, &held.environment(target), &terminal, unblocks, json) {
         Ok(mut child) => {
             let (child, held, terminal) = (&mut child, &held, &terminal);
             Supervised { child, held, signals, terminal, limits, name, json, passed: Vec::new() }.follow().await
@@ -105,9 +110,7 @@ async fn with_client(
     };
     match end {
         End::Done { ended, held_to_the_end, by_key } => {
-            if ended == Ended::Exited(0) {
-                held.note_success();
-            }
+            held.mark_done(ended, options.retry_failed);
             let released = release(held, signals).await;
             judge(name, ended, held_to_the_end, released, json).map(|()| ended.passed_on(by_key))
         }

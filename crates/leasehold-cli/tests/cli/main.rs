@@ -21,6 +21,7 @@ mod permits;
 mod screen;
 mod serve;
 mod serve_security;
+mod several;
 mod signals;
 mod streams;
 mod succession;

@@ -55,6 +55,8 @@ pub(crate) fn bare() -> Command {
         "LEASEHOLD_HOLDER",
         "LEASEHOLD_HOLDERS",
         "LEASEHOLD_FENCING_TOKEN",
+        "LEASEHOLD_PERIOD",
+        "LEASEHOLD_CONFIG",
     ] {
         command.env_remove(variable);
     }
