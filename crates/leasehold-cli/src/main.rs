@@ -30,6 +30,7 @@ mod serve;
 mod shim;
 mod shown;
 mod signals;
+mod similar;
 mod table;
 mod top;
 mod unlock;

@@ -13,6 +13,13 @@ pub(crate) fn before(ago: Duration) -> String {
     written(u64::try_from(since.as_millis()).unwrap_or_default())
 }
 
+/// The time of day after this time, such as `02:00:16 UTC`, by the clock of this host.
+pub(crate) fn after(time: Duration) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(time);
+    let moment = written(u64::try_from(since.as_millis()).unwrap_or_default());
+    format!("{} UTC", &moment[11..19])
+}
+
 /// The time of a schedule, in milliseconds since 1970, to the second if it has no fraction.
 pub(crate) fn of_schedule(millis: u64) -> String {
     written(millis).replace(".000Z", "Z")

@@ -1,6 +1,7 @@
 //! The state of a lock with its processes, as text and as JSON.
 
 use crate::duration::show;
+use crate::moment;
 use crate::people::{People, Person};
 use crate::shown::shown;
 use leasehold::HolderId;
@@ -90,7 +91,10 @@ pub(crate) fn unrenewed(id: &str, left: Option<Duration>, who: Option<&Person>) 
 
 fn lease_as_text(left: Duration, unrenewed: Option<Duration>) -> String {
     match unrenewed {
-        Some(since) => format!("no renewal for {}: probably dead, free in {}", show(since), show(left)),
+        Some(since) => {
+            let (since, left, at) = (show(since), show(left), moment::after(left));
+            format!("no renewal for {since}: probably dead, free in {left} at {at}")
+        }
         None => format!("lease left {}", show(left)),
     }
 }

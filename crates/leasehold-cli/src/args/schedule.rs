@@ -110,7 +110,7 @@ mod tests {
         for key in ["2026-11-28", "2026-W48", "4711", "build 7", "monthly"] {
             assert_eq!(parse_every(key), Ok(Every::Key(key.to_owned())), "{key}");
         }
-        for wrong in ["", " ", "1D", "1.5h", "3 dayz", "10ms"] {
+        for wrong in ["", " ", "1D", "1.5x", "3 dayz", "10ms"] {
             assert!(parse_every(wrong).is_err(), "{wrong:?}");
         }
     }

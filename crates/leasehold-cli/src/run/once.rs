@@ -104,7 +104,7 @@ pub(super) async fn done(client: &Client, target: &Target<'_>, job: &Job, holder
     let ago = holder.remaining.and_then(|left| job.keep.checked_sub(left));
     let ago = ago.or_else(|| person.as_ref().map(|person| person.record.written_ago));
     let who = person.map_or_else(|| holder.id.to_string(), |person| process_as_text(&person.record));
-    let when = ago.map(|ago| format!(" ended it at {}, {} ago", moment::before(ago), show(ago))).unwrap_or_default();
+    let when = ago.map(|ago| format!(", ended at {}, {} ago", moment::before(ago), show(ago))).unwrap_or_default();
     let text = format!(
         "{:?} has already run in the period {}: {who}{when}; to run it again, free the lock {lock:?} with leasehold unlock",
         options.name, job.period
