@@ -3,6 +3,7 @@
 //! `support.rs` starts it and watches it. Every test has a server, or a name of a lock, of its own.
 
 mod bench;
+mod config;
 mod contention;
 mod deadlocks;
 mod doctor;

@@ -56,11 +56,11 @@ pub(crate) fn bare() -> Command {
         "LEASEHOLD_HOLDERS",
         "LEASEHOLD_FENCING_TOKEN",
         "LEASEHOLD_PERIOD",
-        "LEASEHOLD_CONFIG",
     ] {
         command.env_remove(variable);
     }
-    command.stdin(Stdio::null());
+    // Without the configuration of this machine.
+    command.env("LEASEHOLD_CONFIG", "/dev/null").stdin(Stdio::null());
     command
 }
 
