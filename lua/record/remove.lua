@@ -1,6 +1,6 @@
 -- Removes the record of a client that shuts down.
 --
--- KEYS[1]  client  [hash]  host, pid, application, since, up, within, locks and written of the client, with a time to live
+-- KEYS[1]  client  [hash]  host, pid, application, since, up, within, note, locks and written of the client, with a time to live
 -- returns  [integer]  1   removed
 --                     0   there was no record
 --                     -4  kind: the key is not a hash

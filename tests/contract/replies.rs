@@ -94,7 +94,7 @@ pub(crate) fn reply(header: &Header, row: &Row, code: i64) -> Reply {
         "hold" | "waiter" => Reply::Bulk("6f0c:7".into()),
         "count" | "token" => Reply::Bulk("2".into()),
         "id" => Reply::Bulk("0123456789abcdef".into()),
-        "host" | "application" | "value" => Reply::Bulk("orders".into()),
+        "host" | "application" | "note" | "value" => Reply::Bulk("orders".into()),
         "pid" | "since" => Reply::Bulk("4711".into()),
         "left" | "stored" | "time" | "in_all" | "age" | "up" | "0" | "available" | "capacity" | "drained" | "given"
         | "held" | "registered" => Reply::Int(70),

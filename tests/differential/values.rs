@@ -84,7 +84,7 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
         "publish" if folder == "lock" && rng.u8(..8) == 0 => "SILENT".to_owned(),
         "publish" if sharded && rng.u8(..8) == 0 => "SPUBLISH".to_owned(),
         "publish" => "PUBLISH".to_owned(),
-        "host" | "application" | "value" => one_of(rng, &["web-3", "", "é\r\n"]).to_owned(),
+        "host" | "application" | "note" | "value" => one_of(rng, &["web-3", "", "é\r\n"]).to_owned(),
         "pid" | "up" => "4711".to_owned(),
         "within" => one_of(rng, &["", "6f0d:3 6f0e:4"]).to_owned(),
         "locks" => one_of(rng, &["", "lw1500;7;0:5:stock"]).to_owned(),

@@ -159,8 +159,8 @@ fn argument(script: &Script, word: &str) -> &'static str {
         "publish" => "PUBLISH",
         "question" => "NUMSUB",
         "most" => "16",
-        "host" | "application" | "within" | "locks" | "value" | "channel" | "exclusive" | "shared" | "counter"
-        | "latch" => "it",
+        "host" | "application" | "within" | "note" | "locks" | "value" | "channel" | "exclusive" | "shared"
+        | "counter" | "latch" => "it",
         _ => panic!("say what the argument {word:?} of {} can be", script.name()),
     }
 }

@@ -118,12 +118,12 @@ fn records_and_stores_leave_the_keys_that_are_written_down() {
     let desk = bench.desk(Kind::Fenced);
     let client = ClientId::new(Uuid::from_u128(7));
     let (host, application, within) = ("web-3".into(), "orders".into(), Vec::new());
-    let record = ClientRecord { host, pid: 4711, application, since: 0, within };
+    let record = ClientRecord { host, pid: 4711, application, since: 0, within, note: String::new() };
     bench.run(&record::put(&client, &record, ms(7), &[], LEASE));
     let claim = Claim { token: 34, owner: &once(), keep: Some(ms(900)) };
     bench.run(&store::write(&desk.name, &claim, 1, "90".into(), None));
     let expected = [
-        format!("leasehold:1:client:{client} hash ends: application host locks pid since up within written"),
+        format!("leasehold:1:client:{client} hash ends: application host locks note pid since up within written"),
         "leasehold:1:fence:{stock} hash ends: owner token write".to_owned(),
         "stock string stays".to_owned(),
     ];

@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 fn somebody() -> ClientRecord {
     let (host, application, within) = ("web-3".into(), "orders €".into(), vec!["a:1".into(), "b:2".into()]);
-    ClientRecord { host, pid: 4711, application, since: 1_800_000_000_000, within }
+    ClientRecord { host, pid: 4711, application, since: 1_800_000_000_000, within, note: "dump €".into() }
 }
 
 fn waits() -> LockUse {
@@ -40,7 +40,7 @@ fn records_of_older_clients_and_garbage_say_nothing_of_locks() {
             }
             let found = record::found(&bench.run(&record::get(&client))).expect("the reply is understood");
             let Found::Record { record, up: None, age: None, uses, .. } = &found else { panic!("{found:?}") };
-            assert!(uses.is_empty() && record.within.is_empty(), "{found:?}");
+            assert!(uses.is_empty() && record.within.is_empty() && record.note.is_empty(), "{found:?}");
         }
     });
 }

@@ -1,6 +1,5 @@
 //! The command line. Every command with its own options has a file in `args/`, including its help.
 
-mod at;
 mod bench;
 mod dashes;
 mod doctor;
@@ -12,6 +11,7 @@ mod ls;
 mod permits;
 mod records;
 mod run;
+mod schedule;
 mod serve;
 mod server;
 mod top;
@@ -19,7 +19,6 @@ mod unlock;
 mod watch;
 mod words;
 
-pub(crate) use at::At;
 pub(crate) use bench::BenchOptions;
 pub(crate) use dashes::parse;
 pub(crate) use doctor::{CHECKS, DoctorOptions};
@@ -30,6 +29,7 @@ pub(crate) use ls::LsOptions;
 pub(crate) use permits::PermitsOptions;
 pub(crate) use records::RecordOptions;
 pub(crate) use run::RunOptions;
+pub(crate) use schedule::{At, Every};
 pub(crate) use serve::ServeOptions;
 pub(crate) use server::ServerOptions;
 pub(crate) use top::TopOptions;
@@ -48,8 +48,8 @@ Examples:
   # one backup at a time across all machines; wait without a limit
   leasehold run backup -- pg_dump shop
 
-  # once a day, although cron starts it on several machines
-  leasehold run --once 1d -q nightly-report -- ./report.sh";
+  # once a night, although cron starts it on several hosts
+  leasehold run --once 1d --at 02:00 nightly-report -- ./report.sh";
 
 /// Run programs under distributed locks on Redis or Valkey; inspect, free and check locks
 #[derive(Debug, Parser)]

@@ -28,13 +28,15 @@ const SHORTEST: Duration = Duration::from_millis(10);
 ///
 /// The options are contradictory or incomplete, a file cannot be read, or the connect fails.
 pub(crate) async fn connect(options: &ServerOptions, as_whom: &str) -> Result<Client, Failure> {
-    Ok(attempt(options, None, as_whom, None).await??)
+    Ok(attempt(options, None, as_whom, None, None).await??)
 }
 
 /// How `run` connects.
 pub(crate) struct Patience<'a> {
     pub(crate) lease: Option<Duration>,
     pub(crate) as_whom: &'a str,
+    /// The reason for the locks.
+    pub(crate) note: Option<&'a str>,
     /// The time limit; `None` for no limit.
     pub(crate) limit: Option<Duration>,
     /// The option that sets the limit.
@@ -58,7 +60,7 @@ pub(crate) async fn connect_with(
     let [mut pause, longest] = PAUSES;
     loop {
         let left = patience.limit.map(|limit| limit.saturating_sub(begun.elapsed()));
-        let error = match attempt(options, patience.lease, patience.as_whom, left).await? {
+        let error = match attempt(options, patience.lease, patience.as_whom, patience.note, left).await? {
             Ok(client) => return Ok(client),
             Err(error) => error,
         };
@@ -94,9 +96,11 @@ async fn attempt(
     options: &ServerOptions,
     lease: Option<Duration>,
     as_whom: &str,
+    note: Option<&str>,
     limit: Option<Duration>,
 ) -> Result<Result<Client, ConnectError>, Failure> {
     let (builder, url) = prepare(options, lease, as_whom, limit)?;
+    let builder = builder.announce_note(note.unwrap_or_default());
     Ok(builder.connect(&url).await)
 }
 
@@ -190,7 +194,10 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
         Some(url) => url.clone(),
         None => variable("LEASEHOLD_URL")?
             .map_or_else(|| variable("REDIS_URL"), |url| Ok(Some(url)))?
-            .ok_or_else(|| usage("no server URL; use --url redis://host:6379, or set LEASEHOLD_URL"))?,
+            .or_else(|| options.from_file.url.clone())
+            .ok_or_else(|| {
+                usage("no server URL; use --url redis://host:6379, or set LEASEHOLD_URL, or url in /etc/leasehold.toml")
+            })?,
     };
     if let Some(odd) = url.chars().next().filter(|first| !first.is_ascii_alphanumeric()) {
         let text = format!(
@@ -200,7 +207,7 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
     }
     let password = match &options.password_file {
         Some(path) => Some(one_line(read(path)?, path)?),
-        None => variable("LEASEHOLD_PASSWORD")?,
+        None => variable("LEASEHOLD_PASSWORD")?.or_else(|| options.from_file.password.clone()),
     };
     if let Some(password) = password {
         url = with_password(&url, &password)?;
@@ -219,7 +226,7 @@ pub(crate) fn url(options: &ServerOptions) -> Result<String, Failure> {
 /// # Errors
 ///
 /// Its value is not UTF-8. Ignoring it would use another server, or no password.
-fn variable(name: &str) -> Result<Option<String>, Failure> {
+pub(crate) fn variable(name: &str) -> Result<Option<String>, Failure> {
     match std::env::var(name) {
         Ok(value) => Ok(Some(value).filter(|value| !value.is_empty())),
         Err(VarError::NotPresent) => Ok(None),
@@ -272,7 +279,7 @@ fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
 }
 
 /// Whether a URL contains a password of the server or of its Sentinels.
-fn has_password(url: &str) -> bool {
+pub(crate) fn has_password(url: &str) -> bool {
     let (_, user, _, settings) = parts(url);
     let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());
     user.is_some_and(|user| user.contains(':')) || settings.any(|(name, _)| name == "sentinelPassword")
@@ -282,7 +289,7 @@ fn has_password(url: &str) -> bool {
 fn with_password(url: &str, password: &str) -> Result<String, Failure> {
     if has_password(url) {
         return Err(usage(
-            "the URL contains a password, and LEASEHOLD_PASSWORD or --password-file sets another; remove one",
+            "the URL contains a password, and LEASEHOLD_PASSWORD, --password-file or the configuration file sets another; remove one",
         ));
     }
     let (scheme, user, address, settings) = parts(url);

@@ -12,15 +12,15 @@ pub(crate) fn parse(text: &str) -> Result<Duration, String> {
     humantime::parse_duration(text).map_err(|_| example.to_owned())
 }
 
-/// Parses a time as [`parse`] does, or a number of seconds such as `10` or `2.5`, as `flock` and `timeout` read it.
+/// Parses a time as [`parse`], or a number of seconds as `flock` does, such as `2.5`.
 ///
 /// # Errors
 ///
 /// As [`parse`].
-pub(crate) fn parse_with_seconds(text: &str) -> Result<Duration, String> {
-    let is_number = text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
-    let seconds = text.parse().ok().filter(|_| is_number);
-    seconds.and_then(|seconds| Duration::try_from_secs_f64(seconds).ok()).map_or_else(|| parse(text), Ok)
+pub(crate) fn parse_wait(text: &str) -> Result<Duration, String> {
+    let is_number = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit() || byte == b'.');
+    let seconds = text.parse().ok().filter(|_| is_number).and_then(|seconds| Duration::try_from_secs_f64(seconds).ok());
+    seconds.map_or_else(|| parse(text), Ok)
 }
 
 /// Formats a time: in milliseconds below a second, in tenths below a minute, in seconds below an hour.
@@ -58,12 +58,12 @@ mod tests {
     }
 
     #[test]
-    fn bare_numbers_are_seconds_where_flock_has_them() {
-        for (text, millis) in [("10", 10_000), ("2.5", 2_500), ("0", 0), ("1h", 3_600_000)] {
-            assert_eq!(parse_with_seconds(text), Ok(Duration::from_millis(millis)), "{text}");
+    fn wait_takes_bare_seconds_too() {
+        for (text, millis) in [("2", 2_000), ("0.25", 250), ("0", 0), (".5", 500), ("3m", 180_000)] {
+            assert_eq!(parse_wait(text), Ok(Duration::from_millis(millis)), "{text}");
         }
-        for text in ["", ".", "-1", "1e9", "inf", "1.2.3"] {
-            assert!(parse_with_seconds(text).is_err(), "{text}");
+        for text in ["", ".", "1.2.3", "-1", "1e3", "inf", "nan", "99999999999999999999999"] {
+            assert!(parse_wait(text).is_err_and(|why| why.contains("30s")), "{text}");
         }
     }
 

@@ -68,16 +68,24 @@ pub(crate) struct Failure {
     lock: Option<String>,
     message: String,
     quiet: bool,
+    /// The value of `error` in the JSON output.
+    word: &'static str,
 }
 
 impl Failure {
     pub(crate) fn new(exit: Exit, message: impl Into<String>) -> Self {
-        Self { exit, code: exit as u8, lock: None, message: message.into(), quiet: false }
+        Self { exit, code: exit as u8, lock: None, message: message.into(), quiet: false, word: exit.word() }
     }
 
     /// Suppresses the line on stderr: the exit code is enough for the user.
     pub(crate) fn quiet(mut self, quiet: bool) -> Self {
         self.quiet = quiet;
+        self
+    }
+
+    /// Sets another value of `error` in the JSON output, for an outcome that shares its exit code.
+    pub(crate) fn called(mut self, word: &'static str) -> Self {
+        self.word = word;
         self
     }
 
@@ -168,7 +176,7 @@ impl Failure {
 
     fn json(&self) -> serde_json::Value {
         serde_json::json!({
-            "error": self.exit.word(),
+            "error": self.word,
             "exit_code": self.code,
             "lock": self.lock,
             "message": self.message,

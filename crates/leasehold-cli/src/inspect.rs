@@ -10,6 +10,7 @@ use crate::people::{People, Person};
 use crate::permits::find_holders;
 use crate::seen::{Seen, with_process};
 use crate::shown::shown;
+use crate::similar;
 use leasehold::Client;
 use leasehold::inspect::{FoundKind, Waiter};
 use serde_json::json;
@@ -24,6 +25,12 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
     let client = connection::connect(server, "leasehold inspect").await?;
     let key = format!("{}{}", connection::prefix(server), options.name);
     let seen = look(&client, &options.name, &key).await;
+    // A script asks for the state alone, and often.
+    let is_for_a_person = !options.check && !server.json && !options.name.contains('*');
+    let hint = match seen {
+        Ok(None) if is_for_a_person => similar::hint(&client, &options.name).await,
+        _ => None,
+    };
     // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
     let seen = seen?;
@@ -44,6 +51,9 @@ pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) ->
         }
     };
     output::print(&text)?;
+    if let Some(hint) = hint {
+        output::note(&hint, server.json);
+    }
     Ok(if options.check && is_held { Exit::Busy as u8 } else { 0 })
 }
 

@@ -7,6 +7,7 @@ mod args;
 mod bench;
 mod capacity;
 mod certificates;
+mod config;
 mod connection;
 mod deadlocks;
 mod doctor;
@@ -31,6 +32,7 @@ mod serve;
 mod shim;
 mod shown;
 mod signals;
+mod similar;
 mod table;
 mod top;
 mod unlock;
@@ -54,7 +56,7 @@ fn main() -> ExitCode {
     let words: Vec<_> = std::env::args_os().collect();
     let json = words.iter().take_while(|word| *word != "--").any(|word| word == "--json");
     let result = match args::parse(&words) {
-        Ok(cli) => perform(&cli),
+        Ok(mut cli) => config::complete(&mut cli).and_then(|()| perform(&cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
             output::print(&error.render().to_string()).map(|()| 0.into())
         }

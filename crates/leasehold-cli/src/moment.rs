@@ -13,18 +13,16 @@ pub(crate) fn before(ago: Duration) -> String {
     written(u64::try_from(since.as_millis()).unwrap_or_default())
 }
 
-/// Parses a time of RFC 3339, such as `2026-11-28T02:00:00Z` or `2026-11-28T03:00:00+01:00`.
-pub(crate) fn parse(text: &str) -> Option<SystemTime> {
-    let (local, east) = match text.len().checked_sub(6).filter(|at| text.is_char_boundary(*at)) {
-        Some(at) if text[at..].starts_with(['+', '-']) => (&text[..at], Some(&text[at..])),
-        _ => (text.strip_suffix(['Z', 'z'])?, None),
-    };
-    let utc = humantime::parse_rfc3339(&format!("{local}Z")).ok()?;
-    let Some(east) = east else { return Some(utc) };
-    let (hours, minutes) = east[1..].split_once(':')?;
-    let part = |text: &str| (text.len() == 2).then(|| text.parse::<u64>().ok()).flatten();
-    let offset = Duration::from_secs(part(hours)? * 3_600 + part(minutes)? * 60);
-    if east.starts_with('+') { utc.checked_sub(offset) } else { utc.checked_add(offset) }
+/// The time of day after this time, such as `02:00:16 UTC`, by the clock of this host.
+pub(crate) fn after(time: Duration) -> String {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().saturating_add(time);
+    let moment = written(u64::try_from(since.as_millis()).unwrap_or_default());
+    format!("{} UTC", &moment[11..19])
+}
+
+/// The time of a schedule, in milliseconds since 1970, to the second if it has no fraction.
+pub(crate) fn of_schedule(millis: u64) -> String {
+    written(millis).replace(".000Z", "Z")
 }
 
 fn written(millis: u64) -> String {
@@ -54,18 +52,6 @@ fn date(mut days: u64) -> (u64, usize, u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn offsets_from_utc_are_read() {
-        let utc = parse("2026-11-28T02:00:00Z");
-        assert_eq!(parse("2026-11-28T03:30:00+01:30"), utc);
-        assert_eq!(parse("2026-11-27T21:00:00-05:00"), utc);
-        for text in
-            ["", "2026-11-28", "2026-11-28T02:00:00", "2026-11-28T02:00:00+1:00", "2026-11-28T02:00:00\u{e9}01:00"]
-        {
-            assert_eq!(parse(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn moments_are_those_of_the_calendar() {

@@ -34,8 +34,12 @@ impl Person {
 
     /// The age of its record, if a live process would have rewritten the record since.
     pub(crate) fn silent(&self) -> Option<Duration> {
-        let ago = self.record.written_ago + self.asked.elapsed();
-        (ago > SILENT).then_some(ago)
+        Some(self.seen_ago()).filter(|ago| *ago > SILENT)
+    }
+
+    /// The age of its record.
+    pub(crate) fn seen_ago(&self) -> Duration {
+        self.record.written_ago + self.asked.elapsed()
     }
 
     /// The age of its hold or permit with this id, which its record lists after the first second.

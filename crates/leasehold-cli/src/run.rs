@@ -4,7 +4,7 @@
 //! an enclosing run, `run/child.rs` manages the command's process group, `run/reaper.rs` its end, `run/terminal.rs` the
 //! terminal, `run/times.rs` the time limits, `run/waiting.rs` the messages of a long wait, `run/record.rs` the report.
 //! `run/supervise.rs` handles events, `run/stops.rs` resumes stopped commands, and this file combines them.
-//! `run/leader.rs` is `leasehold leader`, `run/keep.rs` `leasehold hold`.
+//! `run/target.rs` has the names of the locks. `run/leader.rs` is `leasehold leader`, `run/keep.rs` `leasehold hold`.
 
 mod child;
 mod hold;
@@ -16,6 +16,7 @@ mod reaper;
 mod record;
 mod stops;
 mod supervise;
+mod target;
 pub(crate) mod terminal;
 mod times;
 mod waiting;
@@ -38,8 +39,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use supervise::{End, Limits, Supervised, Why};
+use target::Target;
 use terminal::Terminal;
 use times::Times;
 
@@ -52,13 +54,14 @@ pub(crate) async fn run(options: &RunOptions, server: &ServerOptions) -> Result<
     // Threads inherit the blocked signals, so this must come first.
     let unblocks = terminal::allow_changes()?;
     let mut signals = Signals::listen()?;
-    let (title, times, period) = (options.title(), Times::of(options), once::period(options)?);
+    // The clock at the start decides, because the connect may take long.
+    let (period, times) = (once::period(options)?, Times::of(options));
+    let title = options.names().join(" + ");
     let mut record = Record::begin(&options.records, &title, server.json)?;
     let result = match connect("leasehold run", options, times, &mut signals, server, |_| {}).await {
         Ok(Ok(client)) => {
             let runner = Runner::of(options, &title, unblocks, server.json);
-            let result =
-                with_client(&client, options, period.as_ref(), times, &runner, &mut signals, &mut record).await;
+            let result = with_client(&client, options, period, times, &runner, &mut signals, &mut record).await;
             // A signal ends the wait for a silent server. The lock is then free when its lease ends.
             let _ = signals.unless_ended(client.shutdown(FAREWELL)).await;
             result
@@ -91,6 +94,7 @@ async fn connect(
     let patience = Patience {
         lease: options.lease,
         as_whom: application.trim_end(),
+        note: options.note.as_deref(),
         limit: times.for_server(),
         option: times.option(),
         waits: times.waits(),
@@ -124,12 +128,13 @@ impl<'a> Runner<'a> {
     }
 
     /// Runs the command to its end. Also returns whether a signal asked this process to end.
-    async fn command_under(&self, held: &Held, signals: &mut Signals) -> (End, bool) {
-        let Self { name, terminal, json, is_stopping, .. } = self;
+    async fn command_under(&self, target: &Target<'_>, held: &Held, signals: &mut Signals) -> (End, bool) {
+        let Self { terminal, json, is_stopping, .. } = self;
+        let name = &*target.shown;
         is_stopping.store(false, Ordering::Release);
         // Right after the grant the whole lease remains.
         let limits = Limits { grace: self.grace, lease: held.remaining(), max_hold: self.max_hold };
-        let environment = held.environment(name);
+        let environment = held.environment(target);
         match Child::start(&self.reaper, self.command, &environment, terminal, self.unblocks, *json) {
             Ok(mut child) => {
                 let (child, passed) = (&mut child, Vec::new());
@@ -142,32 +147,28 @@ impl<'a> Runner<'a> {
     }
 }
 
+#[expect(clippy::too_many_arguments, reason = "the parts of one run")]
 async fn with_client(
     client: &Client,
     options: &RunOptions,
-    period: Option<&Period>,
+    period: Option<Period>,
     times: Times,
     runner: &Runner<'_>,
     signals: &mut Signals,
     record: &mut Record<'_>,
 ) -> Result<Ending, Failure> {
-    let json = runner.json;
-    let held = match acquired(client, options, period, times, signals, json).await {
+    let (target, json) = (&Target::of(client, options, period), runner.json);
+    let held = match acquired(client, target, times, signals, json).await {
         Ok(held) => held?,
         Err(signal) => return Ok(Ending::by(signal)),
     };
     record.granted(&held);
-    let name = runner.name;
-    if options.verbose {
-        output::note(&format!("the lock {name:?} is granted"), json);
-    }
-    let (end, _) = runner.command_under(&held, signals).await;
+    let name = &*target.shown;
+    let (end, _) = runner.command_under(target, &held, signals).await;
     match end {
         End::Done { ended, held_to_the_end, by_key } => {
             record.command_ended(ended);
-            if ended == Ended::Exited(0) {
-                held.note_success();
-            }
+            held.mark_done(ended, options.retry_failed);
             let released = release(held, signals).await;
             record.hold_ended(Fate::Kept);
             judge(name, ended, held_to_the_end, released, json).inspect_err(|_| record.hold_ended(Fate::Lost))?;
@@ -210,21 +211,25 @@ fn not_started(name: &str, error: &std::io::Error) -> Failure {
 /// The signal that ended the wait. The drop of the future rolls back a pending acquire.
 async fn acquired(
     client: &Client,
-    options: &RunOptions,
-    period: Option<&Period>,
+    target: &Target<'_>,
     times: Times,
     signals: &mut Signals,
     json: bool,
 ) -> Result<Result<Held, Failure>, Signal> {
+    let begun = Instant::now();
     let acquiring = async {
         tokio::select! {
             biased;
-            acquired = hold::acquire(client, options, period, times) => acquired,
-            never = nested::warn(client, options, json) => match never {},
-            never = waiting::tell(client, options, json) => match never {},
+            acquired = hold::acquire(client, target, times) => acquired,
+            never = nested::warn(client, target, json) => match never {},
+            never = waiting::tell(client, target, json) => match never {},
         }
     };
-    signals.unless_ended(acquiring).await
+    let held = signals.unless_ended(acquiring).await?;
+    if held.is_ok() {
+        waiting::over(target, begun, json);
+    }
+    Ok(held)
 }
 
 /// Releases the lock. A signal ends the wait for the reply; the background continues the release until the client is

@@ -1,6 +1,7 @@
 //! The state of a lock with its processes, as text and as JSON.
 
 use crate::duration::show;
+use crate::moment;
 use crate::people::{People, Person};
 use crate::shown::shown;
 use leasehold::HolderId;
@@ -52,16 +53,19 @@ impl Hold {
             add(format!("held {} times", self.holder.hold_count));
         }
         if self.holder.is_kept() {
-            add("released, but busy because of --at-least".to_owned());
+            add("released, but busy because of --at-least or --once".to_owned());
         }
-        with_process(&text, self.who.as_deref(), unrenewed)
+        // The process of a kept lock has ended, or does something else.
+        let gone = self.who.as_ref().filter(|_| self.holder.is_kept()).map(|who| who.seen_ago());
+        with_process(&text, self.who.as_deref(), unrenewed.or(gone))
     }
 
     /// The process of the hold, or its id.
     fn process_as_text(&self) -> String {
         let half = self.half.map(|half| format!("{half}: ")).unwrap_or_default();
         let who = self.who.as_ref().map(|who| process_as_text(&who.record));
-        format!("{half}{}", who.unwrap_or_else(|| shown(self.holder.id.as_str())))
+        let note = self.who.as_ref().map(|who| note(&who.record)).unwrap_or_default();
+        format!("{half}{}{note}", who.unwrap_or_else(|| shown(self.holder.id.as_str())))
     }
 
     pub(crate) fn as_json(&self) -> Value {
@@ -87,7 +91,10 @@ pub(crate) fn unrenewed(id: &str, left: Option<Duration>, who: Option<&Person>) 
 
 fn lease_as_text(left: Duration, unrenewed: Option<Duration>) -> String {
     match unrenewed {
-        Some(since) => format!("no renewal for {}: probably dead, free in {}", show(since), show(left)),
+        Some(since) => {
+            let (since, left, at) = (show(since), show(left), moment::after(left));
+            format!("no renewal for {since}: probably dead, free in {left} at {at}")
+        }
         None => format!("lease left {}", show(left)),
     }
 }
@@ -246,6 +253,7 @@ pub(crate) fn process_as_json(who: &ClientRecord) -> Value {
         "application": who.application,
         "host": who.host,
         "pid": who.pid,
+        "note": Some(&who.note).filter(|note| !note.is_empty()),
         "since_unix_ms": millis(since),
         "up_ms": millis(who.up),
         "seen_ms_ago": millis(who.written_ago),
@@ -257,6 +265,11 @@ pub(crate) fn process_as_text(who: &ClientRecord) -> String {
     shown(&format!("{}, process {} on {}", who.application, who.pid, who.host))
 }
 
+/// The reason for its locks, after a colon.
+fn note(who: &ClientRecord) -> String {
+    if who.note.is_empty() { String::new() } else { shown(&format!(": {}", who.note)) }
+}
+
 /// Appends the process to a text, with its uptime, or the age of its last record.
 pub(crate) fn with_process(text: &str, who: Option<&Person>, unrenewed: Option<Duration>) -> String {
     let Some(who) = who else { return text.to_owned() };
@@ -264,7 +277,7 @@ pub(crate) fn with_process(text: &str, who: Option<&Person>, unrenewed: Option<D
         Some(ago) => format!("last seen {} ago", show(ago)),
         None => format!("up for {}", show(who.up())),
     };
-    format!("{text}; {}, {lives}", process_as_text(&who.record))
+    format!("{text}; {}, {lives}{}", process_as_text(&who.record), note(&who.record))
 }
 
 pub(crate) fn millis(time: Duration) -> u64 {

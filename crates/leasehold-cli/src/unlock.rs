@@ -11,6 +11,7 @@ use crate::output;
 use crate::people::Person;
 use crate::seen::{Hold, permit_as_json, permit_as_text, unrenewed};
 use crate::shown::{counted, shown};
+use crate::similar;
 use leasehold::inspect::HeldPermit;
 use leasehold::{Client, Error, HolderId, PermitId};
 use rustix::termios::isatty;
@@ -92,7 +93,11 @@ impl Way {
 pub(crate) async fn free_lock(client: &Client, name: &str, options: &UnlockOptions, json: bool) -> Result<u8, Failure> {
     let Some(seen) = look(client, name).await? else {
         refuse_pattern(name)?;
-        return free(name, json);
+        let code = free(name, json)?;
+        if let Some(hint) = similar::hint(client, name).await.filter(|_| !json) {
+            output::note(&hint, json);
+        }
+        return Ok(code);
     };
     let hits = match (seen.kind, &options.holder) {
         (Kind::Permits, Some(id)) => permits(client, name, id).await?,

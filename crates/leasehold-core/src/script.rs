@@ -148,7 +148,7 @@ scripts! {
         [most window skew question exclusive shared counter latch];
 
     // The record of a client.
-    RECORD_PUT: record::PUT = "record/put" [client] [host pid application since up within locks lifetime];
+    RECORD_PUT: record::PUT = "record/put" [client] [host pid application since up within note locks lifetime];
     RECORD_GET: record::GET = "record/get" [client] [];
     RECORD_REMOVE: record::REMOVE = "record/remove" [client] [];
 

@@ -239,7 +239,8 @@ mod tests {
         let (host, application) = ("vm".to_owned(), "orders".to_owned());
         let (up, written_ago, within) = (Duration::from_secs(7), Duration::from_secs(3), vec!["a:1".into()]);
         let since = SystemTime::UNIX_EPOCH;
-        let record = ClientRecord { host, pid: 7, application, since, up, written_ago, within };
+        let note = "nightly dump".to_owned();
+        let record = ClientRecord { host, pid: 7, application, since, up, written_ago, within, note };
         survives(&record);
         let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);

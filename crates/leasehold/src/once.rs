@@ -161,10 +161,15 @@ impl Once {
         }
     }
 
-    /// Marks the job of [`Once::begin`] as done: the release of its guard keeps the lock busy until [`Period::keep`] is over. Other processes
-    /// learn it from the release, so release the guard afterwards.
+    /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock.
+    /// Its release keeps the lock busy until [`Period::keep`] is over. Other processes learn it from the release, so release the guard
+    /// afterwards.
+    ///
+    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, also after the
+    /// shutdown of the client: so [`Client::who_is`] names the process that did the job.
     pub fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);
+        self.lock.spec().handle().with(|session, now| session.outlive(now + self.keep));
     }
 
     async fn run_and_keep<T>(

@@ -25,7 +25,7 @@ pub(crate) struct HoldOptions {
     /// Name of the lock; put a name that begins with a dash after --
     pub(crate) name: String,
     /// Wait at most this long for the server and the lock together [default: no limit]
-    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_with_seconds)]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(crate) wait: Option<Duration>,
     /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
@@ -36,9 +36,9 @@ pub(crate) struct HoldOptions {
     /// Print nothing about a busy lock or a long wait; errors remain
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Exit with this code if the lock is busy [default: 75]
-    #[arg(long, short = 'E', value_name = "CODE")]
-    pub(crate) busy_exit: Option<u8>,
+    /// Exit with this code if the lock is busy
+    #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
+    pub(crate) busy_exit: u8,
     /// Grant the lock in the order of the requests
     #[arg(long)]
     pub(crate) fair: bool,

@@ -1,6 +1,7 @@
 //! `leasehold run`.
 
-use super::{At, RecordOptions};
+use super::RecordOptions;
+use super::schedule::{At, Every, parse_at, parse_every};
 use crate::{duration, failure};
 use clap::Args;
 use std::ffi::OsString;
@@ -9,15 +10,16 @@ use std::time::Duration;
 const EXAMPLES: &str = "\
 Examples:
   leasehold run backup -- pg_dump shop
-  leasehold run --once 1d -q nightly-report -- ./report.sh   # once a day, on one of several machines
+  leasehold run --once 1d --at 02:00 nightly-report -- ./report.sh   # once a night, on one of several hosts
+  leasehold run -l stock -l prices -- ./import.sh       # both locks, or none
   leasehold run --wait 30s --fair till:3 -- ./book.sh
   leasehold run --permits 3 supplier -- ./fetch.sh      # at most three at once
-  leasehold run -l stock -l orders -- ./reconcile.sh    # both locks at once
   leasehold run --read catalogue -- ./export.sh
   leasehold run --fenced ledger -- sh -c 'echo \"token $LEASEHOLD_FENCING_TOKEN\"'
   leasehold run -- -name -- ./report.sh                 # a name that begins with a dash
 
-The command gets the variables LEASEHOLD_NAME, LEASEHOLD_HOLDER, LEASEHOLD_HOLDERS and, with --fenced, LEASEHOLD_FENCING_TOKEN.
+The command gets the variables LEASEHOLD_NAME, LEASEHOLD_HOLDER and LEASEHOLD_HOLDERS; with --fenced, LEASEHOLD_FENCING_TOKEN; and with --once,
+LEASEHOLD_PERIOD: the key, or the time of the schedule.
 
 Signals: leasehold forwards TERM, INT, HUP, QUIT, USR1, USR2, WINCH and the signals of timers and resource limits to the command's process
 group. Before the grant, all of these except USR1, USR2 and WINCH end the wait for the lock. Ctrl-Z stops leasehold and the command, and a
@@ -31,67 +33,97 @@ kills the command, but not the command's children. If these must not write witho
 #[derive(Args, Debug, Default)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct RunOptions {
-    /// Name of the lock; put a name that begins with a dash after --, and another -- before the command
+    /// Name of the lock, or of the job of --once
+    ///
+    /// A name that begins with a dash goes after --, with another -- before the command. With --lock it may be left out.
     #[arg(required_unless_present = "lock", default_value = "", hide_default_value = true)]
     pub(crate) name: String,
-    // The ten most used options come first, without a heading.
-    /// Run the command once per PERIOD (1h, 1d, 7d) over all machines, or once per KEY, such as a date
+    // The ten most used options come first, without a heading. Each fits into a line of 80 columns.
+    /// Run once per period over all hosts: 1h, 1d, or a key
     ///
-    /// The other machines exit with 0, or with the code of --busy-exit. A command that fails or is killed has not run: another start in the
-    /// same period runs it again. A start while the command runs elsewhere ends at once; with --wait it waits, and runs the command if the
-    /// other fails. The server remembers a PERIOD for twice its length, and a KEY for a day or for --at-least.
+    /// A period is a time such as 1h or 1d. Any other text is the key of a period, such as a date or a build number. The
+    /// command runs on one host. The other hosts wait until it ends (--wait, --try), and exit with the code for a busy
+    /// lock (--busy-exit).
     ///
-    /// A PERIOD is counted from midnight UTC, and weeks from Thursday: set --at if the schedule fires at another time. Clocks may differ by up
-    /// to three eighths of the period.
-    #[arg(long, value_name = "PERIOD|KEY", conflicts_with_all = ["fair", "read", "write", "permits", "fenced", "lock"])]
-    pub(crate) once: Option<String>,
-    /// Wait at most this long for the server and the lock together, such as 500ms, 30s, 1h30m, or 2.5 for seconds; the server
-    /// gets at least 1s [default: no limit]
-    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_with_seconds)]
+    /// An exit code of the command closes the period, even a failure: the command ran. The period stays open if the
+    /// command could not be executed (126, 127), died by a signal, lost its lock, or if `leasehold` or its host was
+    /// killed. Then a waiting host, or a later start in the period, runs it. After a kill this takes up to --lease.
+    ///
+    /// Each host rounds its own clock to the nearest time of the schedule, so wrong clocks and late starts do not matter
+    /// below 3/8 of the period. A start about halfway between two times is refused with 64: set --at.
+    #[arg(long, value_name = "PERIOD|KEY", value_parser = parse_every,
+        conflicts_with_all = ["fair", "read", "write", "permits", "fenced", "lock"])]
+    pub(crate) once: Option<Every>,
+    /// Time of the schedule of --once: 02:00, or RFC 3339
+    ///
+    /// A time of day is in UTC, or has an offset: 02:00, `Sun 02:00`, 02:00+01:00. It only needs to be closer to the start
+    /// than 3/8 of the period, so a change of daylight saving time does not matter. A date with a time, such as
+    /// 2026-11-28T02:00:00Z, is the scheduled time itself: the clocks of the hosts then have no influence. The default is
+    /// a whole multiple of the period since Thursday, 1 January 1970, 00:00 UTC.
+    #[arg(long, value_name = "TIME", requires = "once", value_parser = parse_at)]
+    pub(crate) at: Option<At>,
+    /// Limit the wait for server and lock: 30s, 1h30m, 2.5
+    ///
+    /// The limit covers both waits together. A bare number means seconds. The server gets at least 1s to connect.
+    /// [default: no limit]
+    #[arg(long, short, value_name = "TIME", value_parser = duration::parse_wait)]
     pub(crate) wait: Option<Duration>,
-    /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
+    /// Fail at once if the lock is busy
+    ///
+    /// This also fails at once if no server listens. A silent server gets 3s.
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Stop the command after this time, then release the lock
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub(crate) max_hold: Option<Duration>,
-    /// Print nothing about a busy lock or a long wait; errors and the command's output remain
+    /// Print nothing about a busy lock or a wait
+    ///
+    /// Errors and the command's output remain.
     #[arg(long, short)]
     pub(crate) quiet: bool,
-    /// Exit with this code if the lock is busy [default: 75, or 0 with --once]
-    #[arg(long, short = 'E', value_name = "CODE")]
-    pub(crate) busy_exit: Option<u8>,
+    /// Exit code if busy, or already done
+    #[arg(long, short = 'E', value_name = "CODE", default_value_t = failure::Exit::Busy as u8)]
+    pub(crate) busy_exit: u8,
+    /// Stop the command after this time, then release
+    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+    pub(crate) max_hold: Option<Duration>,
+    /// Name of a lock; repeat it to acquire several at once
+    ///
+    /// All locks are acquired, or none. The order does not matter: commands with the same locks do not deadlock.
+    #[arg(long, short, value_name = "NAME")]
+    pub(crate) lock: Vec<String>,
     /// Grant the lock in the order of the requests
     #[arg(long)]
     pub(crate) fair: bool,
-    /// Run up to N commands at once; every `run` needs the same N, and `leasehold permits` changes it
+    /// Run up to N commands at once
+    ///
+    /// Every `run` needs the same N, and `leasehold permits` changes it.
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced", "lock"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) permits: Option<u32>,
-    /// Pass a fencing token to the command; it grows with every grant
-    #[arg(long, conflicts_with = "lock")]
-    pub(crate) fenced: bool,
-    /// Lease of the lock, which limits the outage after a crash; renewed after a third of it [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse)]
-    pub(crate) lease: Option<Duration>,
-    /// The schedule's own time for --once: 02:00 or `Mon 02:00` in UTC, or the time of this start, such as 2026-11-28T02:00:00Z
-    #[arg(long, value_name = "TIME", requires = "once", value_parser = At::parse, help_heading = "More options")]
-    pub(crate) at: Option<At>,
     /// Keep the lock busy for at least this long after the grant, even if the command ends earlier
+    ///
+    /// A short job then runs once although its schedule fires on several machines. With --once, it is the time for which the
+    /// server remembers the run [default: two periods; 1d for a key].
     #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits", "lock"], help_heading = "More options")]
     pub(crate) at_least: Option<Duration>,
-    /// Another lock to hold, in one step with the others; repeat it, and leave out NAME if you like
-    #[arg(long, short, value_name = "NAME", help_heading = "More options")]
-    pub(crate) lock: Vec<String>,
-    /// Text about this run, which `inspect`, `ls`, `top` and the message about a busy lock show beside its process
+    /// Leave the period of --once open if the command fails
+    ///
+    /// A waiting host, or a later start in the period, then runs the command again.
+    #[arg(long, requires = "once", help_heading = "More options")]
+    pub(crate) retry_failed: bool,
+    /// Reason for the hold, which `inspect`, `ls` and messages about a busy lock show; every user of the server can read it
     #[arg(long, value_name = "TEXT", help_heading = "More options")]
     pub(crate) note: Option<String>,
-    /// Print a line when the wait begins, and one when the lock is granted
+    /// Say at once what `run` waits for, and when it gets the lock; the default is one line after 10s
     #[arg(long, short, conflicts_with = "quiet", help_heading = "More options")]
     pub(crate) verbose: bool,
-    /// Acquire the read half of a read-write lock, which many readers can hold at once
+    /// Pass a fencing token to the command; it grows with every grant
+    #[arg(long, conflicts_with = "lock", help_heading = "More options")]
+    pub(crate) fenced: bool,
+    /// Lease of the lock, which limits the outage after a crash; renewed after a third of it [default: 30s]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "More options")]
+    pub(crate) lease: Option<Duration>,
+    /// Acquire the read half of a read-write lock, which many readers can hold at once, as `flock -s`
     #[arg(long, short = 's', visible_alias = "shared", conflicts_with_all = ["fair", "fenced", "permits", "write"], help_heading = "More options")]
     pub(crate) read: bool,
-    /// Acquire the write half of a read-write lock
+    /// Acquire the write half of a read-write lock, which excludes readers, as `flock -x`
     #[arg(long, short = 'x', visible_alias = "exclusive", conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "More options")]
     pub(crate) write: bool,
     /// Time between SIGTERM and SIGKILL to the command; at most a third of the lease if renewals fail
@@ -105,14 +137,9 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
-    /// The names of all locks: NAME, then those of --lock.
-    pub(crate) fn names(&self) -> impl Iterator<Item = &str> + Clone {
-        let name = Some(&*self.name).filter(|name| !name.is_empty() || self.lock.is_empty());
-        name.into_iter().chain(self.lock.iter().map(|name| &**name))
-    }
-
-    /// The names of all locks in one text, as in errors.
-    pub(crate) fn title(&self) -> String {
-        self.names().collect::<Vec<_>>().join(" + ")
+    /// The names of the locks.
+    pub(crate) fn names(&self) -> Vec<String> {
+        let own = (!self.name.is_empty() || self.lock.is_empty()).then_some(&self.name);
+        own.into_iter().chain(&self.lock).cloned().collect()
     }
 }

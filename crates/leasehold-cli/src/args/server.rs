@@ -1,5 +1,6 @@
 //! The options that all commands share.
 
+use crate::config::FromFile;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -9,7 +10,9 @@ pub(crate) struct ServerOptions {
     /// URL of the server: redis://host:6379, rediss:// with TLS, redis-sentinel://, redis-cluster:// or
     /// redis+unix:///path
     ///
-    /// The default is the environment variable LEASEHOLD_URL, then REDIS_URL. A URL on the command line must not contain
+    /// The default is the environment variable LEASEHOLD_URL, then REDIS_URL, then the configuration file: LEASEHOLD_CONFIG,
+    /// or /etc/leasehold.toml, with lines such as url = "redis://db:6379", password-file, prefix, tls-ca, tls-cert and
+    /// tls-key. A URL on the command line must not contain
     /// a password, because every user of the machine can read it there.
     #[arg(long, global = true, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Option<String>,
@@ -32,4 +35,6 @@ pub(crate) struct ServerOptions {
     // The order puts this after the options of the command.
     #[arg(long, global = true, display_order = 100)]
     pub(crate) json: bool,
+    #[arg(skip)]
+    pub(crate) from_file: FromFile,
 }

@@ -1,16 +1,19 @@
 //! Acquires and releases the lock of `run`.
 
+use super::child::Ended;
+use super::target::Target;
 use super::times::Times;
 use super::{nested, once};
-use crate::args::RunOptions;
+use crate::duration::show;
 use crate::failure::{Exit, Failure, passes};
-use crate::look::{Unseen, lock_at, of_a_client};
+use crate::look::{Unseen, lock_at, look, of_a_client};
+use crate::people::ask;
 use crate::shown::counted;
 use leasehold::fence::FencingToken;
 use leasehold::group::{Member, MultiGuard};
 use leasehold::kind::{Any, Fenced, Permit};
-use leasehold::once::{Once, Period};
-use leasehold::{AnyLock, Client, Error, Guard, HoldToken, HolderId, LossReason, Lost, MultiLock};
+use leasehold::once::Once;
+use leasehold::{AnyLock, Client, Error, Guard, HoldToken, HolderId, LossReason, Lost};
 use std::ffi::OsString;
 use std::time::Duration;
 
@@ -32,9 +35,8 @@ pub(super) enum Held {
     Kept(Guard),
     KeptFenced(Guard<Fenced>),
     Permit(Guard<Permit>),
-    /// The lock of a period, and the job that it belongs to.
-    Once(Guard, Once),
     Several(MultiGuard),
+    Job(Guard, Once),
 }
 
 /// Evaluates an expression for the guard of each kind.
@@ -45,8 +47,8 @@ macro_rules! each {
             Held::Kept($guard) => $value,
             Held::KeptFenced($guard) => $value,
             Held::Permit($guard) => $value,
-            Held::Once($guard, _) => $value,
             Held::Several($guard) => $value,
+            Held::Job($guard, _) => $value,
         }
     };
 }
@@ -62,35 +64,29 @@ pub(super) enum Released {
     NotConfirmed(String),
 }
 
-/// Acquires the lock of the options. The wait includes the setup of a semaphore, and outages of the server.
+/// Acquires the locks of the options. The wait includes the setup of a semaphore, and outages of the server.
 ///
 /// # Errors
 ///
 /// The lock is busy, the server refuses it, or the server is not reachable in time.
-pub(super) async fn acquire(
-    client: &Client,
-    options: &RunOptions,
-    period: Option<&Period>,
-    times: Times,
-) -> Result<Held, Failure> {
+pub(super) async fn acquire(client: &Client, target: &Target<'_>, times: Times) -> Result<Held, Failure> {
     let [mut pause, longest] = PAUSES;
     loop {
-        let attempted = match period {
-            Some(period) => once::begin(client, options, period, times).await?,
-            None => attempt(client, options, times).await?,
-        };
-        match attempted {
+        match attempt(client, target, times).await? {
             Ok(held) => return Ok(held),
             Err(Error::WaitElapsed { lock, holder, .. }) => {
                 // The name may be an application's hash, whose first field looks like a holder.
                 holder.iter().try_for_each(|holder| of_a_client(&lock, holder.as_str()))?;
+                if let Some(failure) = already_done(client, target).await {
+                    return Err(failure);
+                }
                 // The script does not return a holder of a large hash.
                 if holder.is_none()
-                    && let Some(failure) = no_lock(client, options).await
+                    && let Some(failure) = none_is_a_lock(client, target).await
                 {
                     return Err(failure);
                 }
-                return Err(busy(client, options, &lock, holder).await);
+                return Err(busy(client, target, &lock, holder).await);
             }
             Err(error) if passes(&error) && times.allow(pause) => tokio::time::sleep(pause).await,
             Err(error) => return Err(Failure::of_an_acquire(error)),
@@ -100,37 +96,37 @@ pub(super) async fn acquire(
 }
 
 /// One acquire, which ends early if the server is unreachable.
-async fn attempt(client: &Client, options: &RunOptions, times: Times) -> Result<Result<Held, Error>, Failure> {
-    match options.permits {
+async fn attempt(client: &Client, target: &Target<'_>, times: Times) -> Result<Result<Held, Error>, Failure> {
+    match target.options.permits {
         Some(permits) => {
-            let semaphore = client.semaphore(&options.name);
-            let what = format!("cannot set up the semaphore {:?}", options.name);
-            times
-                .prepare(&what, agree_on(&semaphore, permits))
-                .await
-                .map_err(|failure| failure.of_lock(&options.name))?;
+            let name = &target.shown;
+            let semaphore = client.semaphore(name);
+            let what = format!("cannot set up the semaphore {name:?}");
+            times.prepare(&what, agree_on(&semaphore, permits)).await.map_err(|failure| failure.of_lock(name))?;
             Ok(semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit))
         }
         None => {
             tokio::select! {
-                acquired = of_a_lock(client, options, times.for_lock()) => Ok(acquired),
-                no_lock = finds_no_lock(client, options) => Err(no_lock),
+                biased;
+                acquired = of_a_lock(client, target, times.for_lock()) => Ok(acquired),
+                done = once::finds_done(client, target), if times.waits() => Err(done),
+                no_lock = finds_no_lock(client, target) => Err(no_lock),
             }
         }
     }
 }
 
-async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Result<Held, Error> {
-    if !options.lock.is_empty() {
-        return MultiLock::new(options.names().map(|name| member(client, options, name)))
-            .acquire()
-            .wait(wait)
-            .await
-            .map(Held::Several);
+async fn of_a_lock(client: &Client, target: &Target<'_>, wait: Duration) -> Result<Held, Error> {
+    let options = target.options;
+    if let Some(job) = &target.job {
+        return job.once.lock().acquire().wait(wait).await.map(|guard| Held::Job(guard, job.once.clone()));
     }
-    let name = &options.name;
+    let [name] = &target.names[..] else {
+        let members = target.names.iter().map(|name| member(client, target, name));
+        return client.multi_lock(members).acquire().wait(wait).await.map(Held::Several);
+    };
     match options.at_least {
-        None => lock(client, options).acquire().wait(wait).await.map(Held::Lock),
+        None => lock(client, target, name).acquire().wait(wait).await.map(Held::Lock),
         Some(least) if options.fenced => {
             client.fenced_lock(name).acquire().keep_busy_for(least).wait(wait).await.map(Held::KeptFenced)
         }
@@ -139,37 +135,58 @@ async fn of_a_lock(client: &Client, options: &RunOptions, wait: Duration) -> Res
 }
 
 /// Completes if something else uses the name, because such a wait would never end.
-async fn finds_no_lock(client: &Client, options: &RunOptions) -> Failure {
+async fn finds_no_lock(client: &Client, target: &Target<'_>) -> Failure {
     tokio::time::sleep(LOOK).await;
-    match no_lock(client, options).await {
+    match none_is_a_lock(client, target).await {
         Some(failure) => failure,
         None => std::future::pending().await,
     }
 }
 
-/// The failure for a name in use by something that is not a lock. `None` if the server does not answer: the acquire
-/// then reports the outage.
-async fn no_lock(client: &Client, options: &RunOptions) -> Option<Failure> {
-    for name in options.names() {
-        let failure = match lock_at(client, name).await {
-            Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
-            // The acquire has shown that this user has the rights for its own kind.
-            Err(Unseen::Refused) => match client.lock(name).inspect().await {
-                Ok(Some(holder)) => of_a_client(name, holder.id.as_str()).err(),
-                Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
-                _ => None,
-            },
-            _ => None,
-        };
-        if failure.is_some() {
-            return failure;
+/// The outcome of a job that is already done in its period.
+async fn already_done(client: &Client, target: &Target<'_>) -> Option<Failure> {
+    let job = target.job.as_ref()?;
+    let holder = job.once.lock().inspect().await.ok().flatten().filter(leasehold::inspect::Holder::is_kept)?;
+    Some(once::done(client, target, job, &holder).await)
+}
+
+/// The failure of the first name in use by something that is not a lock.
+async fn none_is_a_lock(client: &Client, target: &Target<'_>) -> Option<Failure> {
+    for name in &target.names {
+        if let Some(failure) = no_lock(client, name).await {
+            return Some(failure);
         }
     }
     None
 }
 
-fn lock(client: &Client, options: &RunOptions) -> AnyLock {
-    let name = &options.name;
+/// The failure for a name in use by something that is not a lock. `None` if the server does not answer: the acquire
+/// then reports the outage.
+async fn no_lock(client: &Client, name: &str) -> Option<Failure> {
+    match lock_at(client, name).await {
+        Err(Unseen::Failed(failure)) if failure.exit() == Exit::Conflict => Some(failure),
+        // The acquire has shown that this user has the rights for its own kind.
+        Err(Unseen::Refused) => match client.lock(name).inspect().await {
+            Ok(Some(holder)) => of_a_client(name, holder.id.as_str()).err(),
+            Err(error @ Error::KeyConflict { .. }) => Some(error.into()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// A lock that is acquired with others. The library has no conversion from a lock whose kind is chosen at run time.
+fn member(client: &Client, target: &Target<'_>, name: &str) -> Member {
+    match target.options {
+        options if options.read => client.read_write_lock(name).read().into(),
+        options if options.write => client.read_write_lock(name).write().into(),
+        options if options.fair => client.fair_lock(name).into(),
+        _ => client.lock(name).into(),
+    }
+}
+
+fn lock(client: &Client, target: &Target<'_>, name: &str) -> AnyLock {
+    let options = target.options;
     match (options.fair, options.fenced) {
         _ if options.read => client.read_write_lock(name).read().into(),
         _ if options.write => client.read_write_lock(name).write().into(),
@@ -177,16 +194,6 @@ fn lock(client: &Client, options: &RunOptions) -> AnyLock {
         (true, false) => client.fair_lock(name).into(),
         (false, true) => client.fenced_lock(name).into(),
         (false, false) => client.lock(name).into(),
-    }
-}
-
-/// One of several locks.
-fn member(client: &Client, options: &RunOptions, name: &str) -> Member {
-    match options {
-        _ if options.read => client.read_write_lock(name).read().into(),
-        _ if options.write => client.read_write_lock(name).write().into(),
-        _ if options.fair => client.fair_lock(name).into(),
-        _ => client.lock(name).into(),
     }
 }
 
@@ -217,30 +224,54 @@ async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), 
 }
 
 /// The failure for a busy lock, with its holder if known.
-async fn busy(client: &Client, options: &RunOptions, lock: &str, holder: Option<HolderId>) -> Failure {
+async fn busy(client: &Client, target: &Target<'_>, lock: &str, holder: Option<HolderId>) -> Failure {
+    let options = target.options;
     let who = match holder {
+        None if target.names.len() > 1 => {
+            first_held(client, target).await.map(|who| format!("; {who}")).unwrap_or_default()
+        }
         Some(id) if id.as_str().ends_with(KEPT) => "; --at-least keeps it busy after a recent run".to_owned(),
-        Some(id) => format!("; held by {}", with_process(client, &id).await),
+        Some(id) => format!("; held by {}", with_process(client, id.as_str()).await),
         None => String::new(),
     };
     let text = match options.wait {
         Some(wait) => format!("the lock {lock:?} was busy for {wait:?} (--wait){who}"),
         None => format!("the lock {lock:?} is busy{who}"),
     };
-    Failure::new(Exit::Busy, text)
-        .of_lock(lock)
-        .with_code(options.busy_exit.unwrap_or(Exit::Busy as u8))
-        .quiet(options.quiet)
+    Failure::new(Exit::Busy, text).of_lock(lock).with_code(options.busy_exit).quiet(options.quiet)
 }
 
-/// A holder, with its announced process.
-pub(super) async fn with_process(client: &Client, id: &HolderId) -> String {
-    let process = client.who_is(id).await.ok().flatten();
-    let process = process.map(|who| format!(" ({}, process {} on {})", who.application, who.pid, who.host));
-    format!("{id}{}", process.unwrap_or_default())
+/// The first of several locks that is held, with its holder.
+pub(super) async fn first_held(client: &Client, target: &Target<'_>) -> Option<String> {
+    for name in &target.names {
+        if let Some(hold) = look(client, name).await.ok().flatten().and_then(|seen| seen.holds.into_iter().next()) {
+            let who = with_process(client, hold.holder.id.as_str()).await;
+            return Some(format!("{name:?} is held by {who}"));
+        }
+    }
+    None
+}
+
+/// The id of a holder, with its process, the age of its hold and its note if they are known.
+pub(super) async fn with_process(client: &Client, id: &str) -> String {
+    let Some(person) = ask(client, id).await else { return id.to_owned() };
+    let who = &person.record;
+    let age = person.held(id).map(|age| format!(", for {}", show(age))).unwrap_or_default();
+    let note = if who.note.is_empty() { String::new() } else { format!(": {}", who.note) };
+    format!("{id} ({}, process {} on {}{age}{note})", who.application, who.pid, who.host)
 }
 
 impl Held {
+    fn holders(&self) -> Vec<HolderId> {
+        match self {
+            Self::Several(guard) => guard.holder_ids(),
+            Self::Lock(guard) => vec![guard.holder_id()],
+            Self::Kept(guard) | Self::Job(guard, _) => vec![guard.holder_id()],
+            Self::KeptFenced(guard) => vec![guard.holder_id()],
+            Self::Permit(guard) => vec![guard.holder_id()],
+        }
+    }
+
     /// The ids of the hold, separated by spaces: several for several locks.
     pub(super) fn ids(&self) -> String {
         self.holders().into_iter().map(HolderId::into_string).collect::<Vec<_>>().join(" ")
@@ -251,7 +282,7 @@ impl Held {
         match self {
             Self::Lock(guard) => guard.fencing_token(),
             Self::KeptFenced(guard) => Some(guard.fencing_token()),
-            Self::Kept(_) | Self::Permit(_) | Self::Once(..) | Self::Several(_) => None,
+            Self::Kept(_) | Self::Permit(_) | Self::Job(..) | Self::Several(_) => None,
         }
     }
 
@@ -260,33 +291,24 @@ impl Held {
         each!(self, guard => guard.cancellation_token())
     }
 
-    /// The variables of the command. Without a fencing token, this removes the variable of an enclosing run, which belongs
-    /// to another lock.
-    pub(super) fn environment(&self, name: &str) -> Vec<(&'static str, Option<OsString>)> {
+    /// The variables of the command. This removes the variables of an enclosing run that belong to another lock.
+    pub(super) fn environment(&self, target: &Target<'_>) -> Vec<(&'static str, Option<OsString>)> {
         let token = self.fencing_token();
         let (around, all) = nested::variable(&self.holders());
         vec![
             (around, Some(all.into())),
-            ("LEASEHOLD_NAME", Some(name.into())),
+            ("LEASEHOLD_NAME", Some(target.own_name().into())),
             ("LEASEHOLD_HOLDER", Some(self.ids().into())),
             ("LEASEHOLD_FENCING_TOKEN", token.map(|token| token.to_string().into())),
+            ("LEASEHOLD_PERIOD", target.job.as_ref().map(|job| job.period.clone().into())),
         ]
     }
 
-    /// The names of the holds on the server: several for several locks.
-    fn holders(&self) -> Vec<HolderId> {
-        match self {
-            Self::Lock(guard) => vec![guard.holder_id()],
-            Self::Kept(guard) | Self::Once(guard, _) => vec![guard.holder_id()],
-            Self::KeptFenced(guard) => vec![guard.holder_id()],
-            Self::Permit(guard) => vec![guard.holder_id()],
-            Self::Several(guard) => guard.holder_ids(),
-        }
-    }
-
-    /// The command has succeeded: with `--once` its period is done.
-    pub(super) fn note_success(&self) {
-        if let Self::Once(guard, once) = self {
+    /// Marks the job of `--once` as done, if the end of its command counts as a run.
+    pub(super) fn mark_done(&self, ended: Ended, retry_failed: bool) {
+        if let Self::Job(guard, once) = self
+            && once::is_done(ended, retry_failed)
+        {
             once.mark_done(guard);
         }
     }
@@ -307,8 +329,13 @@ impl Held {
 
     /// Releases the lock.
     pub(super) async fn release(self) -> Released {
+        // Without its mark on the server, another host would run a job again.
+        let limit = match &self {
+            Self::Job(guard, _) => guard.remaining().max(RELEASE),
+            _ => RELEASE,
+        };
         let release = async { each!(self, guard => guard.release().await) };
-        match tokio::time::timeout(RELEASE, release).await {
+        match tokio::time::timeout(limit, release).await {
             Ok(Ok(())) => Released::Done,
             Ok(Err(error @ Error::Lost { reason, .. })) => {
                 let on_server = matches!(reason, LossReason::Removed | LossReason::CountMismatch);

@@ -1,5 +1,6 @@
 //! `leasehold hold` and `leasehold release`: a lock without a command.
 
+use super::target::Target;
 use super::times::Times;
 use super::{acquired, connect, release as release_held};
 use crate::args::{HoldOptions, ReleaseOptions, RunOptions, ServerOptions, UnlockOptions};
@@ -49,7 +50,7 @@ async fn keep(
     signals: &mut Signals,
     json: bool,
 ) -> Result<Ending, Failure> {
-    let held = match acquired(client, options, None, times, signals, json).await {
+    let held = match acquired(client, &Target::of(client, options, None), times, signals, json).await {
         Ok(held) => held?,
         Err(signal) => return Ok(Ending::by(signal)),
     };

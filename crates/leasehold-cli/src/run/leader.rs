@@ -8,6 +8,7 @@ mod health;
 
 use super::record::{Fate, Record};
 use super::supervise::{End, Why};
+use super::target::Target;
 use super::times::Times;
 use super::{Runner, connect, hold, judge, nested, release, stopped, terminal};
 use crate::args::{LeaderOptions, RunOptions, ServerOptions};
@@ -128,11 +129,12 @@ async fn term(
     record: &mut Record<'_>,
     health: &Health,
 ) -> Term {
+    let target = &Target::of(client, options, None);
     let campaigning = async {
         tokio::select! {
             biased;
-            acquired = hold::acquire(client, options, None, Times::of(options)) => acquired,
-            never = nested::warn(client, options, runner.json) => match never {},
+            acquired = hold::acquire(client, target, Times::of(options)) => acquired,
+            never = nested::warn(client, target, runner.json) => match never {},
             never = health.look(client) => match never {},
         }
     };
@@ -148,7 +150,7 @@ async fn term(
         let token = held.fencing_token().map(|token| format!(" with the fencing token {token}")).unwrap_or_default();
         output::note(&format!("leads {:?}{token}", options.name), runner.json);
     }
-    let (end, is_asked_to_end) = runner.command_under(&held, signals).await;
+    let (end, is_asked_to_end) = runner.command_under(target, &held, signals).await;
     health.campaigns();
     let name = runner.name;
     match end {

@@ -3,7 +3,7 @@
 //! A variable of the command lists the holders of all enclosing `run`s. Holder ids are unique across servers and prefixes,
 //! so the variable needs no lock names, which may contain any characters.
 
-use crate::args::RunOptions;
+use super::target::Target;
 use crate::look::{is_of_a_client, look};
 use crate::output;
 use leasehold::{Client, HolderId};
@@ -43,22 +43,22 @@ fn read(text: &str) -> Vec<HolderId> {
 
 /// Warns once of a wait for a hold of an enclosing run, and never completes. Otherwise such a wait would be silent and
 /// endless.
-pub(super) async fn warn(client: &Client, options: &RunOptions, json: bool) -> Infallible {
+pub(super) async fn warn(client: &Client, target: &Target<'_>, json: bool) -> Infallible {
     let around = around();
-    // With --once the lock has another name, and a start does not wait for an enclosing run.
-    if !around.is_empty() && !options.try_once && options.once.is_none() {
+    if !around.is_empty() && !target.options.try_once {
         tokio::time::sleep(GRANTED).await;
-        for name in options.names() {
+        for name in &target.names {
             // The acquire reports errors.
-            let holder = match options.permits {
+            let holder = match target.options.permits {
                 Some(_) => holder_of_all_permits(client, name, &around).await,
                 None => holder_of_lock(client, name, &around).await,
             };
             if let Some(holder) = holder {
-                let is_next = around.last() == Some(&holder);
-                let which = if is_next { "the enclosing leasehold run" } else { "an outer leasehold run" };
+                let is_enclosing = around.last() == Some(&holder);
+                let which = if is_enclosing { "the enclosing leasehold run" } else { "an outer leasehold run" };
                 let text = format!("deadlock: {which} already holds the lock {name:?} as {holder}");
                 output::warn("waits_for_itself", name, &text, json);
+                break;
             }
         }
     }

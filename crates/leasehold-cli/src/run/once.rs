@@ -1,90 +1,133 @@
-//! `run --once`: the command runs once per period over all machines.
-//!
-//! [`Once`] has the lock of a period. The command's success marks the period as done; a failure, a signal or a loss leaves it undone.
+//! `run --once`: the period, and the outcome of a job that is already done.
 
-use super::hold::{Held, with_process};
-use super::times::Times;
-use crate::args::{At, RunOptions};
+use super::child::Ended;
+use super::target::{Job, Target};
+use crate::args::{At, Every, RunOptions};
+use crate::duration::show;
 use crate::failure::{Exit, Failure};
-use crate::{duration, moment};
-use leasehold::once::{Occurrence, Once, Period};
-use leasehold::{Client, Error};
+use crate::moment;
+use crate::people::ask;
+use crate::seen::process_as_text;
+use leasehold::Client;
+use leasehold::inspect::Holder;
+use leasehold::once::Period;
 use std::time::Duration;
 
-const DAY: Duration = Duration::from_secs(24 * 60 * 60);
+/// The exit codes of a command that cannot be executed, or was not found.
+const NOT_EXECUTED: [u8; 2] = [126, 127];
 
-/// The pause between two looks at a command that runs elsewhere.
+/// How often a waiting host looks whether the job is done.
 const LOOK: Duration = Duration::from_secs(1);
 
-/// The period of this start. Computed before the wait for the server, which must not move a start into the next period.
+/// The period in which this process starts, by its clock or by `--at`. `None` without `--once`.
 ///
 /// # Errors
 ///
-/// `--at` does not fit.
+/// Another host could choose another period, or the options contradict each other.
 pub(super) fn period(options: &RunOptions) -> Result<Option<Period>, Failure> {
-    let Some(once) = &options.once else { return Ok(None) };
-    let every = duration::parse(once).ok();
-    let period = match (every, options.at) {
-        (Some(every), None) => Period::every(every),
-        (Some(every), Some(At::Offset(offset))) => Period::every(every).offset(offset),
-        (every, Some(At::Instant(planned))) => Period::at(planned).keep(every.map_or(DAY, |every| every * 2)),
-        (None, None) => Period::key(once),
-        (None, Some(At::Offset(_))) => {
-            let text = format!("--at is a time within a period, but --once {once:?} is a key; use a period such as 1d");
-            return Err(Failure::new(Exit::Usage, text));
+    let period = match (&options.once, options.at) {
+        (None, _) => return Ok(None),
+        (Some(Every::Key(key)), None) => Period::key(key),
+        (Some(Every::Key(key)), Some(_)) => {
+            return Err(usage(
+                options,
+                &format!("--at needs a period such as --once 1d, and {key:?} is the key of a period"),
+            ));
+        }
+        (Some(Every::Time(every)), None) => Period::every(*every),
+        (Some(Every::Time(every)), Some(At::Phase(phase))) => Period::every(*every).offset(phase),
+        (Some(Every::Time(every)), Some(At::Moment(moment))) => {
+            Period::at(moment).keep(Period::every(*every).kept_for())
         }
     };
-    Ok(Some(match options.at_least {
-        Some(least) => period.keep(least),
+    let period = match options.at_least {
+        Some(time) => period.keep(time),
         None => period,
-    }))
-}
-
-/// Acquires the lock of the period, unless the command has run in it, or runs elsewhere.
-///
-/// # Errors
-///
-/// The inner error of the acquire may pass. The outer failure ends this process.
-pub(super) async fn begin(
-    client: &Client,
-    options: &RunOptions,
-    period: &Period,
-    times: Times,
-) -> Result<Result<Held, Error>, Failure> {
-    let once = client.once(&options.name, period.clone());
-    loop {
-        match once.begin().await {
-            Ok(Occurrence::Ran(guard)) => return Ok(Ok(Held::Once(guard, once))),
-            Ok(Occurrence::AlreadyDone) => return Err(not_run(options, &already_done(options, period, &once).await)),
-            Ok(Occurrence::Elsewhere(holder)) => {
-                if options.wait.is_none() || !times.allow(LOOK) {
-                    let who = with_process(client, &holder.id).await;
-                    return Err(not_run(options, &format!("{:?} runs elsewhere: held by {who}", options.name)));
-                }
-                tokio::time::sleep(LOOK).await;
-            }
-            Err(error @ Error::Invalid(_)) => return Err(Failure::from(error).in_other_words(for_the_command)),
-            Err(error) => return Ok(Err(error)),
+    };
+    match (period.refusal(), &options.once, options.at) {
+        (None, ..) => Ok(Some(period)),
+        (Some(_), Some(Every::Time(every)), None | Some(At::Phase(_))) => {
+            let every = show(*every);
+            Err(usage(
+                options,
+                &format!(
+                    "the clock of this host reads {}, about halfway between two times of a schedule with {every} between them, so \
+                 that another host may choose the other time; set --at to the time of the schedule, such as --at 02:00",
+                    moment::now()
+                ),
+            ))
         }
+        (Some(why), ..) => Err(usage(options, &format!("invalid --once or --at: {why}"))),
     }
 }
 
-/// The message about a period whose command has run, with the time of its end.
-async fn already_done(options: &RunOptions, period: &Period, once: &Once) -> String {
-    let holder = once.lock().inspect().await.ok().flatten();
-    let left = holder.and_then(|holder| holder.remaining);
-    let ended = left.map(|left| period.kept_for().saturating_sub(left));
-    let when = ended.map(|ago| format!(", {} ago at {}", duration::show(ago), moment::before(ago)));
-    format!("{:?} has already run in this period{}", options.name, when.unwrap_or_default())
+fn usage(options: &RunOptions, text: &str) -> Failure {
+    Failure::new(Exit::Usage, text).of_lock(&options.name)
 }
 
-fn not_run(options: &RunOptions, text: &str) -> Failure {
-    let code = options.busy_exit.unwrap_or_default();
-    Failure::new(Exit::Busy, text).of_lock(&options.name).with_code(code).quiet(options.quiet)
+/// The period for messages and for the command: the key, or the time of the schedule.
+pub(super) fn shown(options: &RunOptions, period: &Period) -> String {
+    match (&options.once, period.name().parse()) {
+        (Some(Every::Time(_)), Ok(millis)) => moment::of_schedule(millis),
+        _ => period.name().to_owned(),
+    }
 }
 
-/// Replaces the advice for programs.
-fn for_the_command(text: &str) -> String {
-    let advice = "set Period::offset to the phase at which it fires, or use Period::at with its scheduled time";
-    text.replace(advice, "set --at to the time at which the schedule fires, in UTC")
+/// Whether a command that ended so counts as run in the period.
+pub(super) fn is_done(ended: Ended, retry_failed: bool) -> bool {
+    match ended {
+        Ended::Exited(0) => true,
+        Ended::Exited(code) => !retry_failed && !NOT_EXECUTED.contains(&code),
+        Ended::Killed(_) => false,
+    }
+}
+
+/// Completes when another host has done the job. The server does not wake waiters then, because the lock stays busy.
+pub(super) async fn finds_done(client: &Client, target: &Target<'_>) -> Failure {
+    let Some(job) = &target.job else { return std::future::pending().await };
+    loop {
+        // The acquire reports errors.
+        if let Ok(Some(holder)) = job.once.lock().inspect().await
+            && holder.is_kept()
+        {
+            return done(client, target, job, &holder).await;
+        }
+        tokio::time::sleep(LOOK).await;
+    }
+}
+
+/// The outcome of a job that another process has done in this period: who and when.
+pub(super) async fn done(client: &Client, target: &Target<'_>, job: &Job, holder: &Holder) -> Failure {
+    let (options, lock) = (target.options, &target.shown);
+    let person = ask(client, holder.id.as_str()).await;
+    // The rest of the time for which the server remembers the job gives its age. All hosts usually have the same time.
+    let ago = holder.remaining.and_then(|left| job.keep.checked_sub(left));
+    let ago = ago.or_else(|| person.as_ref().map(|person| person.record.written_ago));
+    let who = person.map_or_else(|| holder.id.to_string(), |person| process_as_text(&person.record));
+    let when = ago.map(|ago| format!(", ended at {}, {} ago", moment::before(ago), show(ago))).unwrap_or_default();
+    let text = format!(
+        "{:?} has already run in the period {}: {who}{when}; to run it again, free the lock {lock:?} with leasehold unlock",
+        options.name, job.period
+    );
+    let failure = Failure::new(Exit::Busy, text).of_lock(lock).called("already_done");
+    failure.with_code(options.busy_exit).quiet(options.quiet)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ended_command_closes_the_period_and_killed_command_leaves_it_open() {
+        for (ended, done, retried) in [
+            (Ended::Exited(0), true, true),
+            (Ended::Exited(1), true, false),
+            (Ended::Exited(255), true, false),
+            (Ended::Exited(126), false, false),
+            (Ended::Exited(127), false, false),
+            (Ended::Killed(9), false, false),
+        ] {
+            assert_eq!((is_done(ended, false), is_done(ended, true)), (done, retried), "{ended:?}");
+        }
+    }
 }

@@ -19,19 +19,12 @@ fn help_of_run_begins_with_the_ten_most_used_options() {
     let options = help.split("Options:\n").nth(1).expect("a list of options");
     let words = options.lines().filter_map(|line| line.split_whitespace().find(|word| word.starts_with("--")));
     let first: Vec<_> = words.take(10).collect();
-    let expected = [
-        "--wait",
-        "--try",
-        "--at-least",
-        "--max-hold",
-        "--quiet",
-        "--busy-exit",
-        "--fair",
-        "--permits",
-        "--fenced",
-        "--lease",
-    ];
+    let expected =
+        ["--once", "--at", "--wait", "--try", "--quiet", "--busy-exit", "--max-hold", "--lock", "--fair", "--permits"];
     assert_eq!(first, expected, "{help}");
+    // They fit on the screen of a terminal.
+    let screen: Vec<_> = help.lines().take_while(|line| !line.contains("--json")).collect();
+    assert!(screen.len() < 24 && screen.iter().all(|line| line.len() <= 80), "{help}");
 }
 
 #[test]

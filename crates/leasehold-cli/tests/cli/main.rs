@@ -3,6 +3,7 @@
 //! `support.rs` starts it and watches it. Every test has a server, or a name of a lock, of its own.
 
 mod bench;
+mod config;
 mod contention;
 mod deadlocks;
 mod doctor;
@@ -24,6 +25,7 @@ mod records;
 mod screen;
 mod serve;
 mod serve_security;
+mod several;
 mod signals;
 mod streams;
 mod succession;

@@ -55,10 +55,12 @@ pub(crate) fn bare() -> Command {
         "LEASEHOLD_HOLDER",
         "LEASEHOLD_HOLDERS",
         "LEASEHOLD_FENCING_TOKEN",
+        "LEASEHOLD_PERIOD",
     ] {
         command.env_remove(variable);
     }
-    command.stdin(Stdio::null());
+    // Without the configuration of this machine.
+    command.env("LEASEHOLD_CONFIG", "/dev/null").stdin(Stdio::null());
     command
 }
 

@@ -26,6 +26,8 @@ pub struct ClientRecord {
     pub since: u64,
     /// The holds of other clients that end after this client: the holds under which its process runs.
     pub within: Vec<String>,
+    /// The reason for its locks, for operators; may be empty.
+    pub note: String,
 }
 
 /// The result of reading a record.
@@ -67,6 +69,7 @@ pub fn put(client: &ClientId, record: &ClientRecord, up: Duration, uses: &[LockU
         decimal(record.since),
         millis(up),
         text(&record.within.join(" ")),
+        text(&record.note),
         uses::encode(uses),
         millis(lifetime),
     ];
@@ -97,13 +100,14 @@ pub fn found(reply: &Reply) -> Result<Found, DecodeError> {
     match array_code(reply, &[1, 0, -4], EXPECTED)? {
         (0, []) => Ok(Found::Absent),
         (-4, [kind]) => Ok(Found::Kind(kind.text()?.to_owned())),
-        (1, [remaining, host, pid, application, since, up, within, age, locks]) => {
+        (1, [remaining, host, pid, application, since, up, within, note, age, locks]) => {
             let record = ClientRecord {
                 host: host.text()?.to_owned(),
                 pid: u32::try_from(pid.int()?).map_err(|_| DecodeError::new("the number of a process", pid))?,
                 application: application.text()?.to_owned(),
                 since: u64::try_from(since.int()?).map_err(|_| DecodeError::new("a time", since))?,
                 within: within.text()?.split_ascii_whitespace().map(str::to_owned).collect(),
+                note: note.text()?.to_owned(),
             };
             let (up, age) = (up.left()?, age.left()?);
             let mut uses = locks.text().map(uses::decode).unwrap_or_default();

@@ -47,10 +47,22 @@ impl Session {
         self.record.keep(now, record, lifetime);
     }
 
-    /// Removes the client's record, if there is one. If the removal fails, the record expires.
+    /// Keeps the client's record on the server until `until`, also beyond the end of the client.
+    pub fn outlive(&mut self, until: Instant) {
+        if let Some(kept) = &mut self.record.0 {
+            kept.outlives = kept.outlives.max(Some(until));
+        }
+    }
+
+    /// Removes the client's record, if there is one, or leaves it without locks for the time of [`outlive`](Self::outlive). If the call
+    /// fails, the record expires.
     pub fn retract(&mut self, now: Instant) {
-        if self.record.0.take().is_some() {
-            self.send_by_background(now, record::remove(&self.client), Purpose::Nothing);
+        if let Some(kept) = self.record.0.take() {
+            let call = match kept.outlives.filter(|until| *until > now) {
+                Some(until) => record::put(&self.client, &kept.record, now.since(kept.since), &[], until.since(now)),
+                None => record::remove(&self.client),
+            };
+            self.send_by_background(now, call, Purpose::Nothing);
         }
     }
 
@@ -159,12 +171,14 @@ struct Kept {
     /// The locks of the last write.
     written: Vec<LockUse>,
     compare_at: Instant,
+    /// The time until which the record stays after the end of the client.
+    outlives: Option<Instant>,
 }
 
 impl ClientRecord {
     fn keep(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
         let (since, write_at, compare_at) = (now, Some(now), now + COMPARE);
-        self.0 = Some(Kept { record, lifetime, since, write_at, written: Vec::new(), compare_at });
+        self.0 = Some(Kept { record, lifetime, since, write_at, written: Vec::new(), compare_at, outlives: None });
     }
 
     /// The instant of the next write or comparison. An idle client with an empty record does not compare.

@@ -226,7 +226,8 @@ impl ClientBuilder {
     /// uses it to identify the process of a holder. Default: no record.
     ///
     /// The key of the record is `leasehold:1:client:` followed by the [id](crate::Client::id) of the client. The client writes the record
-    /// every 20 s and removes it at its end. After a crash the record expires within a minute. The record also lists the locks that the client
+    /// every 20 s and removes it at its end, unless it did a job of [`Client::once`](crate::Client::once): see
+    /// [`Once::mark_done`](crate::once::Once::mark_done). After a crash the record expires within a minute. The record also lists the locks that the client
     /// has held or awaited for at least a second ([`Client::locks_of`](crate::Client::locks_of),
     /// [`Client::deadlocks`](crate::Client::deadlocks)). When that list changes, the client writes the record again, at most once a second.
     /// Every user with read permission on the key can read it.
@@ -240,6 +241,13 @@ impl ClientBuilder {
     /// holds in the environment variable `LEASEHOLD_HOLDERS`. Default: none.
     pub fn announce_within(mut self, holds: impl IntoIterator<Item = HolderId>) -> Self {
         self.settings.within = holds.into_iter().collect();
+        self
+    }
+
+    /// Adds a note to the record of [`announce`](Self::announce): the reason why this process holds its locks, such as `nightly dump`. It
+    /// is [`ClientRecord::note`](crate::inspect::ClientRecord::note). Default: no note.
+    pub fn announce_note(mut self, note: impl Into<String>) -> Self {
+        self.settings.note = note.into();
         self
     }
 

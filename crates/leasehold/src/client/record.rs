@@ -27,6 +27,8 @@ pub struct ClientRecord {
     pub written_ago: Duration,
     /// The holds of other clients under which the process runs: see [`announce_within`](crate::ClientBuilder::announce_within).
     pub within: Vec<HolderId>,
+    /// The reason for its locks, or an empty text: see [`announce_note`](crate::ClientBuilder::announce_note).
+    pub note: String,
 }
 
 impl ClientRecord {
@@ -41,6 +43,7 @@ impl ClientRecord {
             up: up.unwrap_or_default() + written_ago,
             written_ago,
             within: record.within.into_iter().map(HolderId::from).collect(),
+            note: record.note,
         }
     }
 }
@@ -81,8 +84,8 @@ pub struct AnnouncedClient {
     pub locks: Vec<AnnouncedLock>,
 }
 
-/// The record of this process, which runs under these holds.
-pub(crate) fn own(application: String, within: &[HolderId]) -> command::ClientRecord {
+/// The record of this process, which runs under these holds, with the reason for its locks.
+pub(crate) fn own(application: String, within: &[HolderId], note: &str) -> command::ClientRecord {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     command::ClientRecord {
         host: rustix::system::uname().nodename().to_string_lossy().into_owned(),
@@ -90,5 +93,6 @@ pub(crate) fn own(application: String, within: &[HolderId]) -> command::ClientRe
         application,
         since: u64::try_from(since.as_millis()).unwrap_or(u64::MAX),
         within: within.iter().map(HolderId::to_string).collect(),
+        note: note.to_owned(),
     }
 }

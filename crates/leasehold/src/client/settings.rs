@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     pub(crate) not_after: bool,
     pub(crate) announce: Option<String>,
     pub(crate) within: Vec<HolderId>,
+    /// The note of the record.
+    pub(crate) note: String,
     pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
     pub(crate) jvm_watchdog: Duration,
@@ -62,6 +64,7 @@ impl Default for Settings {
             not_after: false,
             announce: None,
             within: Vec::new(),
+            note: String::new(),
             fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
             jvm_watchdog: Duration::from_secs(30),

@@ -196,6 +196,24 @@ impl Period {
         self.keep
     }
 
+    /// Returns why [`Once::run`](crate::once::Once::run) refuses this period, or `None` for a valid period.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use leasehold::once::Period;
+    /// use std::time::{Duration, UNIX_EPOCH};
+    ///
+    /// let hour = Duration::from_secs(3_600);
+    /// let half_past = UNIX_EPOCH + hour / 2;
+    /// assert!(Period::around(half_past, hour).refusal().is_some());
+    /// assert_eq!(Period::around(half_past, hour).offset(hour / 2).refusal(), None);
+    /// ```
+    pub fn refusal(&self) -> Option<&str> {
+        let nameless = self.name.is_empty().then_some("it has an empty name");
+        self.refused.as_deref().or(nameless)
+    }
+
     /// Joins the names of a job and its period. Escaping the period makes each result unique.
     pub(super) fn lock_name(&self, job: &str) -> String {
         format!("{job}@{}", self.name.replace('%', "%25").replace('@', "%40"))
@@ -204,8 +222,7 @@ impl Period {
     /// Refuses a period that processes could compute differently.
     pub(super) fn check(&self, job: &str) -> Result<(), InvalidInput> {
         check_ends(&self.name)?;
-        let nameless = self.name.is_empty().then_some("it has an empty name");
-        match self.refused.as_deref().or(nameless) {
+        match self.refusal() {
             None => Ok(()),
             Some(why) => Err(InvalidInput::Period { job: job.to_owned(), message: why.to_owned() }),
         }

@@ -10,7 +10,11 @@ mod client_record {
     fn kept() -> (ClientRecord, ClientId) {
         let (host, application) = ("host".to_owned(), "orders".to_owned());
         let mut record = ClientRecord::default();
-        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new() }, LIFETIME);
+        record.keep(
+            NOW,
+            record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
+            LIFETIME,
+        );
         (record, ClientId::new(uuid::Uuid::nil()))
     }
 
@@ -67,7 +71,11 @@ mod client_record {
         assert!(record.write(NOW, &client, Vec::new()).is_some());
         assert!(record.0.take().is_some());
         let (host, application) = ("host".to_owned(), "other".to_owned());
-        record.keep(NOW, record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new() }, LIFETIME);
+        record.keep(
+            NOW,
+            record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
+            LIFETIME,
+        );
         record.written(NOW, true);
         assert_eq!(record.next(true), Some(NOW));
     }

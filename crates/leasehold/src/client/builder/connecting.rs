@@ -352,7 +352,8 @@ impl ClientBuilder {
         let identity = ClientId::new(chance.identity);
         let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
         if let Some(application) = self.settings.announce.clone() {
-            session.announce(clock.now(), record::own(application, &self.settings.within), record::LIFETIME);
+            let record = record::own(application, &self.settings.within, &self.settings.note);
+            session.announce(clock.now(), record, record::LIFETIME);
         }
         Ok(ClientInner::new(session, link, clock, self.settings, background))
     }
