@@ -77,7 +77,7 @@ fn merge(server: &mut ServerOptions, values: Values, path: &Path, mode: u32, has
     if has_other && url.is_some() {
         return Ok(());
     }
-    let beside = |file: String| path.parent().unwrap_or(Path::new("")).join(file);
+    let beside = |file: String| path.parent().unwrap_or_else(|| Path::new("")).join(file);
     if server.password_file.is_none() && variable("LEASEHOLD_PASSWORD")?.is_none() {
         if let Some(file) = password_file.map(beside) {
             if std::fs::metadata(&file).is_ok_and(|found| is_for_all(found.permissions().mode())) {

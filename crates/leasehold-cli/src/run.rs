@@ -147,7 +147,6 @@ impl<'a> Runner<'a> {
     }
 }
 
-#[expect(clippy::too_many_arguments, reason = "the parts of one run")]
 async fn with_client(
     client: &Client,
     options: &RunOptions,
