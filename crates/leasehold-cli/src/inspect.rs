@@ -84,6 +84,18 @@ async fn look(client: &Client, name: &str, key: &str) -> Result<Option<(Seen, Op
     Ok(Some((seen, unknown)))
 }
 
+/// The state of a lock as lines, or the reason why it is unknown.
+pub(crate) async fn as_lines(client: &Client, name: &str, key: &str) -> Vec<String> {
+    match look(client, name, key).await {
+        Ok(Some((seen, unknown))) => {
+            let unknown = unknown.map(|unknown| shown(&unknown));
+            as_text(&seen).lines().map(str::to_owned).chain(unknown).collect()
+        }
+        Ok(None) => vec![format!("{}: free; there is no key {key:?}", shown(name))],
+        Err(failure) => vec![failure.to_string()],
+    }
+}
+
 fn as_text(seen: &Seen) -> String {
     let mut text = format!("{}\n", headline(seen));
     for (label, line) in lines(seen) {

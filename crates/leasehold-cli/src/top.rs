@@ -15,11 +15,14 @@ use crate::args::{ServerOptions, TopOptions};
 use crate::connection::{self, FAREWELL};
 use crate::ending::Ending;
 use crate::failure::{Exit, Failure};
+use crate::inspect;
 use crate::overview::foreign::Foreign;
 use crate::overview::looks::{self, Told, Wanted};
 use crate::signals::{Signals, asks_to_end, stop_this_process};
+use leasehold::Client;
 use rustix::process::Signal;
 use state::{Asked, State};
+use std::convert::Infallible;
 use std::time::{Duration, Instant};
 use terminal::Screen;
 use tokio::sync::{mpsc, watch};
@@ -28,6 +31,9 @@ use view::Colours;
 
 /// Redraw interval without events, for the age on the screen.
 const TICK: Duration = Duration::from_millis(500);
+
+/// The pause between two inspections of the selected lock.
+const INSPECT: Duration = Duration::from_secs(1);
 
 /// Interval between two checks for the foreground after a stop.
 const BACKGROUND: Duration = Duration::from_millis(200);
@@ -52,15 +58,19 @@ pub(crate) async fn top(options: &TopOptions, server: &ServerOptions) -> Result<
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: options.kinds(), every: options.every };
     let (told, looks) = mpsc::unbounded_channel();
     let (viewers, viewing) = watch::channel(1);
+    let (inspected, inspecting) = watch::channel(None);
+    let (seen, details) = mpsc::unbounded_channel();
     let table = Table {
         state: State::new(connection::place(server)?, wanted.clone(), options.sort),
         viewers,
+        inspected,
         colours: Colours::of_environment(),
     };
-    let foreign = Foreign::default();
+    let (foreign, prefix) = (Foreign::default(), connection::prefix(server));
     let result = tokio::select! {
         failure = looks::repeat(&client, &wanted, &foreign, viewing, told) => Err(failure),
-        end = table.show(looks, &mut signals) => end,
+        never = inspect_all(&client, &prefix, inspecting, seen) => match never {},
+        end = table.show(looks, details, &mut signals) => end,
     };
     // This command holds no lock.
     let _ = client.shutdown(FAREWELL).await;
@@ -72,11 +82,41 @@ fn ending(signal: Signal) -> Ending {
     if signal == Signal::INT { 0.into() } else { Ending::by(signal) }
 }
 
+/// Inspects the lock that the user has selected, again after each pause. Never completes.
+async fn inspect_all(
+    client: &Client,
+    prefix: &str,
+    mut wanted: watch::Receiver<Option<String>>,
+    seen: mpsc::UnboundedSender<(String, Vec<String>)>,
+) -> Infallible {
+    loop {
+        let name = wanted.borrow_and_update().clone();
+        if let Some(name) = &name {
+            let key = format!("{prefix}{name}");
+            let looked = tokio::select! {
+                biased;
+                _ = wanted.changed() => continue,
+                lines = inspect::as_lines(client, name, &key) => lines,
+            };
+            // After the end of the table, the caller drops this future.
+            let _ = seen.send((name.clone(), looked));
+        }
+        tokio::select! {
+            changed = wanted.changed() => if changed.is_err() {
+                std::future::pending::<()>().await;
+            },
+            () = sleep(INSPECT), if name.is_some() => {}
+        }
+    }
+}
+
 /// The table, and its connection to the looks.
 struct Table {
     state: State,
     /// 1, or 0 during a pause.
     viewers: watch::Sender<usize>,
+    /// The lock to inspect.
+    inspected: watch::Sender<Option<String>>,
     colours: Colours,
 }
 
@@ -85,6 +125,7 @@ impl Table {
     async fn show(
         mut self,
         mut looks: mpsc::UnboundedReceiver<Told>,
+        mut details: mpsc::UnboundedReceiver<(String, Vec<String>)>,
         signals: &mut Signals,
     ) -> Result<Ending, Failure> {
         let mut screen = Screen::open()?;
@@ -112,6 +153,10 @@ impl Table {
                     self.state.take(told);
                     Asked::Nothing
                 }
+                Some((name, lines)) = details.recv() => {
+                    self.state.take_inspected(&name, lines);
+                    Asked::Nothing
+                }
                 _ = tick.tick() => Asked::Nothing,
             };
             match asked {
@@ -124,6 +169,14 @@ impl Table {
                     }
                 }
             }
+            let inspected = self.state.inspected();
+            self.inspected.send_if_modified(|before| {
+                let changes = before.as_deref() != inspected;
+                if changes {
+                    *before = inspected.map(str::to_owned);
+                }
+                changes
+            });
             let viewers = usize::from(!self.state.is_paused());
             self.viewers.send_if_modified(|before| std::mem::replace(before, viewers) != viewers);
         }

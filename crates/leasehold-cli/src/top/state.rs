@@ -20,6 +20,8 @@ pub(super) struct State {
     filter: String,
     mode: Mode,
     is_paused: bool,
+    /// The name of the selected lock, which may have left the table.
+    selected: Option<String>,
     /// The scroll position, and the number of rows on the screen.
     first: usize,
     page: usize,
@@ -35,6 +37,12 @@ pub(super) enum Mode {
     },
     /// The help, from this line.
     Help {
+        first: usize,
+    },
+    /// The state of one lock, from this line. Empty before the first reply.
+    Inspect {
+        name: String,
+        lines: Vec<String>,
         first: usize,
     },
 }
@@ -59,6 +67,7 @@ impl State {
             filter: String::new(),
             mode: Mode::Table,
             is_paused: false,
+            selected: None,
             first: 0,
             page: 0,
         }
@@ -88,15 +97,66 @@ impl State {
             (Key::Redraw, _) => return Asked::Redraw,
             (_, Mode::Filter { .. }) => self.type_filter(key),
             (Key::Character('q'), _) | (Key::Escape, Mode::Table) => return Asked::Quit,
-            (Key::Character('?') | Key::Escape, Mode::Help { .. }) => self.mode = Mode::Table,
-            (_, Mode::Help { first }) => *first = scrolled(*first, key, self.page),
-            (Key::Character(letter), Mode::Table) => self.press_letter(letter),
-            (_, Mode::Table) => {
-                self.first = scrolled(self.first, key, self.page);
-                self.keep_within();
+            (Key::Character('?') | Key::Escape, Mode::Help { .. })
+            | (Key::Enter | Key::Escape, Mode::Inspect { .. }) => {
+                self.mode = Mode::Table;
             }
+            (_, Mode::Help { first }) => *first = scrolled(*first, key, self.page),
+            (_, Mode::Inspect { lines, first, .. }) => {
+                *first = scrolled(*first, key, self.page).min(lines.len().saturating_sub(1));
+            }
+            (Key::Character(letter), Mode::Table) => self.press_letter(letter),
+            (Key::Enter, Mode::Table) => self.inspect(),
+            (_, Mode::Table) => self.select(key),
         }
         Asked::Nothing
+    }
+
+    /// Moves the selection, and scrolls to it.
+    fn select(&mut self, key: Key) {
+        let Some(last) = self.order.len().checked_sub(1) else { return };
+        let at = match (self.selected_at(), key) {
+            // The first key selects the first row on the screen.
+            (None, Key::Up | Key::Down) => self.first,
+            (at, key) => scrolled(at.unwrap_or(self.first), key, self.page),
+        };
+        let at = at.min(last);
+        self.selected = Some(self.picture().rows[self.order[at]].found.name.clone());
+        self.first = self.first.min(at).max((at + 1).saturating_sub(self.page));
+        self.keep_within();
+    }
+
+    /// Inspects the selected lock, or else the first on the screen.
+    fn inspect(&mut self) {
+        if self.selected_at().is_none() {
+            self.select(Key::Down);
+        }
+        if let Some(name) = self.selected.clone() {
+            self.mode = Mode::Inspect { name, lines: Vec::new(), first: 0 };
+        }
+    }
+
+    /// The place of the selected row in the order.
+    fn selected_at(&self) -> Option<usize> {
+        let name = self.selected.as_ref()?;
+        self.order.iter().position(|at| self.picture().rows[*at].found.name == *name)
+    }
+
+    /// The lock to inspect.
+    pub(super) fn inspected(&self) -> Option<&str> {
+        match &self.mode {
+            Mode::Inspect { name, .. } => Some(name),
+            _ => None,
+        }
+    }
+
+    /// Takes the state of a lock, unless the user has left it.
+    pub(super) fn take_inspected(&mut self, of: &str, now: Vec<String>) {
+        if let Mode::Inspect { name, lines, .. } = &mut self.mode
+            && name == of
+        {
+            *lines = now;
+        }
     }
 
     fn press_letter(&mut self, letter: char) {
@@ -176,6 +236,11 @@ impl State {
 
     pub(super) const fn is_paused(&self) -> bool {
         self.is_paused
+    }
+
+    /// The name of the selected lock.
+    pub(super) fn selected(&self) -> Option<&str> {
+        self.selected.as_deref()
     }
 
     /// The scroll position, from 0.
@@ -273,15 +338,40 @@ mod tests {
             names(&state).concat()
         };
         assert_eq!(after(&[Key::Up]), "ab");
-        assert_eq!(after(&[Key::Down]), "bc");
-        assert_eq!(after(&[Key::PageDown]), "de");
+        assert_eq!(after(&[Key::Down]), "ab");
+        assert_eq!(after(&[Key::PageDown]), "cd");
         assert_eq!(after(&[Key::PageDown, Key::Down]), "de");
-        assert_eq!(after(&[Key::PageUp]), "bc");
+        assert_eq!(after(&[Key::PageUp]), "cd");
         assert_eq!(after(&[Key::End]), "de");
         assert_eq!(after(&[Key::Home]), "ab");
         state.press(Key::End);
         state.fit(5, 0);
         assert_eq!(names(&state).concat(), "abcde", "a taller screen shows all");
+    }
+
+    #[test]
+    fn enter_inspects_the_selected_lock_wherever_the_order_moves_it() {
+        let mut state = table(&[("a", 3), ("b", 2), ("c", 1)]);
+        assert_eq!((state.selected(), state.inspected()), (None, None));
+        state.press(Key::Down);
+        state.press(Key::Down);
+        assert_eq!(state.selected(), Some("b"));
+        press(&mut state, "nn");
+        state.press(Key::Down);
+        assert_eq!(state.selected(), Some("a"), "the order is c, b, a");
+        state.press(Key::Up);
+        state.press(Key::Enter);
+        assert_eq!(state.inspected(), Some("b"));
+        state.take_inspected("c", vec!["late".to_owned()]);
+        state.take_inspected("b", vec!["b: held".to_owned(), "holder".to_owned()]);
+        state.press(Key::End);
+        let lines = ["b: held", "holder"].map(str::to_owned).into();
+        assert_eq!(state.mode(), &Mode::Inspect { name: "b".to_owned(), lines, first: 1 });
+        assert_eq!(state.press(Key::Escape), Asked::Nothing);
+        assert_eq!((state.mode(), state.inspected()), (&Mode::Table, None));
+        let mut empty = table(&[]);
+        empty.press(Key::Enter);
+        assert_eq!(empty.mode(), &Mode::Table);
     }
 
     #[test]

@@ -68,6 +68,9 @@ pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
         Mode::Help { .. } => {
             vec!["arrows scroll  ? or Esc back  q quit".to_owned(), "? back  q quit".to_owned()]
         }
+        Mode::Inspect { .. } => {
+            vec!["arrows scroll  Enter or Esc back  q quit".to_owned(), "Esc back  q quit".to_owned()]
+        }
         Mode::Table => {
             let named = Column::all()
                 .map(|column| format!("{} {}", column.key().0, column.key().1))
@@ -90,7 +93,7 @@ pub(super) fn footer(state: &State, fits: impl Fn(&str) -> bool) -> String {
 pub(super) const HELP: [&str; 17] = [
     "n k o g h l w u t !   sort by name, kind, holder, grants, held, lease, waiters, queue, wait, problems; again: reverse the order",
     "/                     filter by a text in name, kind, holder or problems; * matches any text",
-    "arrows PageUp PageDown Home End   scroll",
+    "arrows PageUp PageDown Home End   select a lock and scroll; Enter inspects the lock",
     "p                     pause or resume",
     "q Esc Ctrl-C          quit",
     "",

@@ -4,6 +4,7 @@ use super::state::{Mode, State};
 use super::status::{self, Tone};
 use crate::overview::column::Column;
 use crate::overview::row::Row;
+use crate::shown::shown;
 use ratatui::buffer::Buffer;
 use ratatui::layout::Rect;
 use ratatui::style::{Color, Modifier, Style};
@@ -115,7 +116,14 @@ pub(super) fn draw(state: &State, now: Instant, colours: Colours, area: Rect, bu
     match state.mode() {
         Mode::Help { first } => {
             let (from, height) = places.help();
-            help(*first, below(from, height), buffer);
+            write(help_lines(area.width).get(*first..).unwrap_or_default(), below(from, height), buffer);
+        }
+        Mode::Inspect { name, lines, first } => {
+            let (from, height) = places.help();
+            let waiting = [format!("inspecting {}", shown(name))];
+            let lines = if lines.is_empty() { &waiting[..] } else { lines };
+            let wrapped: Vec<_> = lines.iter().skip(*first).flat_map(|text| wrapped(text, area.width)).collect();
+            write(&wrapped, below(from, height), buffer);
         }
         _ => table(state, colours, places.head.map(|y| below(y, 1)), below(places.rows.0, places.rows.1), buffer),
     }
@@ -147,6 +155,9 @@ fn table(state: &State, colours: Colours, head: Option<Rect>, area: Rect, buffer
         } else {
             Style::new()
         };
+        let is_selected = state.selected() == Some(&*row.found.name);
+        let style = if is_selected { style.add_modifier(Modifier::REVERSED) } else { style };
+        buffer.set_style(Rect { y, height: 1, ..area }, style);
         for (column, x, width) in &columns {
             let text = column.text(row);
             // Without the column of problems, a mark before the name shows a problem.
@@ -213,8 +224,8 @@ const fn least(column: Column) -> u16 {
     }
 }
 
-fn help(first: usize, area: Rect, buffer: &mut Buffer) {
-    for (text, y) in help_lines(area.width).iter().skip(first).zip(area.y..area.bottom()) {
+fn write(lines: &[String], area: Rect, buffer: &mut Buffer) {
+    for (text, y) in lines.iter().zip(area.y..area.bottom()) {
         put(buffer, Rect { y, height: 1, ..area }, text, Style::new());
     }
 }

@@ -262,3 +262,19 @@ fn server_that_is_not_there_is_told_before_anything_is_drawn() {
     screen.shows("leasehold: ");
     assert!(!screen.bytes().contains("\u{1b}[?1049h"), "{}", screen.text());
 }
+
+#[test]
+fn enter_inspects_the_selected_lock_and_follows_it() {
+    let server = Server::start();
+    fill(&server);
+    let mut screen = Screen::of_top(&server, &["--sort", "name"], 120, 12);
+    screen.shows("simple");
+    // The second row.
+    screen.types("\u{1b}[B\u{1b}[B\r");
+    screen.shows("catalogue: held (read-write lock)");
+    screen.shows(&format!("{JVM}:1"));
+    server.command(&["DEL", "catalogue"]);
+    screen.shows("catalogue: free");
+    screen.types("\r");
+    screen.shows("till:3");
+}
