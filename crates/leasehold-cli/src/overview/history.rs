@@ -1,6 +1,6 @@
 //! Data from several looks: the rate of grants, the observed age of holds, and past holds.
 
-use super::journal::{End, Journal};
+use super::journal::{End, First, Journal};
 use super::looks::Glance;
 use super::row::{Found, Held, Row};
 use crate::moment;
@@ -38,8 +38,8 @@ struct Known {
     seen: Instant,
     /// The start of the last look. Results of an earlier look are older, even if that look ends later.
     looked: Instant,
-    /// The holders of the last look, with the end of the first look that found each, and whether an earlier look did not.
-    since: BTreeMap<String, (Instant, bool)>,
+    /// The holders of the last look, with the first look that found each.
+    since: BTreeMap<String, First>,
     /// The start of the oldest hold in milliseconds since 1970.
     start: Option<u64>,
     /// The decayed number of new holders.
@@ -124,7 +124,11 @@ impl History {
             // f64 counts more holders exactly than any lock has.
             grants += ids().filter(is_new).count() as f64;
         }
-        let since = ids().map(|id| (id.clone(), before.get(id).copied().unwrap_or((ended, counts))));
+        let since = found.holds.iter().map(|hold| {
+            let first = First { at: ended, is_grant: counts, longest: None };
+            let first = before.get(&hold.id).copied().unwrap_or(first);
+            (hold.id.clone(), First { longest: first.longest.max(hold.lease), ..first })
+        });
         let (since, place) = (since.collect(), Place::There);
         let known = Known { since, start, place, seen: ended, looked: begun, grants, found };
         self.known.insert(known.found.name.clone(), known);
@@ -171,8 +175,8 @@ impl Known {
     fn row(&mut self, begun: Instant, seconds: f64) -> Row {
         let is_gone = self.place != Place::There;
         let begun = self.looked.max(begun);
-        let first = self.since.values().map(|(first, _)| first).min();
-        let seen = first.map(|first| begun.saturating_duration_since(*first)).filter(|seen| !seen.is_zero());
+        let first = self.since.values().map(|first| first.at).min();
+        let seen = first.map(|first| begun.saturating_duration_since(first)).filter(|seen| !seen.is_zero());
         let held = match (self.found.said.filter(|_| !is_gone), seen) {
             (Some(said), seen) if seen.is_none_or(|seen| said + ROUNDING >= seen) => {
                 Held::Said(said.max(seen.unwrap_or_default()))
@@ -192,7 +196,7 @@ impl Known {
             grants: self.found.is_listed_whole.then_some(rate),
             held,
             since: self.start,
-            is_older: matches!(held, Held::AtLeast(_)) && self.since.values().any(|(_, is_grant)| !is_grant),
+            is_older: matches!(held, Held::AtLeast(_)) && self.since.values().any(|first| !first.is_grant),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! The past holds of the locks: who, when, how long, and how each ended. The memory is bounded.
 
-use super::row::{Holding, Process, Renewal};
+use super::row::{Holding, Process};
 use crate::moment;
 use leasehold::inspect::FoundKind;
 use std::collections::{BTreeMap, HashMap, VecDeque};
@@ -18,9 +18,6 @@ const MOST_RECENT: usize = 500;
 
 /// After a longer pause of the looks, the end of a hold says nothing about its reason.
 const PAUSE: Duration = Duration::from_secs(15);
-
-/// The time after which the record of an announced process lists a hold.
-const RECORDED: Duration = Duration::from_secs(3);
 
 /// The end of a hold, as far as two looks show it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,14 +58,24 @@ pub(crate) struct Past {
     pub(crate) outcome: Outcome,
 }
 
+/// The first look that found a hold.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct First {
+    /// The end of the look.
+    pub(super) at: Instant,
+    /// Whether an earlier look found the lock without the hold.
+    pub(super) is_grant: bool,
+    /// The longest lease since then.
+    pub(super) longest: Option<Duration>,
+}
+
 /// The end of a hold between two looks.
 #[derive(Debug)]
 pub(super) struct End<'a> {
     pub(super) name: &'a str,
     pub(super) kind: FoundKind,
     pub(super) hold: &'a Holding,
-    /// The first look that found the hold, and whether an earlier look found the lock without it.
-    pub(super) first: (Instant, bool),
+    pub(super) first: First,
     /// The start of the last look that found the hold.
     pub(super) last: Instant,
     /// The end of the look that did not find it.
@@ -78,25 +85,27 @@ pub(super) struct End<'a> {
 impl End<'_> {
     fn outcome(&self) -> Outcome {
         let unseen = self.missed.saturating_duration_since(self.last);
-        // A process without a record announces no renewals; a record lists a hold after some seconds.
-        let is_new = self.hold.process.is_some() && self.last.saturating_duration_since(self.first.0) < RECORDED;
-        match (self.hold.lease, self.hold.renewal) {
+        match self.hold.lease {
             _ if unseen > PAUSE => Outcome::Unclear,
-            (Some(left), _) if left > unseen => Outcome::Released,
-            (None, _) => Outcome::Released,
-            (Some(_), Renewal::InTime) => Outcome::Unclear,
-            (Some(_), Renewal::Unknown) if is_new => Outcome::Unclear,
-            (Some(_), Renewal::Late | Renewal::Unknown) => Outcome::Lost,
+            Some(left) if left > unseen => Outcome::Released,
+            None => Outcome::Released,
+            Some(left) if self.hold.is_late || self.is_unrenewed(left) => Outcome::Lost,
+            Some(_) => Outcome::Unclear,
         }
+    }
+
+    /// Whether a lease of this remaining time was not renewed. Clients renew a lease after a third of it.
+    fn is_unrenewed(&self, left: Duration) -> bool {
+        self.first.longest.is_some_and(|longest| left < longest / 2)
     }
 
     /// How long the hold lasted, and whether this is a lower bound.
     fn lasted(&self) -> (Duration, bool) {
-        let seen = self.missed.saturating_duration_since(self.first.0);
+        let seen = self.missed.saturating_duration_since(self.first.at);
         let said = self.hold.said.map(|said| said + self.missed.saturating_duration_since(self.last));
         match said {
             Some(said) if said >= seen => (said, false),
-            _ => (seen, !self.first.1),
+            _ => (seen, !self.first.is_grant),
         }
     }
 }
@@ -188,10 +197,10 @@ mod tests {
     use super::*;
 
     fn end(journal: &mut Journal, name: &str, lease: Option<u64>, after: u64) {
-        let first = Instant::now();
+        let (at, longest) = (Instant::now(), Some(Duration::from_secs(20)));
         let hold = Holding { lease: lease.map(Duration::from_secs), ..hold("a:1") };
-        let (last, missed) = (first, first + Duration::from_secs(after));
-        journal.add(&End { name, kind: FoundKind::Lock, hold: &hold, first: (first, true), last, missed });
+        let (first, missed) = (First { at, is_grant: true, longest }, at + Duration::from_secs(after));
+        journal.add(&End { name, kind: FoundKind::Lock, hold: &hold, first, last: at, missed });
     }
 
     #[test]
@@ -207,17 +216,10 @@ mod tests {
             let last = journal.of_lock("stock").remove(0);
             assert_eq!((last.outcome, last.lasted), (outcome, Duration::from_secs(after)), "{lease:?} {after}");
         }
-        let mut with = |renewal| {
-            let first = Instant::now();
-            let hold = Holding { lease: Some(Duration::ZERO), renewal, ..hold("a:1") };
-            let (name, kind, missed) = ("other", FoundKind::Lock, first + Duration::from_secs(1));
-            journal.add(&End { name, kind, hold: &hold, first: (first, true), last: first, missed });
-            journal.of_lock("other").remove(0).outcome
-        };
-        assert_eq!(with(Renewal::InTime), Outcome::Unclear, "released, or killed after the last look");
-        assert_eq!(with(Renewal::Late), Outcome::Lost);
-        assert_eq!((journal.recent(false).len(), journal.recent(true).len()), (6, 2));
-        assert_eq!(journal.lost_within(Duration::from_secs(3_600)), 2);
+        end(&mut journal, "stock", Some(12), 14);
+        assert_eq!(journal.of_lock("stock")[0].outcome, Outcome::Unclear, "released, or killed after the last look");
+        assert_eq!((journal.recent(false).len(), journal.recent(true).len()), (5, 1));
+        assert_eq!(journal.lost_within(Duration::from_secs(3_600)), 1);
     }
 
     #[test]

@@ -26,18 +26,8 @@ pub(crate) struct Holding {
     /// The age from the record of the holder.
     pub(crate) said: Option<Duration>,
     pub(crate) lease: Option<Duration>,
-    pub(crate) renewal: Renewal,
-}
-
-/// What the record of a process shows about the renewals of a hold.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Renewal {
-    /// Renewed in time.
-    InTime,
-    /// Not renewed, although a live process would have renewed the lease.
-    Late,
-    /// The record does not list the hold.
-    Unknown,
+    /// Whether a live holder would have renewed the lease since.
+    pub(crate) is_late: bool,
 }
 
 impl From<&Person> for Process {
@@ -82,11 +72,7 @@ impl Found {
             process: hold.who.as_deref().map(|who| Arc::new(Process::from(who))),
             said: hold.age(),
             lease: hold.holder.remaining,
-            renewal: match (hold.unrenewed(), hold.who.as_deref().and_then(|who| who.lease(hold.holder.id.as_str()))) {
-                (Some(_), _) => Renewal::Late,
-                (None, Some(_)) => Renewal::InTime,
-                (None, None) => Renewal::Unknown,
-            },
+            is_late: hold.unrenewed().is_some(),
         };
         let holds: Vec<_> = seen.holds.iter().map(holding).collect();
         Self {

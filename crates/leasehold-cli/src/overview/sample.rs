@@ -1,6 +1,6 @@
 //! Locks for tests.
 
-use super::row::{Found, Held, Holding, Renewal, Row};
+use super::row::{Found, Held, Holding, Row};
 use leasehold::inspect::FoundKind;
 
 /// A plain lock with an unannounced holder.
@@ -28,5 +28,5 @@ pub(crate) fn row(found: Found) -> Row {
 
 /// The hold of an unannounced holder.
 pub(crate) fn hold(id: &str) -> Holding {
-    Holding { id: id.to_owned(), half: None, process: None, said: None, lease: None, renewal: Renewal::Unknown }
+    Holding { id: id.to_owned(), half: None, process: None, said: None, lease: None, is_late: false }
 }

@@ -181,7 +181,7 @@ async fn all_waits(State(app): State<Arc<App>>, headers: HeaderMap) -> Response 
 fn view_of_past(app: &App, sample: &Sample, is_lost: bool) -> View {
     let past = app.journal.lock().unwrap_or_else(PoisonError::into_inner).recent(is_lost);
     let view = app.views.of_table(sample, &Query::of(None), app.every, &app.journal);
-    let summary = format!("last {}", crate::shown::counted(past.len() as u64, "hold"));
+    let summary = format!("Last {}", crate::shown::counted(past.len() as u64, "hold"));
     View { summary, tables: vec![("past", Arc::new(past::lines(&past, true)))], ..view }
 }
 

@@ -64,7 +64,9 @@ impl Waits {
                 std::future::pending::<()>().await;
             }
             let begun = Instant::now();
-            let found = search(client, self.found.borrow().clone()).await;
+            // The borrow ends here, because a `send` during the borrow would deadlock this thread.
+            let last = self.found.borrow().clone();
+            let found = search(client, last).await;
             self.found.send_replace(Some(Arc::new(found)));
             let took = begun.elapsed();
             sleep(every.saturating_sub(took).max(took)).await;

@@ -53,7 +53,7 @@ fn page_of_a_lock_shows_its_queue_live() {
     assert!(body.contains(">leasehold unlock --holder "), "the command that frees it: {body}");
     let mut waits = site.events("/events?of=waits");
     waits.until("the tree has lock and waiter", |page| {
-        page.summary == "1 lock with waiters" && page.table("waits").contains(&format!("waits | leasehold run true"))
+        page.summary == "1 lock with waiters" && page.table("waits").contains("waits | leasehold run true")
     });
     holder.close_stdin();
     holder.finish();
