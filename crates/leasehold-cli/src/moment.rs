@@ -1,6 +1,6 @@
 //! Timestamps.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 /// The current time in UTC, such as `2026-01-31T23:59:59.250Z`.
 pub(crate) fn now() -> String {
@@ -25,7 +25,15 @@ pub(crate) fn of_schedule(millis: u64) -> String {
     written(millis).replace(".000Z", "Z")
 }
 
-fn written(millis: u64) -> String {
+/// The time of an instant in milliseconds since 1970.
+pub(crate) fn millis_at(at: Instant) -> u64 {
+    let (now, system) = (Instant::now(), SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default());
+    let moment = (system + at.saturating_duration_since(now)).saturating_sub(now.saturating_duration_since(at));
+    u64::try_from(moment.as_millis()).unwrap_or_default()
+}
+
+/// A number of milliseconds since 1970 as a time.
+pub(crate) fn written(millis: u64) -> String {
     let (days, within) = (millis / 86_400_000, millis % 86_400_000);
     let (year, month, day) = date(days);
     let (hour, minute) = (within / 3_600_000, within / 60_000 % 60);

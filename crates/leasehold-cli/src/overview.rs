@@ -7,6 +7,7 @@ pub(crate) mod column;
 mod filter;
 pub(crate) mod foreign;
 mod history;
+pub(crate) mod journal;
 pub(crate) mod looks;
 pub(crate) mod order;
 pub(crate) mod row;
@@ -15,10 +16,11 @@ pub(crate) mod sample;
 pub(crate) mod words;
 
 use history::History;
+use journal::Journal;
 use looks::{Glance, Look, Told};
 use row::Row;
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// The current picture and the history of the looks.
@@ -65,15 +67,22 @@ pub(crate) struct Table {
 }
 
 /// The numbers of locks.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub(crate) struct Totals {
     pub(crate) locks: usize,
     pub(crate) held: usize,
     pub(crate) waiting: u64,
     pub(crate) problems: usize,
+    /// The grants of all locks per second.
+    pub(crate) grants: f64,
 }
 
 impl Overview {
+    /// An overview that also records past holds.
+    pub(crate) fn recorded(journal: Arc<Mutex<Journal>>) -> Self {
+        Self { history: History::recorded(journal), ..Self::default() }
+    }
+
     /// Handles an event of the looks.
     pub(crate) fn take(&mut self, told: Told) {
         match told {
@@ -136,12 +145,18 @@ impl Overview {
 
 impl Picture {
     pub(crate) fn totals(&self) -> Totals {
-        let there = self.rows.iter().filter(|row| !row.is_gone);
-        there.fold(Totals::default(), |sum, row| Totals {
-            locks: sum.locks + 1,
-            held: sum.held + usize::from(!row.found.ids.is_empty()),
-            waiting: sum.waiting + row.found.waiting(),
-            problems: sum.problems + usize::from(!row.found.problems.is_empty()),
+        self.rows.iter().fold(Totals::default(), |sum, row| {
+            let grants = sum.grants + row.grants.unwrap_or_default();
+            if row.is_gone {
+                return Totals { grants, ..sum };
+            }
+            Totals {
+                locks: sum.locks + 1,
+                held: sum.held + usize::from(!row.found.holds.is_empty()),
+                waiting: sum.waiting + row.found.waiting(),
+                problems: sum.problems + usize::from(!row.found.problems.is_empty()),
+                grants,
+            }
         })
     }
 }

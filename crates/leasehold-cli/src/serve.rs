@@ -1,21 +1,27 @@
 //! `leasehold serve`: the locks on a web page, and metrics for Prometheus.
 //!
-//! `serve/sampler.rs` looks at the locks of the table and `serve/details.rs` at single locks, for all browsers together.
-//! `serve/view.rs` creates the texts; `serve/page.rs` writes them as HTML and `serve/changes.rs` as messages.
+//! `serve/sampler.rs` looks at the locks of the table, `serve/details.rs` at single locks and `serve/waits.rs` at waits, for
+//! all browsers together. `serve/view.rs`, `serve/lock.rs`, `serve/past.rs` and `serve/waits.rs` create the texts;
+//! `serve/page.rs` writes them as HTML, `serve/changes.rs` as messages and `serve/json.rs` as JSON.
 //! `serve/routes.rs` defines the routes, `serve/unlock.rs` the only route that writes, and `http.rs` manages the
 //! connections.
 
 mod answer;
 mod app;
+mod cell;
 mod changes;
+mod command;
 mod details;
 mod events;
 mod host;
 mod html;
+mod json;
+mod lock;
 mod metrics;
 mod newcomers;
 mod on_view;
 mod page;
+mod past;
 mod query;
 mod routes;
 mod sample;
@@ -24,6 +30,7 @@ mod token;
 mod unlock;
 mod view;
 mod viewers;
+mod waits;
 
 use crate::args::{ServeOptions, ServerOptions};
 use crate::connection::{self, FAREWELL};
@@ -49,6 +56,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Mutex, Semaphore, watch};
 use view::Views;
 use viewers::Viewers;
+use waits::Waits;
 
 /// Serves the page until a signal.
 ///
@@ -85,15 +93,20 @@ async fn with_client(
     let wanted = Wanted { pattern: options.pattern.clone(), kinds: Vec::new(), every: options.every };
     let (samples, ended) = (watch::Sender::new(Sample::default()), watch::Sender::new(false));
     introduce(&listener, options, server, token.as_ref())?;
+    let prefix = connection::prefix(server);
     let app = Arc::new(App {
         client: client.clone(),
         place: format!("{} on {}", options.pattern, connection::place(server)?),
+        pattern: options.pattern.clone(),
+        prefix: prefix.clone(),
         every: options.every,
         samples: samples.subscribe(),
         viewers: Viewers::new(),
         details: Arc::default(),
         on_view: Arc::default(),
-        views: Views::default(),
+        views: Views::with_prefix(prefix.clone()),
+        waits: Arc::new(Waits::new()),
+        journal: Arc::default(),
         hosts: Hosts::of_this_machine(&options.host),
         token: token.map(|(token, _)| token),
         penalty: Mutex::new(()),
@@ -103,11 +116,13 @@ async fn with_client(
         json: server.json,
     });
     let details: Arc<Details> = app.details.clone();
-    let answers = http::serve(listener, router(app.clone()), ended.subscribe());
+    let _recorder = options.record.then(|| app.viewers.join());
+    let answers = http::serve(listener, router(app.clone(), &options.path), ended.subscribe());
     tokio::pin!(answers);
     let result = tokio::select! {
-        failure = sampler::run(client, &wanted, &app.viewers, &app.on_view, &samples) => Err(failure),
-        () = details.look_at_all(client, options.every) => Ok(0.into()),
+        failure = sampler::run(client, &wanted, &app.viewers, &app.on_view, &samples, app.journal.clone()) => Err(failure),
+        () = details.look_at_all(client, &prefix, options.every) => Ok(0.into()),
+        () = app.waits.look(client, options.every) => Ok(0.into()),
         () = &mut answers => Ok(0.into()),
         signal = end(signals) => Ok(ending(signal)),
     };
@@ -152,7 +167,7 @@ fn introduce(
     if let Some((token, true)) = token {
         output::note(&format!("token to free locks: {}", token.as_str()), server.json);
     }
-    let url = format!("http://{address}/");
+    let url = format!("http://{address}{}", options.path);
     let line = if server.json { json!({ "url": url }).to_string() } else { format!("listening on {url}") };
     output::print(&format!("{line}\n"))
 }

@@ -8,6 +8,7 @@ mod outage;
 mod phone;
 mod story;
 mod unlock;
+mod views;
 mod without_script;
 
 use crate::driver::Driver;
@@ -17,7 +18,7 @@ use std::pin::Pin;
 pub(crate) type Case = for<'a> fn(&'a Driver) -> Pin<Box<dyn Future<Output = ()> + 'a>>;
 
 /// All of them, in the order in which they are run.
-pub(crate) const ALL: [(&str, Case); 12] = [
+pub(crate) const ALL: [(&str, Case); 13] = [
     ("live", |driver| Box::pin(live::events_are_shown_within_a_second(driver))),
     ("crowd", |driver| Box::pin(crowd::events_are_shown_among_many_locks(driver))),
     ("usable", |driver| Box::pin(crowd::many_locks_stay_usable(driver))),
@@ -29,5 +30,6 @@ pub(crate) const ALL: [(&str, Case); 12] = [
     ("address", |driver| Box::pin(address::page_is_for_this_machine(driver))),
     ("rebinding", |driver| Box::pin(address::another_name_reads_nothing(driver))),
     ("phone", |driver| Box::pin(phone::page_is_readable(driver))),
+    ("views", |driver| Box::pin(views::views_have_addresses_and_keys(driver))),
     ("outage", |driver| Box::pin(outage::page_says_so_and_goes_on(driver))),
 ];

@@ -9,15 +9,15 @@ use tokio::time::sleep;
 /// How long the page may take for what has no limit of its own.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// Tells what a row of the table shows, by the text of its first cell.
-const ROW: &str = "const of = (name) => Array.from(document.querySelectorAll('tbody tr')).find((row) => row.cells[0].textContent === name);\
+/// Tells what a row of the table of all locks shows, by the text of its first cell.
+const ROW: &str = "const of = (name) => Array.from(document.querySelectorAll('#locks tbody tr')).find((row) => row.cells[0].textContent === name);\
     const [name, is] = arguments;\
     const shows = { \
         held: (row) => row && row.className !== 'gone', \
         free: (row) => row && row.className === 'gone', \
-        waiting: (row) => row && (row.cells[6].textContent === '1' || row.cells[7].textContent === '1'), \
+        waiting: (row) => row && row.cells[8].textContent === '1', \
     };\
-    const by = (holder) => (row) => row && row.cells[2].textContent.includes(holder);\
+    const by = (holder) => (row) => row && (row.cells[2].textContent.includes(holder) || row.cells[4].textContent === holder);\
     const fits = () => (shows[is] || by(is))(of(name));";
 
 /// A browser with one page, until it is [closed](Self::close).
@@ -31,7 +31,7 @@ pub(crate) enum Shows {
     Held,
     Free,
     Waiting,
-    /// A part of the text of the holder.
+    /// A part of the text of the holder, or its process id.
     HeldBy(String),
 }
 

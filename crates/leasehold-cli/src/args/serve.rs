@@ -12,7 +12,9 @@ Examples:
   leasehold serve 'stock:*' --listen 127.0.0.1:8091
   leasehold serve --allow-unlock --token-file /run/secrets/leasehold-token
   leasehold serve --listen 0.0.0.0:8090 --host locks.example.org
+  leasehold serve --path /locks/ --host locks.example.org  # behind a proxy; see the README for nginx
   curl http://127.0.0.1:8090/metrics
+  curl http://127.0.0.1:8090/locks.json?show=problems
 
 The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine
 alone unless --listen says otherwise. If others can reach it, use a proxy with TLS and passwords.
@@ -22,9 +24,11 @@ protects the page against DNS rebinding.";
 
 /// Show the locks on a live web page, and export metrics for Prometheus
 ///
-/// The page has the table of `leasehold top`, with a filter, an order and pages of 100 rows. Each lock has a page with its
-/// holders and its queue. Server-sent events update both pages; without JavaScript a browser reloads them every five
-/// seconds. /metrics exports the metrics for Prometheus. While no page is open, `serve` sends no commands to the server.
+/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a
+/// page with its holders, its queue and its last 50 holds. Other pages show who waits for whom, and the last holds of all
+/// locks. Server-sent events update the pages; without JavaScript a browser reloads them every five seconds. Each view is
+/// also JSON (locks.json, lock.json, waits.json, history.json), /metrics exports metrics for Prometheus, and /healthz
+/// answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless --record is set.
 /// During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage.
 /// Ctrl-C or SIGTERM ends `serve` with exit code 0.
 #[derive(Args, Debug)]
@@ -39,6 +43,12 @@ pub(crate) struct ServeOptions {
     /// Also answer requests for this name or address; repeatable
     #[arg(long, value_name = "NAME", value_delimiter = ',')]
     pub(crate) host: Vec<String>,
+    /// Path of the page, for a proxy that does not strip it, such as /locks/
+    #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
+    pub(crate) path: String,
+    /// Look at the locks also while no page is open, so that the history of holds has no gaps
+    #[arg(long)]
+    pub(crate) record: bool,
     /// Interval between two looks at all locks, at least 100ms
     ///
     /// `serve` looks at new names and visible locks twice as often. It rests after each look for at least the duration of
@@ -67,6 +77,17 @@ fn address(text: &str) -> Result<SocketAddr, String> {
     })
 }
 
+/// Parses a path of a URL, which begins and ends with a slash.
+fn path(text: &str) -> Result<String, String> {
+    let is_plain = |next: char| next.is_ascii_alphanumeric() || "-._~/".contains(next);
+    let parts = || text.trim_matches('/').split('/');
+    let is_valid = text == "/" || parts().all(|part| !["", ".", ".."].contains(&part));
+    if !text.starts_with('/') || text.starts_with("//") || !text.chars().all(is_plain) || !is_valid {
+        return Err("expected a path such as /locks/ of letters, digits, `-`, `.`, `_`, `~` and `/`".to_owned());
+    }
+    Ok(if text.ends_with('/') { text.to_owned() } else { format!("{text}/") })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,6 +104,16 @@ mod tests {
         }
         for text in [":8090", "", "localhost", "localhost:", "65536", "example.org:8090", "127.0.0.1"] {
             assert!(address(text).is_err_and(|why| why.contains("127.0.0.1:8090")), "{text}");
+        }
+    }
+
+    #[test]
+    fn path_has_slashes_at_both_ends() {
+        for (text, expected) in [("/", "/"), ("/locks", "/locks/"), ("/ops/locks/", "/ops/locks/")] {
+            assert_eq!(path(text).as_deref(), Ok(expected), "{text}");
+        }
+        for text in ["", "locks", "//evil.example/", "/a//b/", "/../", "/{x}/", "/a b/", "/a?b/", "/lo\"cks/"] {
+            assert!(path(text).is_err_and(|why| why.contains("/locks/")), "{text}");
         }
     }
 }

@@ -1,8 +1,11 @@
-//! Data from several looks: the rate of grants, and the observed age of holds.
+//! Data from several looks: the rate of grants, the observed age of holds, and past holds.
 
+use super::journal::{End, First, Journal};
 use super::looks::Glance;
 use super::row::{Found, Held, Row};
+use crate::moment;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Time constant in seconds of the average of grants.
@@ -22,6 +25,8 @@ pub(crate) struct History {
     last: Option<Instant>,
     /// The decayed sum of the seconds of all looks.
     seconds: f64,
+    /// The past holds. `None` if nobody reads them.
+    journal: Option<Arc<Mutex<Journal>>>,
 }
 
 /// The history of a lock.
@@ -33,8 +38,10 @@ struct Known {
     seen: Instant,
     /// The start of the last look. Results of an earlier look are older, even if that look ends later.
     looked: Instant,
-    /// The holders of the last look, with the end of the first look that found each.
-    since: BTreeMap<String, Instant>,
+    /// The holders of the last look, with the first look that found each.
+    since: BTreeMap<String, First>,
+    /// The start of the oldest hold in milliseconds since 1970.
+    start: Option<u64>,
     /// The decayed number of new holders.
     grants: f64,
 }
@@ -48,7 +55,18 @@ enum Place {
     Gone,
 }
 
+/// The inaccuracy of the age in a record.
+const ROUNDING: Duration = Duration::from_secs(1);
+
+/// The difference of two computed starts of one hold.
+const SAME_START: u64 = 1_500;
+
 impl History {
+    /// A history that also records past holds.
+    pub(crate) fn recorded(journal: Arc<Mutex<Journal>>) -> Self {
+        Self { journal: Some(journal), ..Self::default() }
+    }
+
     /// Adds a look at all locks, and returns the rows.
     pub(crate) fn add(&mut self, begun: Instant, ended: Instant, found: Vec<Found>) -> Vec<Row> {
         let passed = self.last.map(|last| begun.saturating_duration_since(last).as_secs_f64());
@@ -65,11 +83,11 @@ impl History {
         }
         for (name, known) in &mut self.known {
             if !there.contains(name) {
-                known.leave(begun);
+                known.leave(begun, ended, self.journal.as_deref());
             }
         }
         self.forget(ended);
-        self.known.values().map(|known| known.row(begun, self.seconds)).collect()
+        self.known.values_mut().map(|known| known.row(begun, self.seconds)).collect()
     }
 
     /// Adds a look at some locks, and returns their rows. A free unknown lock has no row.
@@ -79,10 +97,10 @@ impl History {
         for (name, found) in glance.found {
             match (found, self.known.get_mut(&name)) {
                 (Some(found), _) => self.add_lock(found, begun, ended),
-                (None, Some(known)) => known.leave(begun),
+                (None, Some(known)) => known.leave(begun, ended, self.journal.as_deref()),
                 (None, None) => {}
             }
-            rows.extend(self.known.get(&name).map(|known| known.row(begun, self.seconds)));
+            rows.extend(self.known.get_mut(&name).map(|known| known.row(begun, self.seconds)));
         }
         rows
     }
@@ -93,14 +111,26 @@ impl History {
         }
         let counts = self.seconds > 0.0;
         let old = self.known.remove(&found.name);
-        let (before, mut grants) = old.map(|old| (old.since, old.grants)).unwrap_or_default();
+        let there = |id: &String| found.holds.iter().any(|hold| hold.id == *id);
+        if let Some(old) = &old
+            && found.is_listed_whole
+        {
+            old.end_holds(ended, self.journal.as_deref(), |id| !there(id));
+        }
+        let (before, mut grants, start) = old.map(|old| (old.since, old.grants, old.start)).unwrap_or_default();
         let is_new = |id: &&String| !before.contains_key(*id);
+        let ids = || found.holds.iter().map(|hold| &hold.id);
         if counts {
             // f64 counts more holders exactly than any lock has.
-            grants += found.ids.iter().filter(is_new).count() as f64;
+            grants += ids().filter(is_new).count() as f64;
         }
-        let since = found.ids.iter().map(|id| (id.clone(), before.get(id).copied().unwrap_or(ended)));
-        let known = Known { since: since.collect(), place: Place::There, seen: ended, looked: begun, grants, found };
+        let since = found.holds.iter().map(|hold| {
+            let first = First { at: ended, is_grant: counts, longest: None };
+            let first = before.get(&hold.id).copied().unwrap_or(first);
+            (hold.id.clone(), First { longest: first.longest.max(hold.lease), ..first })
+        });
+        let (since, place) = (since.collect(), Place::There);
+        let known = Known { since, start, place, seen: ended, looked: begun, grants, found };
         self.known.insert(known.found.name.clone(), known);
     }
 
@@ -119,37 +149,61 @@ impl History {
 
 impl Known {
     /// The lock is free.
-    fn leave(&mut self, begun: Instant) {
+    fn leave(&mut self, begun: Instant, ended: Instant, journal: Option<&Mutex<Journal>>) {
         if self.looked <= begun {
+            self.end_holds(ended, journal, |_| true);
             self.looked = begun;
             self.place = Place::Gone;
             self.since.clear();
+            self.start = None;
         }
     }
 
-    fn row(&self, begun: Instant, seconds: f64) -> Row {
+    /// Records the end of some holds. An incomplete list of holds does not show which have ended.
+    fn end_holds(&self, ended: Instant, journal: Option<&Mutex<Journal>>, is_over: impl Fn(&String) -> bool) {
+        let Some(journal) = journal.filter(|_| self.place == Place::There && self.found.is_listed_whole) else {
+            return;
+        };
+        let mut journal = journal.lock().unwrap_or_else(PoisonError::into_inner);
+        for hold in self.found.holds.iter().filter(|hold| is_over(&hold.id)) {
+            let Some(first) = self.since.get(&hold.id).copied() else { continue };
+            let (name, kind, last) = (&self.found.name, self.found.kind, self.looked);
+            journal.add(&End { name, kind, hold, first, last, missed: ended });
+        }
+    }
+
+    fn row(&mut self, begun: Instant, seconds: f64) -> Row {
         let is_gone = self.place != Place::There;
         let begun = self.looked.max(begun);
-        let first = self.since.values().min();
-        let seen = first.map(|first| begun.saturating_duration_since(*first)).filter(|seen| !seen.is_zero());
+        let first = self.since.values().map(|first| first.at).min();
+        let seen = first.map(|first| begun.saturating_duration_since(first)).filter(|seen| !seen.is_zero());
         let held = match (self.found.said.filter(|_| !is_gone), seen) {
-            (Some(said), seen) if seen.is_none_or(|seen| said >= seen) => Held::Said(said),
+            (Some(said), seen) if seen.is_none_or(|seen| said + ROUNDING >= seen) => {
+                Held::Said(said.max(seen.unwrap_or_default()))
+            }
             (_, Some(seen)) => Held::AtLeast(seen),
             (_, None) => Held::Unknown,
         };
+        self.start = held.time().map(|time| {
+            let start = moment::millis_at(begun).saturating_sub(time.as_millis() as u64);
+            // Records have an age of their own, so the computed start varies a little.
+            self.start.filter(|old| old.abs_diff(start) < SAME_START).unwrap_or(start)
+        });
         let rate = if seconds > 0.0 { self.grants / seconds } else { 0.0 };
         Row {
             found: if is_gone { self.found.when_free() } else { self.found.clone() },
             is_gone,
             grants: self.found.is_listed_whole.then_some(rate),
             held,
+            since: self.start,
+            is_older: matches!(held, Held::AtLeast(_)) && self.since.values().any(|first| !first.is_grant),
         }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::sample::lock;
+    use super::super::sample::{hold, lock};
     use super::*;
 
     /// The looks of a test: one per second, each takes 100 ms.
@@ -170,7 +224,7 @@ mod tests {
     }
 
     fn held_by(id: &str) -> Vec<Found> {
-        vec![Found { ids: vec![id.to_owned()], ..lock("stock") }]
+        vec![Found { holds: vec![hold(id)], ..lock("stock") }]
     }
 
     #[test]
@@ -237,8 +291,8 @@ mod tests {
             ended: begun + Duration::from_millis(50),
             found,
         });
-        assert_eq!(rows[0].found.ids, ["a:2"]);
-        assert_eq!(looks.look(held_by("a:1"))[0].found.ids, ["a:2"]);
+        assert_eq!(rows[0].found.holds, [hold("a:2")]);
+        assert_eq!(looks.look(held_by("a:1"))[0].found.holds, [hold("a:2")]);
         let nothing = Glance { begun: at(0), ended: at(1), found: vec![("new".to_owned(), None)] };
         assert_eq!(looks.history.glance(nothing), []);
     }
@@ -270,5 +324,19 @@ mod tests {
             assert_eq!(looks.look(Vec::new()).len(), 1);
         }
         assert_eq!(looks.look(Vec::new()), []);
+    }
+
+    #[test]
+    fn past_holds_are_recorded_with_their_end() {
+        let journal = Arc::new(Mutex::new(Journal::default()));
+        let mut looks = Looks { history: History::recorded(journal.clone()), begun: Instant::now() };
+        looks.look(held_by("a:1"));
+        looks.look(held_by("a:2"));
+        looks.look(held_by("a:2"));
+        looks.look(Vec::new());
+        looks.look(Vec::new());
+        let past = journal.lock().expect("no panic").of_lock("stock");
+        let seen: Vec<_> = past.iter().map(|past| (past.id.as_str(), past.lasted.as_secs(), past.is_longer)).collect();
+        assert_eq!(seen, [("a:2", 2, false), ("a:1", 1, true)], "newest first, the first look found the older one");
     }
 }

@@ -1,19 +1,53 @@
 //! The rows of the table.
 
-use crate::seen::Seen;
+use crate::people::Person;
+use crate::seen::{Hold, Seen};
 use crate::shown::shown;
 use leasehold::inspect::FoundKind;
+use std::sync::Arc;
 use std::time::Duration;
+
+/// The process of a hold. All texts are safe for a terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) application: String,
+    pub(crate) host: String,
+    pub(crate) pid: u32,
+}
+
+/// A listed hold.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Holding {
+    /// The id without the suffix, which can change during a hold.
+    pub(crate) id: String,
+    /// The half of a read-write lock.
+    pub(crate) half: Option<&'static str>,
+    pub(crate) process: Option<Arc<Process>>,
+    /// The age from the record of the holder.
+    pub(crate) said: Option<Duration>,
+    pub(crate) lease: Option<Duration>,
+    /// Whether a live holder would have renewed the lease since.
+    pub(crate) is_late: bool,
+}
+
+impl From<&Person> for Process {
+    fn from(who: &Person) -> Self {
+        let record = &who.record;
+        Self { application: shown(&record.application), host: shown(&record.host), pid: record.pid }
+    }
+}
 
 /// A lock in one look. All texts except the name are safe for a terminal.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Found {
     pub(crate) name: String,
     pub(crate) kind: FoundKind,
-    /// The ids of the listed holders.
-    pub(crate) ids: Vec<String>,
-    /// Whether `ids` is complete.
+    /// The listed holds.
+    pub(crate) holds: Vec<Holding>,
+    /// Whether `holds` is complete.
     pub(crate) is_listed_whole: bool,
+    /// Number of holds or permits.
+    pub(crate) held: u64,
     /// The holder, or the number of available permits.
     pub(crate) holder: String,
     /// The age of the hold from the holder's record.
@@ -32,14 +66,21 @@ impl Found {
     pub(crate) fn of(seen: &Seen) -> Self {
         let state = &seen.state;
         let is_fair = matches!(state.kind, FoundKind::FairLock | FoundKind::FencedFairLock);
-        // The suffix of an id can change during a hold.
-        let id = |id: &str| id.trim_end_matches(['!', '~']).to_owned();
-        let ids: Vec<_> = seen.holds.iter().map(|hold| id(hold.holder.id.as_str())).collect();
+        let holding = |hold: &Hold| Holding {
+            id: hold.holder.id.as_str().trim_end_matches(['!', '~']).to_owned(),
+            half: hold.half,
+            process: hold.who.as_deref().map(|who| Arc::new(Process::from(who))),
+            said: hold.age(),
+            lease: hold.holder.remaining,
+            is_late: hold.unrenewed().is_some(),
+        };
+        let holds: Vec<_> = seen.holds.iter().map(holding).collect();
         Self {
             name: state.name.clone(),
             kind: state.kind,
-            is_listed_whole: u64::try_from(ids.len()).is_ok_and(|listed| listed >= state.held),
-            ids,
+            is_listed_whole: u64::try_from(holds.len()).is_ok_and(|listed| listed >= state.held),
+            holds,
+            held: state.held,
             holder: seen.holder_as_text(),
             said: seen.age(),
             lease: state.remaining,
@@ -53,7 +94,8 @@ impl Found {
     /// A copy with the state free.
     pub(crate) fn when_free(&self) -> Self {
         Self {
-            ids: Vec::new(),
+            holds: Vec::new(),
+            held: 0,
             holder: "free".to_owned(),
             said: None,
             lease: None,
@@ -100,4 +142,8 @@ pub(crate) struct Row {
     /// New holders per second. `None` without a complete list of holders.
     pub(crate) grants: Option<f64>,
     pub(crate) held: Held,
+    /// The start of the hold in milliseconds since 1970, as exact as `held`.
+    pub(crate) since: Option<u64>,
+    /// Whether the hold began before `since`.
+    pub(crate) is_older: bool,
 }

@@ -1,6 +1,6 @@
 //! Locks for tests.
 
-use super::row::{Found, Held, Row};
+use super::row::{Found, Held, Holding, Row};
 use leasehold::inspect::FoundKind;
 
 /// A plain lock with an unannounced holder.
@@ -8,8 +8,9 @@ pub(crate) fn lock(name: &str) -> Found {
     Found {
         name: name.to_owned(),
         kind: FoundKind::Lock,
-        ids: vec!["6f0c:1".to_owned()],
+        holds: vec![hold("6f0c:1")],
         is_listed_whole: true,
+        held: 1,
         holder: "6f0c:1".to_owned(),
         said: None,
         lease: None,
@@ -22,5 +23,10 @@ pub(crate) fn lock(name: &str) -> Found {
 
 /// The row of a lock after one look.
 pub(crate) fn row(found: Found) -> Row {
-    Row { found, is_gone: false, grants: Some(0.0), held: Held::Unknown }
+    Row { found, is_gone: false, grants: Some(0.0), held: Held::Unknown, since: None, is_older: false }
+}
+
+/// The hold of an unannounced holder.
+pub(crate) fn hold(id: &str) -> Holding {
+    Holding { id: id.to_owned(), half: None, process: None, said: None, lease: None, is_late: false }
 }

@@ -8,6 +8,8 @@ use super::sample::Sample;
 use super::token::Token;
 use super::view::Views;
 use super::viewers::Viewers;
+use super::waits::Waits;
+use crate::overview::journal::Journal;
 use leasehold::Client;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,12 +23,18 @@ pub(super) struct App {
     pub(super) client: Client,
     /// The pattern and the URL of the server without secrets.
     pub(super) place: String,
+    /// The pattern alone.
+    pub(super) pattern: String,
+    /// The prefix of every lock name.
+    pub(super) prefix: String,
     pub(super) every: Duration,
     pub(super) samples: watch::Receiver<Sample>,
     pub(super) viewers: Viewers,
     pub(super) details: Arc<Details>,
     pub(super) on_view: Arc<OnView>,
     pub(super) views: Views,
+    pub(super) waits: Arc<Waits>,
+    pub(super) journal: Arc<std::sync::Mutex<Journal>>,
     pub(super) hosts: Hosts,
     /// The token for unlock requests. `None` without `--allow-unlock`.
     pub(super) token: Option<Token>,

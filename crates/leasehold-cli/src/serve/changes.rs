@@ -1,8 +1,10 @@
 //! The changes of a view since the last message to a browser.
 
-use super::view::{Line, View};
+use super::cell::Cell;
+use super::view::{Line, Lines, View};
 use serde_json::{Map, Value, json};
 use std::collections::HashMap;
+use std::sync::Arc;
 
 /// The last view of a browser.
 #[derive(Debug, Default)]
@@ -10,7 +12,7 @@ pub(super) struct Sent(Option<View>);
 
 impl Sent {
     /// The changes from the browser's view to this view. `None` without a change. The first message contains everything.
-    pub(super) fn message(&mut self, view: &View) -> Option<String> {
+    pub(super) fn message(&mut self, view: &View) -> Option<Map<String, Value>> {
         let before = self.0.as_ref();
         let mut message = Map::new();
         let mut add = |name: &str, value: Value| drop(message.insert(name.to_owned(), value));
@@ -27,17 +29,42 @@ impl Sent {
         if before.is_none_or(|before| before.holders != view.holders) {
             add("holders", json!(view.holders));
         }
-        if before.is_none_or(|before| before.lines.counts != view.lines.counts) {
-            add("counts", json!(view.lines.counts));
-            add("pages", json!(view.lines.pages));
+        let known = |tile: &(String, String)| before.is_some_and(|before| before.tiles.contains(tile));
+        let tiles: Map<_, _> =
+            view.tiles.iter().filter(|tile| !known(tile)).cloned().map(|(id, text)| (id, json!(text))).collect();
+        if !tiles.is_empty() {
+            add("tiles", json!(tiles));
         }
-        if before.is_none_or(|before| before.lines.lines != view.lines.lines) {
-            let before = before.map_or(&[][..], |before| &before.lines.lines);
-            add("rows", rows(before, &view.lines.lines));
+        let tables: Map<_, _> = view
+            .tables
+            .iter()
+            .filter_map(|(id, lines)| {
+                let before = before.and_then(|before| before.tables.iter().find(|(other, _)| other == id));
+                table(before.map(|(_, lines)| lines), lines).map(|table| ((*id).to_owned(), table))
+            })
+            .collect();
+        if !tables.is_empty() {
+            add("tables", json!(tables));
         }
         self.0 = Some(view.clone());
-        if message.is_empty() { None } else { Some(Value::Object(message).to_string()) }
+        if message.is_empty() { None } else { Some(message) }
     }
+}
+
+/// The changes of a table.
+fn table(before: Option<&Arc<Lines>>, now: &Arc<Lines>) -> Option<Value> {
+    if before.is_some_and(|before| Arc::ptr_eq(before, now)) {
+        return None;
+    }
+    let mut table = Map::new();
+    if before.is_none_or(|before| (&before.counts, before.pages) != (&now.counts, now.pages)) {
+        table.insert("counts".to_owned(), json!(now.counts));
+        table.insert("pages".to_owned(), json!(now.pages));
+    }
+    if before.is_none_or(|before| before.lines != now.lines) {
+        table.insert("rows".to_owned(), rows(before.map_or(&[][..], |before| &before.lines), &now.lines));
+    }
+    if table.is_empty() { None } else { Some(table.into()) }
 }
 
 /// The rows in their order. An unchanged row is only its key.
@@ -45,41 +72,42 @@ fn rows(before: &[Line], now: &[Line]) -> Value {
     let before: HashMap<&str, &Line> = before.iter().map(|line| (line.key.as_str(), line)).collect();
     let row = |line: &Line| match before.get(line.key.as_str()) {
         Some(same) if *same == line => json!([line.key]),
-        _ => json!([line.key, line.class, line.cells]),
+        _ => json!([line.key, line.class, line.cells.iter().map(Cell::as_json).collect::<Vec<_>>()]),
     };
     now.iter().map(row).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::view::Lines;
     use super::*;
-    use std::sync::Arc;
 
     fn view(held: &[(&str, &str)]) -> View {
         let line = |(key, text): &(&str, &str)| Line {
             key: (*key).to_owned(),
             class: "",
-            cells: vec![(*key).to_owned(), (*text).to_owned()],
+            cells: vec![Cell::text(*key), Cell { text: (*text).to_owned(), more: Some("more".to_owned()) }],
         };
         let lines = Lines { lines: held.iter().map(line).collect(), ..Lines::default() };
-        let text = String::new;
-        View { summary: text(), status: text(), is_warning: false, lines: Arc::new(lines), holders: Vec::new() }
+        View { tables: vec![("locks", Arc::new(lines))], ..View::default() }
+    }
+
+    fn text(message: Option<Map<String, Value>>) -> String {
+        Value::from(message.expect("a change")).to_string()
     }
 
     #[test]
     fn message_has_only_what_has_changed() {
         let mut sent = Sent::default();
-        let first = sent.message(&view(&[("a", "1"), ("b", "1")])).expect("everything");
-        assert!(first.contains(r#""all":true"#) && first.contains(r#"["a","",["a","1"]]"#), "{first}");
+        let first = text(sent.message(&view(&[("a", "1"), ("b", "1")])));
+        assert!(first.contains(r#""all":true"#) && first.contains(r#"["a","",["a",["1","more"]]]"#), "{first}");
         assert_eq!(sent.message(&view(&[("a", "1"), ("b", "1")])), None);
-        let next = sent.message(&view(&[("b", "2"), ("a", "1")])).expect("a change");
-        assert_eq!(next, r#"{"rows":[["b","",["b","2"]],["a"]]}"#);
+        let next = text(sent.message(&view(&[("b", "2"), ("a", "1")])));
+        assert_eq!(next, r#"{"tables":{"locks":{"rows":[["b","",["b",["2","more"]]],["a"]]}}}"#);
     }
 
     #[test]
     fn message_is_one_line_whatever_a_name_has() {
-        let message = Sent::default().message(&view(&[("a\n\ndata: b\r\u{0}", "</script>")])).expect("everything");
+        let message = text(Sent::default().message(&view(&[("a\n\ndata: b\r\u{0}", "</script>")])));
         assert_eq!(message.lines().count(), 1, "{message:?}");
         assert!(!message.contains('\r'), "{message:?}");
     }

@@ -1,12 +1,11 @@
 //! Looks at the locks with open pages, shared by all browsers.
 
 use crate::failure::Failure;
-use crate::inspect::{headline, lines};
 use crate::overview::Server;
 use crate::people::People;
+use crate::permits::find_holders;
 use crate::seen::Seen;
 use futures_util::future::join_all;
-use leasehold::inspect::FoundKind;
 use leasehold::{Client, Error};
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -18,31 +17,33 @@ use tokio::time::sleep;
 const AT_ONCE: usize = 8;
 
 /// The state of a lock at the last look.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(super) struct Detail {
     pub(super) server: Server,
-    /// The name, its state and its kind.
-    pub(super) headline: String,
-    pub(super) lines: Vec<(&'static str, String)>,
-    /// The ids and texts of the holders that the page can free.
-    pub(super) holders: Vec<(String, String)>,
+    pub(super) name: String,
+    /// The state. `None` for a free lock, and before the first answer.
+    pub(super) seen: Option<Arc<Seen>>,
+    /// Whether there was an answer.
+    pub(super) is_known: bool,
+    /// The message about permits without a known process.
+    pub(super) unknown: Option<String>,
+    /// The start of the look.
+    pub(super) looked: Instant,
 }
 
 /// The locks with open pages.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(super) struct Details {
     open: Mutex<HashMap<String, Open>>,
     more: Notify,
 }
 
-#[derive(Debug)]
 struct Open {
     pages: usize,
     detail: watch::Sender<Option<Arc<Detail>>>,
 }
 
 /// An open page, until it is dropped.
-#[derive(Debug)]
 pub(super) struct Followed {
     details: Arc<Details>,
     name: String,
@@ -61,23 +62,25 @@ impl Details {
         Followed { details: self.clone(), name: name.to_owned(), detail }
     }
 
-    /// Looks at the locks of all open pages in a loop.
-    pub(super) async fn look_at_all(&self, client: &Client, every: Duration) {
+    /// Looks at the locks of all open pages in a loop. Rests for at least the duration of each look.
+    pub(super) async fn look_at_all(&self, client: &Client, prefix: &str, every: Duration) {
         loop {
+            let begun = Instant::now();
             let names: Vec<String> = self.open().keys().cloned().collect();
             if names.is_empty() {
                 self.more.notified().await;
                 continue;
             }
             for some in names.chunks(AT_ONCE) {
-                let looks = join_all(some.iter().map(|name| look(client, name))).await;
+                let looks = join_all(some.iter().map(|name| look(client, prefix, name))).await;
                 for (name, look) in some.iter().zip(looks) {
                     self.share(name, look);
                 }
             }
             // A new page does not wait.
+            let took = begun.elapsed();
             tokio::select! {
-                () = sleep(every) => {}
+                () = sleep(every.saturating_sub(took).max(took)) => {}
                 () = self.more.notified() => {}
             }
         }
@@ -114,27 +117,30 @@ impl Drop for Followed {
 /// # Errors
 ///
 /// The name is invalid, or the server refuses or does not answer.
-pub(super) async fn look(client: &Client, name: &str) -> Result<Detail, Error> {
-    let free = || Detail { headline: format!("{name}: free"), ..Detail::empty() };
-    let Some(state) = client.inspect(name).await? else { return Ok(free()) };
-    let can_be_freed = !matches!(state.kind, FoundKind::Semaphore | FoundKind::Counter | FoundKind::Foreign);
-    let seen = Seen::new(state, &mut People::new(client)).await;
-    let holders = seen.holds.iter().filter(|_| can_be_freed);
-    let holders = holders.map(|hold| (hold.holder.id.to_string(), hold.as_text()));
-    Ok(Detail { headline: headline(&seen), lines: lines(&seen), holders: holders.collect(), ..Detail::empty() })
+pub(super) async fn look(client: &Client, prefix: &str, name: &str) -> Result<Detail, Error> {
+    let looked = Instant::now();
+    let mut detail = Detail::empty(name, looked);
+    detail.is_known = true;
+    if let Some(state) = client.inspect(name).await? {
+        let mut seen = Seen::new(state, &mut People::new(client)).await;
+        detail.unknown = find_holders(client, &format!("{prefix}{name}"), &mut seen).await;
+        detail.seen = Some(Arc::new(seen));
+    }
+    Ok(detail)
 }
 
 /// The last state, marked with the outage.
 pub(super) fn away(last: Option<&Detail>, name: &str, error: &Error) -> Detail {
-    let last = last.cloned().unwrap_or_else(|| Detail { headline: name.to_owned(), ..Detail::empty() });
+    let last = last.cloned().unwrap_or_else(|| Detail::empty(name, Instant::now()));
     let since = if let Server::Away { since, .. } = last.server { since } else { Instant::now() };
     let why = Failure::of_a_look(error.clone()).to_string();
     Detail { server: Server::Away { since, why }, ..last }
 }
 
 impl Detail {
-    const fn empty() -> Self {
-        Self { server: Server::Answers, headline: String::new(), lines: Vec::new(), holders: Vec::new() }
+    pub(super) fn empty(name: &str, looked: Instant) -> Self {
+        let name = name.to_owned();
+        Self { server: Server::Answers, name, seen: None, is_known: false, unknown: None, looked }
     }
 }
 

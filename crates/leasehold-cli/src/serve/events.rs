@@ -1,22 +1,22 @@
 //! Server-sent events: the changes of a view for one browser.
 //!
-//! A slow browser gets fewer messages instead of a queue, because each message is created from the current view.
+//! A slow browser gets fewer messages instead of a queue, because each message is created from the current view. Each
+//! message has the age of the view, and there is a message at least every second: a page that hears nothing for longer
+//! shows a warning (`page.js`).
 
 use super::changes::Sent;
 use super::view::View;
-use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::sse::{Event, Sse};
 use axum::response::{IntoResponse as _, Response};
 use futures_util::stream::unfold;
+use serde_json::{Value, json};
 use std::convert::Infallible;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 use tokio::sync::watch;
 use tokio::time::sleep;
 
-/// Update interval of ages.
+/// Maximum interval of messages.
 const TICK: Duration = Duration::from_secs(1);
-
-/// The interval of keep-alive messages. A page without a message for much longer shows a warning (`page.js`).
-const SILENCE: Duration = Duration::from_secs(3);
 
 /// A source of views, alive as long as the stream.
 pub(super) trait Source: Send + 'static {
@@ -30,14 +30,15 @@ pub(super) trait Source: Send + 'static {
 struct Listener<S> {
     source: S,
     sent: Sent,
+    /// The time of the last message.
+    at: Instant,
     ended: watch::Receiver<bool>,
 }
 
 /// A response that streams each change until the browser or the program ends.
 pub(super) fn stream(source: impl Source, ended: watch::Receiver<bool>) -> Response {
-    let listener = Listener { source, sent: Sent::default(), ended };
-    let alive = KeepAlive::new().interval(SILENCE).event(Event::default().event("alive").data("{}"));
-    Sse::new(unfold(listener, next)).keep_alive(alive).into_response()
+    let listener = Listener { source, sent: Sent::default(), at: Instant::now(), ended };
+    Sse::new(unfold(listener, next)).into_response()
 }
 
 /// The next message.
@@ -46,12 +47,20 @@ async fn next<S: Source>(mut listener: Listener<S>) -> Option<(Result<Event, Inf
         if *listener.ended.borrow() {
             return None;
         }
-        if let Some(message) = listener.source.view().and_then(|view| listener.sent.message(&view)) {
-            return Some((Ok(Event::default().data(message)), listener));
+        let view = listener.source.view();
+        let changes = view.as_ref().and_then(|view| listener.sent.message(view));
+        let (is_due, looked) = (listener.at.elapsed() >= TICK, view.and_then(|view| view.looked));
+        if changes.is_some() || is_due {
+            let mut message = changes.unwrap_or_default();
+            if let Some(looked) = looked {
+                message.insert("age".to_owned(), json!(looked.elapsed().as_millis() as u64));
+            }
+            listener.at = Instant::now();
+            return Some((Ok(Event::default().data(Value::from(message).to_string())), listener));
         }
         tokio::select! {
             () = listener.source.changed() => {}
-            () = sleep(TICK) => {}
+            () = sleep(TICK.saturating_sub(listener.at.elapsed())) => {}
             _ = listener.ended.wait_for(|ended| *ended) => return None,
         }
     }

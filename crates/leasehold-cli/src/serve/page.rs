@@ -1,154 +1,321 @@
 //! The pages as HTML, usable without JavaScript. Relative links work below a path of a proxy.
 
+use super::cell::{Cell, Content, FACTS, HISTORY, HOLDERS, Head, LOCKS, NOTHING, PAST, QUEUE, WAITS};
 use super::details::Detail;
 use super::html::Html;
-use super::query::{Query, address_of, word};
-use super::view::{Line, View};
+use super::query::{Query, Show, address_of, word};
+use super::view::{Line, Lines, View};
 use crate::args::KindWord;
-use crate::overview::column::Column;
 use clap::ValueEnum as _;
+
+/// The pages of the navigation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    Locks,
+    Waits,
+    History,
+    /// A page of one lock or sentence.
+    Other,
+}
+
+/// The tiles: id, label, explanation.
+const TILES: [(&str, &str, &str, Option<Show>); 6] = [
+    ("problems", "problems", "locks that an operator should check", Some(Show::Problems)),
+    ("waiting", "waiting", "clients that wait for a lock", Some(Show::Waiting)),
+    ("held", "held", "held locks", Some(Show::Held)),
+    ("lost", "lost in 1 h", "holds whose lease ended without a renewal", None),
+    ("grants", "grants / s", "new holders in a second, over ten seconds", None),
+    ("locks", "locks", "locks of all kinds", Some(Show::All)),
+];
 
 /// The table of all locks.
 pub(super) fn of_table(view: &View, query: &Query, place: &str) -> String {
     let mut html = Html::default();
-    head(&mut html, &format!("locks: {place}"), &query.address("events"));
-    status(&mut html, view);
-    filter(&mut html, query);
-    pages(&mut html, view, query);
-    html.raw("<div class=\"table\"><table class=\"locks\"><thead><tr>");
-    for column in Column::all() {
-        html.raw(if column.is_number() { "<th scope=\"col\" class=\"number\"" } else { "<th scope=\"col\"" });
-        let is_sorted = column == query.sort.column;
-        html.raw(match (is_sorted, query.sort.is_reversed) {
-            (false, _) => "",
-            (true, false) => " aria-sort=\"other\"",
-            (true, true) => " aria-sort=\"other\" data-reversed=\"\"",
+    head(&mut html, "locks", place, &query.address("events"), Place::Locks);
+    status(&mut html, view, "locks", place);
+    html.raw("<section class=\"tiles\" aria-label=\"numbers\">");
+    for (id, label, title, show) in TILES {
+        let to = show.map_or_else(|| "history?show=lost".to_owned(), |show| query.showing(show).address("./"));
+        let is_link = id != "grants";
+        let is_current = show.is_some_and(|show| show == query.show && show != Show::All);
+        html.raw(if is_link { "<a" } else { "<div" });
+        html.raw(" class=\"tile ").text(id).raw(if number(view, id) == "0" {
+            " zero\" title=\""
+        } else {
+            "\" title=\""
         });
-        html.raw("><a href=\"").text(&query.sorted_by(column).address("./")).raw("\">").text(column.title());
-        html.raw("</a></th>");
+        html.text(title).raw("\"");
+        if is_link {
+            html.raw(" href=\"").text(&to).raw("\"").raw(if is_current { " aria-current=\"true\"" } else { "" });
+        }
+        html.raw("><strong data-tile=\"")
+            .text(id)
+            .raw("\">")
+            .text(number(view, id))
+            .raw("</strong> <span>")
+            .text(label);
+        html.raw("</span>").raw(if is_link { "</a>" } else { "</div>" });
     }
-    html.raw("</tr></thead><tbody data-lock=\"lock?name=\">");
-    for line in &view.lines.lines {
-        row(&mut html, line, Some(&address_of("lock", &[("name", &line.key)])));
-    }
-    html.raw("</tbody></table></div>");
+    html.raw("</section>");
+    filter(&mut html, view, query);
+    table(&mut html, view, "locks", &LOCKS, Some(query));
+    html.raw("<nav class=\"pages\" aria-label=\"more pages\">");
+    pages(&mut html, view, query);
+    html.raw("</nav>");
     html.raw(
-        "<p>HELD FOR is the holder's own statement; with a &gt; it is the time that this page has seen the hold. GRANTS/S counts new \
-         holders between two looks, over the last ten seconds. A free lock stays in the table for ten seconds. \
-         <a href=\"metrics\">Prometheus metrics</a></p>",
+        "<footer><p>“Held for” is the holder's own statement; with a &gt; it is the time that this page has seen the hold. \
+         “Grants/s” counts new holders between two looks, over ten seconds. A free lock stays in the table for ten seconds.</p>",
     );
+    links(&mut html, &query.address("locks.json"));
     foot(html)
 }
 
+fn number<'a>(view: &'a View, id: &str) -> &'a str {
+    view.tiles.iter().find(|(tile, _)| tile == id).map_or("–", |(_, number)| number)
+}
+
 /// The page of one lock.
-pub(super) fn of_lock(view: &View, name: &str, detail: &Detail, can_unlock: bool) -> String {
-    let mut html = Html::default();
-    head(&mut html, name, &address_of("events", &[("name", name)]));
-    html.raw("<p><a href=\"./\">all locks</a></p>");
-    status(&mut html, view);
-    html.raw(
-        "<div class=\"table\"><table><thead class=\"hidden\"><tr><th>field</th><th>value</th></tr></thead><tbody>",
-    );
-    for line in &view.lines.lines {
-        row(&mut html, line, None);
-    }
-    html.raw("</tbody></table></div>");
-    if can_unlock {
-        for (id, text) in &detail.holders {
-            unlock(&mut html, name, id, text);
+pub(super) fn of_lock(view: &View, detail: &Detail, place: &str, can_unlock: bool) -> String {
+    let (mut html, name) = (Html::default(), &detail.name);
+    head(&mut html, name, place, &address_of("events", &[("name", name)]), Place::Other);
+    status(&mut html, view, "lock", place);
+    for (id, title, heads, empty) in [
+        ("facts", "Facts", &FACTS[..], ""),
+        ("holders", "Holders", &HOLDERS[..], "Nobody holds this lock."),
+        ("queue", "Queue", &QUEUE[..], "No queue."),
+        ("past", "Last holds", &PAST[..], "No hold has ended while leasehold serve was looking."),
+    ] {
+        html.raw("<section class=\"part ").text(id).raw("\">");
+        html.element("<h2>", title, "</h2>");
+        table(&mut html, view, id, heads, None);
+        html.element("<p class=\"empty\">", empty, "</p>");
+        if id == "holders" && can_unlock {
+            detail.holders().for_each(|(id, text)| unlock(&mut html, name, &id, &text));
         }
+        html.raw("</section>");
     }
+    html.raw("<footer>");
+    outcomes(&mut html);
+    links(&mut html, &address_of("lock.json", &[("name", name)]));
+    foot(html)
+}
+
+/// The tree of waits.
+pub(super) fn of_waits(view: &View, place: &str) -> String {
+    let mut html = Html::default();
+    head(&mut html, "waits", place, "events?of=waits", Place::Waits);
+    status(&mut html, view, "waits", place);
+    table(&mut html, view, "waits", &WAITS, None);
+    html.raw("<p class=\"empty\">Nobody waits for a lock.</p>");
+    html.raw(
+        "<footer><p>Each lock has its waiters below it, and below each waiter the locks that its process holds and others wait \
+         for. Processes without a record are only counted. The wait of a process may belong to another task than its hold.</p>",
+    );
+    links(&mut html, "waits.json");
+    foot(html)
+}
+
+/// The last holds of all locks.
+pub(super) fn of_history(view: &View, is_lost: bool, place: &str) -> String {
+    let mut html = Html::default();
+    let events = if is_lost { "events?of=history&show=lost" } else { "events?of=history" };
+    head(&mut html, "history", place, events, Place::History);
+    status(&mut html, view, "history", place);
+    html.raw("<nav class=\"chips\" aria-label=\"outcome\">");
+    for (to, name, is_current) in [("history", "all", !is_lost), ("history?show=lost", "lost", is_lost)] {
+        chip(&mut html, to, is_current);
+        html.text(name).raw("</a>");
+    }
+    html.raw("</nav>");
+    table(&mut html, view, "past", &HISTORY, None);
+    html.raw("<p class=\"empty\">No hold has ended while leasehold serve was looking.</p><footer>");
+    outcomes(&mut html);
+    links(&mut html, if is_lost { "history.json?show=lost" } else { "history.json" });
     foot(html)
 }
 
 /// A page of one sentence, such as the result of an unlock.
 pub(super) fn of_sentence(title: &str, sentence: &str, name: Option<&str>) -> String {
     let mut html = Html::default();
-    head(&mut html, title, "");
-    html.element("<p id=\"summary\">", sentence, "</p>");
+    head(&mut html, title, "", "", Place::Other);
+    html.element("<h1 id=\"summary\">", sentence, "</h1>");
     if let Some(name) = name {
         html.raw("<p><a href=\"").text(&address_of("lock", &[("name", name)])).raw("\">back to the lock</a></p>");
     }
-    html.raw("<p><a href=\"./\">all locks</a></p>");
+    html.raw("<footer>");
     foot(html)
 }
 
 /// The head of a page. A page with live changes reloads itself without JavaScript.
-fn head(html: &mut Html, title: &str, events: &str) {
+fn head(html: &mut Html, title: &str, place: &str, events: &str, current: Place) {
     html.raw("<!DOCTYPE html>\n<html lang=\"en\"><head><meta charset=\"utf-8\">");
     html.raw("<meta name=\"viewport\" content=\"width=device-width, initial-scale=1\">");
-    html.element("<title>leasehold: ", title, "</title>");
-    html.raw("<link rel=\"icon\" href=\"data:,\"><link rel=\"stylesheet\" href=\"page.css\">");
+    html.raw("<meta name=\"color-scheme\" content=\"light dark\">");
+    html.raw("<title>").text(title).raw(" · leasehold").text(if place.is_empty() { "" } else { ": " }).text(place);
+    html.raw("</title><link rel=\"icon\" href=\"data:,\"><link rel=\"stylesheet\" href=\"page.css\">");
     if !events.is_empty() {
         html.raw(
             "<script src=\"page.js\" defer></script><noscript><meta http-equiv=\"refresh\" content=\"5\"></noscript>",
         );
     }
-    html.raw("</head><body data-events=\"").text(events).raw("\">");
-    html.element("<h1>", title, "</h1>");
+    html.raw("</head><body data-events=\"").text(events).raw("\"><header><a class=\"brand\" href=\"./\">leasehold</a>");
+    html.raw("<nav aria-label=\"views\">");
+    for (to, name, of) in
+        [("./", "Locks", Place::Locks), ("waits", "Waits", Place::Waits), ("history", "History", Place::History)]
+    {
+        html.raw("<a href=\"")
+            .text(to)
+            .raw(if of == current { "\" aria-current=\"page\">" } else { "\">" })
+            .text(name)
+            .raw("</a>");
+    }
+    html.raw("</nav><span id=\"age\"></span></header><main>");
+}
+
+/// The links of a page, and its end.
+fn links(html: &mut Html, json: &str) {
+    html.raw("<p><a href=\"").text(json).raw("\">JSON</a> · <a href=\"metrics\">Prometheus metrics</a>");
+    html.raw(
+        "<span class=\"script\"> · press <kbd>?</kbd> for the keys</span><noscript> · times are UTC</noscript></p>",
+    );
+}
+
+fn outcomes(html: &mut Html) {
+    html.raw(
+        "<p>“Released” is the end of a hold by its holder or by an operator. “Lost” is a lease that ended without a renewal. “Unclear” \
+         is a hold whose lease could have ended between two looks. While no page is open there are no looks, unless \
+         <code>--record</code> is set; a hold between two looks is missing.</p>",
+    );
 }
 
 fn foot(mut html: Html) -> String {
-    html.raw("</body></html>\n");
+    html.raw("</footer></main></body></html>\n");
     html.into_string()
 }
 
-fn status(html: &mut Html, view: &View) {
-    html.element("<p id=\"summary\">", &view.summary, "</p>");
+fn status(html: &mut Html, view: &View, word: &str, place: &str) {
+    html.raw("<p id=\"connection\" role=\"status\"></p><div class=\"title ").text(word).raw("\">");
+    html.element("<h1 id=\"summary\">", &view.summary, "</h1>");
+    html.element("<p class=\"place\">", place, "</p>");
     html.raw(if view.is_warning {
         "<p id=\"status\" role=\"status\" class=\"warning\">"
     } else {
         "<p id=\"status\" role=\"status\">"
     });
-    html.text(&view.status).raw("</p><p id=\"connection\" role=\"status\"></p>");
+    html.text(&view.status).raw("</p></div>");
 }
 
-fn filter(html: &mut Html, query: &Query) {
-    html.raw("<form action=\"./\" method=\"get\"><label>Filter <input name=\"filter\" maxlength=\"200\" value=\"");
-    html.text(&query.filter).raw("\"></label> <label>Kind <select name=\"kind\"><option value=\"\">all</option>");
+/// The begin of a link among others.
+fn chip(html: &mut Html, to: &str, is_current: bool) {
+    html.raw("<a href=\"").text(to).raw(if is_current { "\" aria-current=\"true\">" } else { "\">" });
+}
+
+fn filter(html: &mut Html, view: &View, query: &Query) {
+    html.raw("<div class=\"bar\"><form action=\"./\" method=\"get\" role=\"search\">");
+    html.raw("<input type=\"search\" name=\"filter\" aria-label=\"Filter\" placeholder=\"Filter by lock, holder or host\" maxlength=\"200\" value=\"");
+    html.text(&query.filter).raw("\">");
+    let mut hidden = |name: &'static str, value: &str, is_set: bool| {
+        if is_set {
+            html.raw("<input type=\"hidden\" name=\"").raw(name).raw("\" value=\"").text(value).raw("\">");
+        }
+    };
+    hidden("kind", &query.kind.map(word).unwrap_or_default(), query.kind.is_some());
+    hidden("show", &word(query.show), query.show != Show::All);
+    hidden("sort", &word(query.sort.column), !query.has_default_order());
+    hidden("reversed", "1", query.sort.is_reversed);
+    html.raw("<button>Filter</button></form><nav class=\"chips\" aria-label=\"kinds\">");
+    chip(html, &query.of_kind(None).address("./"), query.kind.is_none());
+    html.raw("all kinds</a>");
     for kind in KindWord::value_variants().iter().filter(|kind| **kind != KindWord::Foreign) {
-        html.raw("<option value=\"").text(&word(*kind)).raw("\"");
-        html.raw(if query.kind == Some(*kind) { " selected>" } else { ">" }).text(kind.found().word()).raw("</option>");
+        let id = format!("kind-{}", word(*kind));
+        chip(html, &query.of_kind(Some(*kind)).address("./"), query.kind == Some(*kind));
+        html.text(kind.found().word())
+            .raw(" <b data-tile=\"")
+            .text(&id)
+            .raw("\">")
+            .text(number(view, &id))
+            .raw("</b></a>");
     }
-    html.raw("</select></label> <input type=\"hidden\" name=\"sort\" value=\"")
-        .text(&word(query.sort.column))
-        .raw("\">");
-    if query.sort.is_reversed {
-        html.raw("<input type=\"hidden\" name=\"reversed\" value=\"1\">");
+    html.raw("</nav>");
+    let is_default = Query { page: 1, ..query.clone() } == Query::of(None);
+    html.raw("<nav class=\"pages\" aria-label=\"pages\">");
+    if !is_default {
+        html.raw("<a class=\"reset\" href=\"./\">reset</a>");
     }
-    html.raw("<button>Show</button></form>");
+    let counts = view.tables.first().map_or("", |(_, lines)| &lines.counts);
+    html.element("<span id=\"counts\">", counts, "</span>");
+    pages(html, view, query);
+    html.raw("</nav></div>");
 }
 
+/// The links to the previous and the next page.
 fn pages(html: &mut Html, view: &View, query: &Query) {
-    let (last, page) = (view.lines.pages, query.page.min(view.lines.pages));
-    html.element("<nav aria-label=\"pages\"><span id=\"counts\">", &view.lines.counts, "</span>");
+    let Some((_, lines)) = view.tables.first() else { return };
+    let (last, page) = (lines.pages, query.page.min(lines.pages));
     for (is_there, to, name) in [(page > 1, page.saturating_sub(1), "previous"), (page < last, page + 1, "next")] {
         if is_there {
             html.raw(" <a href=\"").text(&query.at_page(to).address("./")).raw("\">").text(name).raw("</a>");
         }
     }
-    html.raw("</nav>");
 }
 
-/// A row of a table, whose first cell may be a link.
-fn row(html: &mut Html, line: &Line, link: Option<&str>) {
-    html.raw("<tr class=\"").text(line.class).raw("\">");
-    for (at, cell) in line.cells.iter().enumerate() {
-        match Column::all().nth(at).filter(|_| link.is_some()) {
-            // A narrow screen shows the column title beside the text.
-            Some(column) => {
-                html.raw(if column.is_number() { "<td class=\"number\" data-title=\"" } else { "<td data-title=\"" });
-                html.text(column.title()).raw("\">")
+/// A table of a view, with links that sort it.
+fn table(html: &mut Html, view: &View, id: &str, heads: &[Head], query: Option<&Query>) {
+    html.raw("<table id=\"").text(id).raw("\"><thead><tr>");
+    for head in heads {
+        html.raw("<th scope=\"col\" class=\"").text(head.content.word()).raw("\"");
+        let sort = query.and_then(|query| head.sort.map(|sort| (query, sort)));
+        html.raw(match sort {
+            Some((query, column)) if query.sort.column == column => {
+                if query.sort.is_reversed {
+                    " aria-sort=\"other\" data-reversed=\"\">"
+                } else {
+                    " aria-sort=\"other\">"
+                }
             }
-            None => html.raw("<td>"),
+            _ => ">",
+        });
+        match sort {
+            Some((query, column)) => html
+                .raw("<a href=\"")
+                .text(&query.sorted_by(column).address("./"))
+                .raw("\">")
+                .text(head.title)
+                .raw("</a>"),
+            None => html.text(head.title),
         };
-        match link.filter(|_| at == 0) {
-            Some(link) => html.raw("<a href=\"").text(link).raw("\">").text(cell).raw("</a>"),
-            None => html.text(cell),
-        };
+        html.raw("</th>");
+    }
+    html.raw("</tr></thead><tbody>");
+    let nothing = Lines::default();
+    let lines = view.tables.iter().find(|(table, _)| *table == id).map_or(&nothing, |(_, lines)| lines);
+    lines.lines.iter().for_each(|line| row(html, line, heads));
+    html.raw("</tbody></table>");
+}
+
+fn row(html: &mut Html, line: &Line, heads: &[Head]) {
+    html.raw("<tr class=\"").text(line.class).raw("\">");
+    for (head, cell) in heads.iter().zip(&line.cells) {
+        html.raw("<td class=\"").text(head.content.word()).raw(if cell.text == NOTHING { " none" } else { "" });
+        // A narrow screen shows the column title beside the text.
+        html.raw("\" data-title=\"").text(head.title).raw("\"");
+        if head.content == Content::Long {
+            html.raw(" title=\"").text(&cell.text).raw("\"");
+        }
+        html.raw(">");
+        content(html, head.content, cell);
         html.raw("</td>");
     }
     html.raw("</tr>");
+}
+
+fn content(html: &mut Html, content: Content, cell: &Cell) {
+    match (content, &cell.more) {
+        (Content::Link, Some(to)) => html.raw("<a href=\"").text(to).raw("\">").text(&cell.text).raw("</a>"),
+        (Content::Command, Some(_)) => html.element("<code>", &cell.text, "</code>"),
+        (Content::Time, Some(_)) => html.element("<time>", &cell.text, "</time>"),
+        _ => html.text(&cell.text),
+    };
 }
 
 /// The form that ends the hold of one holder.
@@ -166,10 +333,13 @@ fn unlock(html: &mut Html, name: &str, id: &str, text: &str) {
 mod tests {
     use super::super::sample::Sample;
     use super::super::view::Views;
+    use super::super::{lock as one_lock, past};
     use super::*;
     use crate::overview::Overview;
+    use crate::overview::journal::{Outcome, Past};
     use crate::overview::looks::{Look, Told};
     use crate::overview::sample::lock;
+    use std::sync::{Arc, Mutex};
     use std::time::{Duration, Instant};
 
     #[test]
@@ -185,15 +355,25 @@ mod tests {
         }));
         let sample = Sample { picture: overview.picture().clone(), ..Sample::default() };
         let query = Query { filter: evil.to_owned(), ..Query::of(None) };
-        let view = Views::default().of_table(&sample, &query, Duration::from_secs(1));
-        let detail = Detail {
-            server: crate::overview::Server::Answers,
-            headline: evil.to_owned(),
-            lines: vec![("holder", evil.to_owned())],
-            holders: vec![(evil.to_owned(), evil.to_owned())],
+        let view = Views::default().of_table(&sample, &query, Duration::from_secs(1), &Mutex::default());
+        let past = Past {
+            number: 0,
+            name: evil.into(),
+            kind: leasehold::inspect::FoundKind::Lock,
+            id: evil.to_owned(),
+            half: None,
+            process: None,
+            ended: 0,
+            lasted: Duration::ZERO,
+            is_longer: false,
+            outcome: Outcome::Lost,
         };
-        let of_lock = of_lock(&super::super::view::of_lock(&detail), evil, &detail, true);
-        for page in [of_table(&view, &query, evil), of_lock, of_sentence(evil, evil, Some(evil))] {
+        let past = [Arc::new(past)];
+        let detail = Detail { is_known: true, ..Detail::empty(evil, now) };
+        let of_lock = of_lock(&one_lock::view(&detail, &past, ""), &detail, "", true);
+        let lines = Arc::new(past::lines(&past, true));
+        let of_history = of_history(&View { tables: vec![("past", lines)], ..View::default() }, true, evil);
+        for page in [of_table(&view, &query, evil), of_lock, of_history, of_sentence(evil, evil, Some(evil))] {
             assert_eq!(
                 page.matches("<script").count(),
                 page.matches("<script src=\"page.js\" defer>").count(),

@@ -2,6 +2,7 @@
 
 use crate::args::{Column, KindWord};
 use crate::overview::order::Sort;
+use crate::overview::row::Row;
 use clap::ValueEnum;
 use form_urlencoded::{Serializer, parse};
 use leasehold::inspect::FoundKind;
@@ -9,14 +10,39 @@ use leasehold::inspect::FoundKind;
 /// Number of rows on a page.
 pub(super) const PAGE: usize = 100;
 
+/// The default order: problems, then waits, then the oldest holds.
+const FIRST: Column = Column::Problems;
+
 /// Maximum length of a filter in characters.
 const LONGEST_FILTER: usize = 200;
+
+/// The locks that a table shows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, ValueEnum)]
+pub(super) enum Show {
+    #[default]
+    All,
+    Problems,
+    Waiting,
+    Held,
+}
+
+impl Show {
+    pub(super) fn fits(self, row: &Row) -> bool {
+        match self {
+            Self::All => true,
+            Self::Problems => !row.found.problems.is_empty(),
+            Self::Waiting => row.found.waiting() > 0,
+            Self::Held => !row.found.holds.is_empty(),
+        }
+    }
+}
 
 /// The query of a URL.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Query {
     pub(super) filter: String,
     pub(super) kind: Option<KindWord>,
+    pub(super) show: Show,
     pub(super) sort: Sort,
     /// The page number, from 1.
     pub(super) page: usize,
@@ -30,7 +56,8 @@ impl Query {
         Self {
             filter: value("filter").unwrap_or_default().chars().take(LONGEST_FILTER).collect(),
             kind: value("kind").and_then(|word| KindWord::from_str(&word, true).ok()),
-            sort: Sort { column: column.unwrap_or(Column::Problems), is_reversed: value("reversed").is_some() },
+            show: value("show").and_then(|word| Show::from_str(&word, true).ok()).unwrap_or_default(),
+            sort: Sort { column: column.unwrap_or(FIRST), is_reversed: value("reversed").is_some() },
             page: value("page").and_then(|page| page.parse().ok()).unwrap_or(1).max(1),
         }
     }
@@ -49,14 +76,37 @@ impl Query {
         if let Some(kind) = self.kind {
             query.append_pair("kind", &word(kind));
         }
-        query.append_pair("sort", &word(self.sort.column));
+        if self.show != Show::All {
+            query.append_pair("show", &word(self.show));
+        }
+        if self.sort.column != FIRST {
+            query.append_pair("sort", &word(self.sort.column));
+        }
         if self.sort.is_reversed {
             query.append_pair("reversed", "1");
         }
         if self.page > 1 {
             query.append_pair("page", &self.page.to_string());
         }
-        format!("{path}?{}", query.finish())
+        match query.finish() {
+            query if query.is_empty() => path.to_owned(),
+            query => format!("{path}?{query}"),
+        }
+    }
+
+    /// The first page of the locks of one kind, or of all kinds.
+    pub(super) fn of_kind(&self, kind: Option<KindWord>) -> Self {
+        Self { kind, page: 1, ..self.clone() }
+    }
+
+    /// The first page of other locks.
+    pub(super) fn showing(&self, show: Show) -> Self {
+        Self { show, page: 1, ..self.clone() }
+    }
+
+    /// Whether the rows have the default order.
+    pub(super) fn has_default_order(&self) -> bool {
+        self.sort == Sort { column: FIRST, is_reversed: false }
     }
 
     /// The first page, sorted by a column. Selecting the current column reverses the order.
@@ -94,7 +144,14 @@ mod tests {
     #[test]
     fn addresses_are_read_as_they_are_written() {
         let sort = Sort { column: Column::Queue, is_reversed: true };
-        let query = Query { filter: "a&b=<\u{1}ö".to_owned(), kind: Some(KindWord::FencedFair), sort, page: 7 };
+        let query = Query {
+            filter: "a&b=<\u{1}ö".to_owned(),
+            kind: Some(KindWord::FencedFair),
+            show: Show::Waiting,
+            sort,
+            page: 7,
+        };
+        assert_eq!(Query::of(None).address("./"), "./", "the usual view has a short URL");
         let address = query.address("/");
         assert!(address.bytes().all(|byte| byte.is_ascii_graphic()), "{address}");
         assert_eq!(Query::of(address.strip_prefix("/?")), query);

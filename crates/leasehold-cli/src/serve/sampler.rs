@@ -10,8 +10,10 @@ use super::viewers::Viewers;
 use crate::failure::{Exit, Failure};
 use crate::overview::Overview;
 use crate::overview::foreign::Foreign;
+use crate::overview::journal::Journal;
 use crate::overview::looks::{self, Told, Wanted};
 use leasehold::Client;
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 use tokio::sync::{mpsc, watch};
 use tokio::time::{sleep, timeout};
@@ -39,10 +41,11 @@ pub(super) async fn run(
     viewers: &Viewers,
     on_view: &OnView,
     samples: &watch::Sender<Sample>,
+    journal: Arc<Mutex<Journal>>,
 ) -> Failure {
     let (told, mut looks) = mpsc::unbounded_channel();
     let (foreign, often) = (Foreign::default(), (wanted.every / 2).max(SHORTEST));
-    let mut overview = Overview::default();
+    let mut overview = Overview::recorded(journal);
     let mut first = Some(viewers.join());
     loop {
         let take_in = async {

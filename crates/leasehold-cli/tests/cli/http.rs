@@ -27,7 +27,8 @@ impl Site {
 
     pub(crate) fn started(mut command: Command) -> Self {
         let running = command.env_remove("LEASEHOLD_SERVE_TOKEN").start();
-        let address = running.says("listening on http://").trim_end_matches('/').to_owned();
+        let url = running.says("listening on http://");
+        let address = url.split('/').next().unwrap_or_default().to_owned();
         Self { running, address }
     }
 
@@ -80,7 +81,7 @@ impl Site {
         while !head.ends_with("\r\n\r\n") {
             assert!(lines.read_line(&mut head).expect("a head in time") > 0, "{head}");
         }
-        Events { lines, page: Page::default(), head: head.to_ascii_lowercase(), last: String::new() }
+        Events { lines, page: Page::default(), head: head.to_ascii_lowercase() }
     }
 }
 
@@ -109,7 +110,11 @@ pub(crate) struct Page {
     pub(crate) status: String,
     pub(crate) is_warning: bool,
     pub(crate) counts: String,
-    pub(crate) rows: Vec<(String, Vec<String>)>,
+    pub(crate) tiles: HashMap<String, String>,
+    /// The rows of all tables.
+    pub(crate) tables: HashMap<String, Vec<(String, Vec<String>)>>,
+    /// The number of messages.
+    pub(crate) messages: usize,
     /// The bytes of the longest message.
     pub(crate) longest: usize,
 }
@@ -123,30 +128,47 @@ impl Page {
         };
         text("summary", &mut self.summary);
         text("status", &mut self.status);
-        text("counts", &mut self.counts);
         self.is_warning = message["warning"].as_bool().unwrap_or(self.is_warning);
-        let Some(rows) = message["rows"].as_array() else { return };
-        let mut before: HashMap<_, _> = std::mem::take(&mut self.rows).into_iter().collect();
-        let text = |value: &Value| value.as_str().expect("a text").to_owned();
-        self.rows = rows
-            .iter()
-            .map(|row| {
-                let key = text(&row[0]);
-                let old = before.remove(&key);
-                let cells = row[2].as_array().map(|cells| cells.iter().map(text).collect());
-                (key, cells.or(old).expect("a row that is known or has its cells"))
-            })
-            .collect();
+        self.messages += 1;
+        for (id, number) in message["tiles"].as_object().into_iter().flatten() {
+            self.tiles.insert(id.clone(), number.as_str().expect("a text").to_owned());
+        }
+        for (id, table) in message["tables"].as_object().into_iter().flatten() {
+            if let Some(counts) = table["counts"].as_str() {
+                counts.clone_into(&mut self.counts);
+            }
+            self.take_rows(id, &table["rows"]);
+        }
     }
 
-    /// The cells of a lock, or of a line, with blanks between.
+    fn take_rows(&mut self, id: &str, rows: &Value) {
+        let Some(rows) = rows.as_array() else { return };
+        let mut before: HashMap<_, _> = self.tables.remove(id).unwrap_or_default().into_iter().collect();
+        let text = |value: &Value| value.as_str().or_else(|| value[0].as_str()).expect("a text").to_owned();
+        let rows = rows.iter().map(|row| {
+            let key = text(&row[0]);
+            let old = before.remove(&key);
+            let cells = row[2].as_array().map(|cells| cells.iter().map(text).collect());
+            (key, cells.or(old).expect("a row that is known or has its cells"))
+        });
+        let rows = rows.collect();
+        self.tables.insert(id.to_owned(), rows);
+    }
+
+    /// The rows of the table of all locks.
+    pub(crate) fn locks(&self) -> &[(String, Vec<String>)] {
+        self.tables.get("locks").map_or(&[], Vec::as_slice)
+    }
+
+    /// The cells of a row, with bars between.
     pub(crate) fn row(&self, key: &str) -> String {
-        self.rows.iter().find(|(name, _)| name == key).map_or_else(String::new, |(_, cells)| cells.join(" | "))
+        let mut rows = self.tables.values().flatten();
+        rows.find(|(name, _)| name == key).map_or_else(String::new, |(_, cells)| cells.join(" | "))
     }
 
-    /// All rows, one a line.
-    pub(crate) fn text(&self) -> String {
-        self.rows.iter().fold(String::new(), |mut text, (_, cells)| {
+    /// All rows of a table, one a line.
+    pub(crate) fn table(&self, id: &str) -> String {
+        self.tables.get(id).into_iter().flatten().fold(String::new(), |mut text, (_, cells)| {
             writeln!(text, "{}", cells.join(" | ")).expect("a text takes everything");
             text
         })
@@ -158,7 +180,6 @@ pub(crate) struct Events {
     lines: BufReader<TcpStream>,
     pub(crate) page: Page,
     pub(crate) head: String,
-    last: String,
 }
 
 impl Events {
@@ -169,16 +190,6 @@ impl Events {
         while !is_so(&self.page) {
             assert!(begun.elapsed() < PATIENCE, "{what}: {:?}", self.page);
             assert!(self.read(), "the changes have ended before: {what}: {:?}", self.page);
-        }
-        begun.elapsed()
-    }
-
-    /// Reads until a line is there, and says how long that took.
-    #[track_caller]
-    pub(crate) fn hears(&mut self, line: &str) -> Duration {
-        let begun = Instant::now();
-        while self.last.trim_end() != line {
-            assert!(begun.elapsed() < PATIENCE && self.read(), "{line}");
         }
         begun.elapsed()
     }
@@ -194,9 +205,7 @@ impl Events {
         if self.lines.read_line(&mut line).expect("a line, or the end, in time") == 0 {
             return false;
         }
-        let is_alive = self.last.starts_with("event: alive");
-        self.last.clone_from(&line);
-        if let Some(message) = line.strip_prefix("data: ").filter(|_| !is_alive) {
+        if let Some(message) = line.strip_prefix("data: ") {
             self.page.longest = self.page.longest.max(message.len());
             self.page.take(&serde_json::from_str(message).expect("an object"));
         }

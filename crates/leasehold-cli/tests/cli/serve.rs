@@ -1,6 +1,6 @@
 //! `leasehold serve` shows what happens to locks while it happens, outlives its server, and leaves it in peace while no one looks.
 
-use crate::http::Site;
+use crate::http::{Answer, Site};
 use crate::support::{
     Start as _, bare, held, held_by_a_jvm, leasehold, patient, released_by_the_jvm, run, run_script, ticks,
 };
@@ -19,14 +19,20 @@ fn grant_wait_hand_over_and_loss_are_shown_live() {
     held_by_a_jvm(&server, "stock", "3600000");
     table.until("it is held", |page| page.row("stock").contains(JVM));
     let waiter = run_script(&server, &["stock", "--lease", "1s"], "echo in; read end").stdin(Stdio::piped()).start();
-    // The clients that listen are in the last column but three.
-    table.until("it is waited for", |page| page.rows[0].1[6] == "1");
+    table.until("it is waited for", |page| page.locks()[0].1[8] == "1" && page.tiles["waiting"] == "1");
     released_by_the_jvm(&server, "stock");
     waiter.says("in");
-    let process = format!("process {}", waiter.pid());
-    table.until("it is handed over", |page| page.row("stock").contains(&process));
+    let process = waiter.pid().to_string();
+    table.until("it is handed over", |page| page.locks()[0].1[4] == process);
     waiter.signal(Signal::KILL);
     table.until("it is lost", |page| page.row("stock").contains("| free |"));
+    let mut lock = site.events("/events?name=stock");
+    lock.until("its past is shown", |page| page.table("past").lines().count() == 2);
+    let past = lock.page.table("past");
+    assert!(past.lines().last().is_some_and(|first| first.contains(JVM) && first.ends_with("| released")), "{past}");
+    assert!(past.lines().next().is_some_and(|last| last.contains(&process)), "{past}");
+    let answer = site.get("/history.json").body;
+    assert!(answer.contains(r#""name":"stock""#) && answer.contains(r#""outcome":"released""#), "{answer}");
 }
 
 #[test]
@@ -36,15 +42,23 @@ fn page_of_a_lock_shows_its_queue_live() {
     let mut lock = site.events("/events?name=till%3A3");
     lock.until("it is free", |page| page.summary == "till:3: free");
     let mut holder = held(&server, &["till:3", "--fair"]);
-    let process = format!("process {}", holder.pid());
-    lock.until("it is held", |page| page.summary == "till:3: held (fair lock)" && page.text().contains(&process));
+    let process = format!("| {} |", holder.pid());
+    lock.until("it is held", |page| {
+        page.summary == "till:3: held (fair lock)" && page.table("holders").contains(&process)
+    });
     let waiter = run(&server, &["till:3", "--fair", "--", "true"]).start();
-    lock.until("it is waited for", |page| page.text().contains("waiter | 1. "));
-    assert!(site.get("/lock?name=till%3A3").body.contains("waiter</td>"), "also without JavaScript");
+    lock.until("it is waited for", |page| page.table("queue").contains(&waiter.pid().to_string()));
+    let body = site.get("/lock?name=till%3A3").body;
+    assert!(body.contains(&format!(">{}</td>", waiter.pid())), "also without JavaScript: {body}");
+    assert!(body.contains(">leasehold unlock --holder "), "the command that frees it: {body}");
+    let mut waits = site.events("/events?of=waits");
+    waits.until("the tree has lock and waiter", |page| {
+        page.summary == "1 lock with waiters" && page.table("waits").contains("waits | leasehold run true")
+    });
     holder.close_stdin();
     holder.finish();
     waiter.finish();
-    lock.until("it is free again", |page| page.summary == "till:3: free" && page.rows.is_empty());
+    lock.until("it is free again", |page| page.summary == "till:3: free" && page.table("holders").is_empty());
 }
 
 #[test]
@@ -75,12 +89,12 @@ fn outage_is_shown_with_its_begin_and_ends() {
     let site = Site::of(&server, &["--every", "100ms"]);
     let (mut table, mut lock) = (site.events("/events"), site.events("/events?name=stock"));
     table.until("it is held", |page| page.row("stock").contains(JVM));
-    lock.until("it is held", |page| page.text().contains(JVM));
+    lock.until("it is held", |page| page.table("holders").contains(JVM));
     server.kill();
     for events in [&mut table, &mut lock] {
         let is_told = |status: &str| status.starts_with("NO ANSWER for ") && status.contains("(since 20");
         events.until("the outage is told", |page| page.is_warning && is_told(&page.status));
-        assert!(events.page.text().contains(JVM), "what was known stays");
+        assert!(["locks", "holders"].iter().any(|id| events.page.table(id).contains(JVM)), "what was known stays");
     }
     let page = site.get("/");
     assert!(page.status == 200 && page.body.contains("NO ANSWER for ") && page.body.contains(">stock</a>"), "{page:?}");
@@ -128,16 +142,16 @@ fn page_is_there_while_its_server_is_down_and_finds_it_later() {
     table.until("it is held", |page| !page.is_warning && page.row("stock").contains(JVM));
 }
 
-/// The page says so where it hears nothing for ten seconds.
+/// The page says so where it hears nothing for four seconds.
 #[test]
 fn quiet_page_hears_that_the_program_lives() {
     let server = Server::start();
     let site = Site::of(&server, &[]);
-    // The table says anew how long each look takes, so it is the page of a lock that is quiet.
     let mut events = site.events("/events?name=stock");
+    events.until("it has looked", |page| page.summary == "stock: free");
     for _ in 0..2 {
-        assert!(events.hears("event: alive") < Duration::from_secs(10));
-        assert!(events.hears("") < Duration::from_secs(1));
+        let before = events.page.messages;
+        assert!(events.until("a message comes", |page| page.messages > before) < Duration::from_secs(4));
     }
 }
 
@@ -146,18 +160,80 @@ fn links_work_below_a_path_of_a_proxy_and_changes_pass_through_it() {
     let server = Server::start();
     held_by_a_jvm(&server, "stock", "3600000");
     let site = Site::of(&server, &["--allow-unlock"]);
-    for path in ["/", "/?sort=name", "/lock?name=stock", "/nothing"] {
+    for path in ["/", "/?sort=name", "/lock?name=stock", "/waits", "/history", "/nothing"] {
         let page = site.get(path).body;
-        for link in ["href=\"/", "src=\"/", "action=\"/", "data-lock=\"/", "data-events=\"/"] {
+        for link in ["href=\"/", "src=\"/", "action=\"/", "data-events=\"/"] {
             assert!(!page.contains(link), "{path} has no {link}: {page}");
         }
     }
     let mut events = site.events("/events");
-    events.until("it has looked", |page| !page.rows.is_empty());
+    events.until("it has looked", |page| !page.locks().is_empty());
     for header in ["x-accel-buffering: no", "cache-control: no-store, no-transform", "content-type: text/event-stream"]
     {
         assert!(events.head.contains(header), "{header}: {}", events.head);
     }
+}
+
+#[test]
+fn path_is_served_for_a_proxy_that_keeps_it() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    let site = Site::of(&server, &["--path", "/ops/locks/"]);
+    for path in ["", "lock?name=stock", "waits", "history", "metrics", "page.js", "page.css", "healthz", "locks.json"] {
+        assert_eq!(site.get(&format!("/ops/locks/{path}")).status, 200, "{path}");
+        assert_eq!(site.get(&format!("/{path}")).status, 404, "{path}");
+    }
+    let answer = site.get("/ops/locks");
+    assert!(answer.status == 308 && answer.head.contains("\r\nlocation: /ops/locks/\r\n"), "{answer:?}");
+    let mut events = site.events("/ops/locks/events");
+    events.until("it has looked", |page| page.row("stock").contains(JVM));
+}
+
+#[test]
+fn every_view_is_json_too() {
+    let server = Server::start();
+    held_by_a_jvm(&server, "stock", "3600000");
+    held_by_a_jvm(&server, "odd", "3600000");
+    server.command(&["PERSIST", "odd"]);
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let json = |answer: &Answer| -> serde_json::Value {
+        assert!(answer.status == 200 && answer.head.contains("content-type: application/json\r\n"), "{answer:?}");
+        serde_json::from_str(&answer.body).expect("a document")
+    };
+    let table = json(&site.get("/locks.json?show=problems"));
+    assert_eq!((&table["matches"], &table["totals"]["locks"]), (&1.into(), &2.into()), "{table}");
+    let lock = &table["locks"][0];
+    assert_eq!((&lock["name"], &lock["holders"][0]["id"]), (&"odd".into(), &JVM.into()), "{table}");
+    assert_eq!(lock["unlock"], format!("leasehold unlock --holder {JVM} odd"));
+    let accept =
+        "GET /lock?name=stock HTTP/1.1\r\nHost: localhost\r\nAccept: application/json\r\nConnection: close\r\n\r\n";
+    let one = json(&site.ask(accept));
+    assert_eq!((&one["state"], &one["holders"][0]["id"]), (&"held".into(), &JVM.into()), "{one}");
+    assert_eq!(json(&site.get("/lock.json?name=nothing"))["state"], "free");
+    assert_eq!(json(&site.get("/history.json"))["past"], serde_json::json!([]));
+    assert_eq!(json(&site.get("/waits.json"))["locks"], serde_json::json!([]));
+    assert_eq!(site.get("/healthz").body, "ok\n");
+}
+
+#[test]
+fn record_keeps_the_history_without_a_page() {
+    let server = Server::start();
+    let site = Site::of(&server, &["--every", "100ms", "--record"]);
+    until("it looks", || server.commandstats("scan") > 4);
+    held_by_a_jvm(&server, "stock", "3600000");
+    let before = server.commandstats("scan");
+    until("it looks again", || server.commandstats("scan") > before + 4);
+    released_by_the_jvm(&server, "stock");
+    until("it is recorded", || site.get("/history.json").body.contains(r#""outcome":"released""#));
+}
+
+#[test]
+fn permits_have_their_processes() {
+    let server = Server::start();
+    let holder = held(&server, &["supplier", "--permits", "2"]);
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let mut lock = site.events("/events?name=supplier");
+    lock.until("the process is known", |page| page.table("holders").contains(&format!("| {} |", holder.pid())));
 }
 
 #[test]

@@ -37,7 +37,19 @@ fn requests_for_another_host_are_refused() {
         assert_eq!(ask("/", &format!("Host: {host}\r\n")), 200, "{host}");
     }
     assert_eq!(ask("/", &format!("Host: {machine}.evil.example\r\n")), 421);
-    for path in ["/", "/events", "/metrics", "/lock?name=a", "/page.js", "/nothing"] {
+    for path in [
+        "/",
+        "/events",
+        "/metrics",
+        "/lock?name=a",
+        "/page.js",
+        "/nothing",
+        "/locks.json",
+        "/lock.json?name=a",
+        "/waits",
+        "/history.json",
+        "/healthz",
+    ] {
         assert_eq!(ask(path, "Host: evil.example\r\n"), 421, "{path}");
     }
     assert_eq!(ask("/", ""), 421);
@@ -52,9 +64,11 @@ fn every_answer_has_the_headers_that_bound_a_browser() {
     let site = site_with_a_token(&server);
     let evil = "GET / HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n";
     let paths = ["/", "/lock?name=stock", "/metrics", "/page.js", "/page.css", "/nothing", "/unlock"];
+    let more = ["/locks.json", "/lock.json?name=stock", "/waits", "/history", "/healthz"];
     let mut answers: Vec<_> = paths.iter().map(|path| site.get(path)).collect();
     let statuses: Vec<_> = answers.iter().map(|answer| answer.status).collect();
     assert_eq!(statuses, [200, 200, 200, 200, 200, 404, 405]);
+    answers.extend(more.iter().map(|path| site.get(path)));
     answers.push(site.ask(evil));
     answers.push(site.post("/", "", ""));
     answers.push(site.post("/unlock", "", "token=wrong"));
@@ -95,7 +109,7 @@ fn names_are_text_in_pages_changes_and_headers() {
     }
     let mut table = site.events("/events");
     table.until("it is found", |page| {
-        page.rows.iter().any(|(name, cells)| name == evil && cells[0].contains(r"\u{1b}[2J"))
+        page.locks().iter().any(|(name, cells)| name == evil && cells[0].contains(r"\u{1b}[2J"))
     });
     let answer = site.get("/lock?name=a%0d%0aX-Evil:%201");
     assert!(!answer.head.contains("x-evil"), "{answer:?}");

@@ -89,12 +89,12 @@ pub(super) async fn many_locks_stay_usable(driver: &Driver) {
     let page = driver.open(Browser::Usual).await;
     page.go(&site.url("/?sort=name")).await;
     page.says("#counts", "rows 1 to 100 of 10000").await;
-    page.says("nav", "next").await;
+    page.says(".bar .pages", "next").await;
     let (mut steps, begun) = (Figures::of("a step of a person"), Instant::now());
     for (css, to) in [
-        ("nav a", "rows 101 to 200 of 10000"),
-        ("nav a:last-child", "rows 201 to 300 of 10000"),
-        ("th a", "rows 1 to 100 of 10000"),
+        (".bar .pages a:last-child", "rows 101 to 200 of 10000"),
+        (".bar .pages a:last-child", "rows 201 to 300 of 10000"),
+        ("#locks th a", "rows 1 to 100 of 10000"),
     ] {
         let event = figures::now();
         page.element(css).await.click().await.expect("a click");

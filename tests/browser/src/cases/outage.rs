@@ -27,10 +27,11 @@ pub(super) async fn page_says_so_and_goes_on(driver: &Driver) {
     page.shows("stock", Shows::Held).await;
     server.restart();
     hold("later");
-    soon("the server is back, and the page goes on", page.says("tbody", "later").await);
+    soon("the server is back, and the page goes on", page.says("#locks tbody", "later").await);
     soon("nothing is said of the outage any more", page.says("#status:not(.warning)", "a look takes").await);
     site.freeze(true);
-    page.says("#connection", "No message from leasehold serve for ").await;
+    soon("leasehold serve is frozen, and the page says so", page.says("#connection", "No message from leasehold serve for ").await);
+    assert!(page.text("#age").await.starts_with("stale · "), "{}", page.text("#age").await);
     site.freeze(false);
     soon("leasehold serve goes on, and the page does", page.says_nothing("#connection").await);
     drop(site);
@@ -40,7 +41,7 @@ pub(super) async fn page_says_so_and_goes_on(driver: &Driver) {
     );
     let _again = Site::at(&server, &listen, &[]);
     hold("last");
-    soon("leasehold serve is back, and the page goes on", page.says("tbody", "last").await);
+    soon("leasehold serve is back, and the page goes on", page.says("#locks tbody", "last").await);
     assert_eq!(page.text("#connection").await, "");
     page.close().await;
 }

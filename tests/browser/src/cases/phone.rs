@@ -23,9 +23,21 @@ pub(super) async fn page_is_readable(driver: &Driver) {
     let site = Site::of(&server, &["--allow-unlock"]);
     for (browser, word) in [(Browser::Usual, "desktop"), (Browser::Phone, "phone")] {
         let page = driver.open(browser).await;
-        for (path, what) in [("/?sort=name", "table"), ("/lock?name=till", "lock"), ("/lock?name=nothing", "free")] {
+        for (path, what) in [
+            ("/?sort=name", "table"),
+            ("/lock?name=till", "lock"),
+            ("/lock?name=nothing", "free"),
+            ("/waits", "waits"),
+            ("/history", "history"),
+        ] {
             page.go(&site.url(path)).await;
-            page.says("#summary", if what == "table" { "5 locks" } else { ": " }).await;
+            let summary = match what {
+                "table" => "5 locks",
+                "waits" => "1 lock with waiters",
+                "history" => "Last ",
+                _ => ": ",
+            };
+            page.says("#summary", summary).await;
             if what == "table" {
                 page.shows("till", crate::page::Shows::Waiting).await;
             }
@@ -41,7 +53,7 @@ pub(super) async fn page_is_readable(driver: &Driver) {
 
 /// Nothing has to be moved sideways, and nothing is small.
 async fn is_readable(page: &Page, path: &str) {
-    let wide = "return [...document.querySelectorAll('body, body *')].filter((one) => !one.closest('.hidden') && \
+    let wide = "return [...document.querySelectorAll('body, body *')].filter((one) => !one.closest('.chips') && \
         one.getBoundingClientRect().right > document.documentElement.clientWidth + 1).map((one) => one.tagName + ' ' + one.textContent.slice(0, 40));";
     assert_eq!(page.run(wide, &[]).await, json!([]), "{path}: wider than the screen");
     let small = "return [...document.querySelectorAll('p, td, label, button, a')].filter((one) => parseFloat(getComputedStyle(one).fontSize) < 13).length;";

@@ -69,7 +69,7 @@ pub(crate) async fn tell(page: &Page, server: &Server, beginning: &str) {
         let event = now();
         let holder = Holder::of(server, &name, &["--lease", "1s"]);
         run.add(event, page.noted(&name).await);
-        page.shows(&name, Shows::HeldBy(format!("process {}", holder.pid()))).await;
+        page.shows(&name, Shows::HeldBy(holder.pid().to_string())).await;
 
         page.watch(&name, &Shows::Waiting).await;
         let event = now();

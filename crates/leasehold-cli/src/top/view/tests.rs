@@ -5,7 +5,7 @@ use super::super::sample::state;
 use super::*;
 use crate::overview::looks::{Look, Told};
 use crate::overview::row::Found;
-use crate::overview::sample::lock;
+use crate::overview::sample::{hold, lock};
 use leasehold::inspect::FoundKind;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
@@ -39,11 +39,11 @@ fn sample_table() -> (State, Instant) {
                 queue: Some(12 + more),
                 wait: Some(seconds(9)),
                 lease: Some(seconds(29)),
-                ids: vec![format!("6f0c:{more}")],
+                holds: vec![hold(&format!("6f0c:{more}"))],
                 ..lock("till:3")
             },
             Found { problems: "the key has no time to live".to_owned(), ..lock("order:a\u{1b}[2J\u{202e}b") },
-            Found { kind: FoundKind::Counter, ids: Vec::new(), holder: "-3 available".to_owned(), ..lock("gate") },
+            Found { kind: FoundKind::Counter, holds: Vec::new(), holder: "-3 available".to_owned(), ..lock("gate") },
             Found {
                 kind: FoundKind::Semaphore,
                 is_listed_whole: false,

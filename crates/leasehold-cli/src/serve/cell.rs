@@ -1,0 +1,173 @@
+//! The cells and columns of the tables.
+
+use crate::moment;
+use crate::overview::column::Column;
+use crate::overview::row::Process;
+use crate::shown::shown;
+use serde_json::{Value, json};
+
+/// A cell that has no value.
+pub(super) const NOTHING: &str = "–";
+
+/// The content of a column.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Content {
+    Text,
+    /// A text that is cut if the column is too narrow.
+    Long,
+    Number,
+    /// A link to another view.
+    Link,
+    /// A moment, which the browser shows in its own time zone.
+    Time,
+    /// A command to copy.
+    Command,
+    /// A sentence below the rest of the row.
+    Note,
+}
+
+impl Content {
+    pub(super) const fn word(self) -> &'static str {
+        match self {
+            Self::Text => "text",
+            Self::Long => "long",
+            Self::Number => "number",
+            Self::Link => "link",
+            Self::Time => "time",
+            Self::Command => "command",
+            Self::Note => "note",
+        }
+    }
+}
+
+/// The head of a column.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Head {
+    pub(super) title: &'static str,
+    pub(super) content: Content,
+    /// The column of `top` that sorts it.
+    pub(super) sort: Option<Column>,
+}
+
+const fn head(title: &'static str, content: Content, sort: Option<Column>) -> Head {
+    Head { title, content, sort }
+}
+
+/// The columns of the table of all locks.
+pub(super) const LOCKS: [Head; 13] = [
+    head("Lock", Content::Link, Some(Column::Name)),
+    head("Kind", Content::Text, Some(Column::Kind)),
+    head("Holder", Content::Long, Some(Column::Holder)),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Since", Content::Time, None),
+    head("Held for", Content::Number, Some(Column::Held)),
+    head("Lease left", Content::Number, Some(Column::Lease)),
+    head("Waiting", Content::Number, Some(Column::Waiters)),
+    head("Longest wait", Content::Number, Some(Column::Wait)),
+    head("Grants/s", Content::Number, Some(Column::Grants)),
+    head("Free", Content::Command, None),
+    head("Problem", Content::Note, Some(Column::Problems)),
+];
+
+/// The columns of the other tables.
+pub(super) const FACTS: [Head; 2] = [head("Field", Content::Text, None), head("Value", Content::Text, None)];
+pub(super) const HOLDERS: [Head; 8] = [
+    head("Holder", Content::Long, None),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Since", Content::Time, None),
+    head("Held for", Content::Number, None),
+    head("Lease left", Content::Number, None),
+    head("Free", Content::Command, None),
+    head("Note", Content::Note, None),
+];
+pub(super) const QUEUE: [Head; 6] = [
+    head("Place", Content::Number, None),
+    head("Waiter", Content::Long, None),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Waits for", Content::Number, None),
+    head("Note", Content::Note, None),
+];
+pub(super) const PAST: [Head; 6] = [
+    head("Ended", Content::Time, None),
+    head("Holder", Content::Long, None),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Held for", Content::Number, None),
+    head("Outcome", Content::Text, None),
+];
+pub(super) const HISTORY: [Head; 7] = [
+    head("Lock", Content::Link, None),
+    head("Ended", Content::Time, None),
+    head("Holder", Content::Long, None),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Held for", Content::Number, None),
+    head("Outcome", Content::Text, None),
+];
+pub(super) const WAITS: [Head; 6] = [
+    head("Lock and waiters", Content::Link, None),
+    head("Process", Content::Long, None),
+    head("Host", Content::Long, None),
+    head("PID", Content::Number, None),
+    head("Time", Content::Number, None),
+    head("Note", Content::Note, None),
+];
+
+/// A cell: its text, and the target of a link, the moment or the command.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Cell {
+    pub(super) text: String,
+    pub(super) more: Option<String>,
+}
+
+impl Cell {
+    /// A text that is safe to show.
+    pub(super) fn text(text: impl Into<String>) -> Self {
+        Self { text: text.into(), more: None }
+    }
+
+    pub(super) fn or_nothing(text: Option<String>) -> Self {
+        Self::text(text.unwrap_or_else(|| NOTHING.to_owned()))
+    }
+
+    pub(super) fn link(name: &str, to: String) -> Self {
+        Self { text: shown(name), more: Some(to) }
+    }
+
+    /// A moment in milliseconds since 1970. The text is its time of day in UTC.
+    pub(super) fn time(millis: Option<u64>) -> Self {
+        let Some(millis) = millis else { return Self::text(NOTHING) };
+        let written = moment::written(millis);
+        Self { text: written.get(11..19).unwrap_or_default().to_owned(), more: Some(millis.to_string()) }
+    }
+
+    /// The moment is a bound: the hold began before it.
+    pub(super) fn or_earlier(self, is_older: bool) -> Self {
+        if is_older { Self { text: format!("< {}", self.text), ..self } } else { self }
+    }
+
+    pub(super) fn command(command: Option<String>) -> Self {
+        Self { text: command.clone().unwrap_or_default(), more: command }
+    }
+
+    /// The application, host and number of a process; without a process its id.
+    pub(super) fn of_process(process: Option<&Process>, id: &str, half: Option<&str>) -> [Self; 3] {
+        let half = half.map(|half| format!("{half}: ")).unwrap_or_default();
+        match process {
+            Some(Process { application, host, pid }) => {
+                [Self::text(half + application), Self::text(host), Self::text(pid.to_string())]
+            }
+            None => [Self::text(half + &shown(id)), Self::text(NOTHING), Self::text(NOTHING)],
+        }
+    }
+
+    pub(super) fn as_json(&self) -> Value {
+        match &self.more {
+            Some(more) => json!([self.text, more]),
+            None => json!(self.text),
+        }
+    }
+}
