@@ -12,7 +12,7 @@
 -- ARGV[9]  lifetime     [integer]  the lifetime of the record in milliseconds, at least 1; each write restarts it
 -- returns  [integer]  1   written
 --                     -4  kind: the key is not a hash
--- example  KEYS leasehold:1:client:6f0c…  ARGV web-3 4711 orders 1800000000000 65000 6f0d…:3 "nightly dump" lw1500;0;7;0:5:stock 30000  returns 1
+-- example  KEYS leasehold:1:client:6f0c…  ARGV web-3 4711 orders 1800000000000 65000 6f0d…:3 nightly-dump lw1500;0;7;0:5:stock 30000  returns 1
 
 local client_key = KEYS[1]
 local host, pid, application, since = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

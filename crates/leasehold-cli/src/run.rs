@@ -87,10 +87,9 @@ async fn connect(
     hears: impl Fn(&Failure),
 ) -> Result<Result<Client, Failure>, Signal> {
     let mut waiting = waiting::ForServer::new(options, server.json);
-    // The announced name has the program without its arguments, which may be secret, and the text of `--note`.
+    // The announced name has the program without its arguments, which may be secret.
     let program = options.command.first().map(Path::new).and_then(Path::file_name).unwrap_or_default();
-    let note = options.note.as_ref().map(|note| format!(": {note}")).unwrap_or_default();
-    let application = format!("{verb} {}{note}", program.display());
+    let application = format!("{verb} {}", program.display());
     let patience = Patience {
         lease: options.lease,
         as_whom: application.trim_end(),
