@@ -91,7 +91,7 @@ async fn is_bounded(page: &Page) {
     let found = page
         .run(
             "const all = Array.from(document.querySelectorAll('*')); return { \
-             scripts: all.filter((one) => one.tagName === 'SCRIPT' && one.getAttribute('src') !== '/page.js').length, \
+             scripts: all.filter((one) => one.tagName === 'SCRIPT' && one.getAttribute('src') !== 'page.js').length, \
              images: document.images.length, bold: document.querySelectorAll('main b:not([data-tile])').length, \
              handlers: all.filter((one) => Array.from(one.attributes).some((each) => each.name.startsWith('on'))).length, \
              links: Array.from(document.links).filter((link) => link.origin !== location.origin).length };",

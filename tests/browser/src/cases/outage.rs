@@ -30,7 +30,10 @@ pub(super) async fn page_says_so_and_goes_on(driver: &Driver) {
     soon("the server is back, and the page goes on", page.says("#locks tbody", "later").await);
     soon("nothing is said of the outage any more", page.says("#status:not(.warning)", "a look takes").await);
     site.freeze(true);
-    soon("leasehold serve is frozen, and the page says so", page.says("#connection", "No message from leasehold serve for ").await);
+    soon(
+        "leasehold serve is frozen, and the page says so",
+        page.says("#connection", "No message from leasehold serve for ").await,
+    );
     assert!(page.text("#age").await.starts_with("stale · "), "{}", page.text("#age").await);
     site.freeze(false);
     soon("leasehold serve goes on, and the page does", page.says_nothing("#connection").await);
