@@ -285,6 +285,7 @@ suite! {
             sql_refuses_stale_tokens_on_read_and_write,
             sql_loses_no_update_to_holders_at_once;
         admin_inspection:
+            a_client_that_did_a_job_can_be_found_after_its_end,
             a_record_is_written_again_before_it_ends;
         admin_deadlocks:
             record_is_written_at_most_once_a_second;

@@ -144,6 +144,26 @@ pub(crate) async fn a_client_that_announces_itself_can_be_found(world: World) {
     assert_eq!(quiet.who_is(&id).await.expect("an answer"), None, "the record is removed at the end");
 }
 
+pub(crate) async fn a_client_that_did_a_job_can_be_found_after_its_end(world: World) {
+    drop(world);
+    let clock = leasehold::embedded::ManualClock::new();
+    let server = leasehold::embedded::EmbeddedServer::with_clock(clock.clone());
+    let client = |builder: leasehold::ClientBuilder| builder.manual_clock(&clock).embedded(&server).expect("a client");
+    let named = client(Client::builder().announce("orders").announce_note("nightly dump"));
+    let (other, id) = (client(Client::builder()), named.id());
+    let period = leasehold::once::Period::key("23").keep(secs(300));
+    let ran = named.once("nightly", period).run(async |_| clock.advance(secs(2))).await.expect("a run");
+    assert_eq!(ran, leasehold::once::Occurrence::Ran(()));
+    named.shutdown(secs(5)).await.expect("nothing is held");
+    clock.advance(secs(290));
+    let who = other.who_is(&id).await.expect("an answer").expect("the record of the job");
+    assert_eq!((who.application.as_str(), who.note.as_str()), ("orders", "nightly dump"));
+    assert!(who.written_ago >= secs(290), "{who:?}");
+    assert_eq!(other.locks_of(&id).await.expect("an answer"), []);
+    clock.advance(secs(15));
+    assert_eq!(other.who_is(&id).await.expect("an answer"), None, "the job is forgotten");
+}
+
 pub(crate) async fn a_record_is_written_again_before_it_ends(world: World) {
     drop(world);
     let clock = leasehold::embedded::ManualClock::new();
