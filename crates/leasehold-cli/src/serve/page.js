@@ -169,25 +169,29 @@
   // The server sends a message at least every second.
   const silence = 4000;
   const patience = 8000;
+  // The server answers looks late, or not at all.
+  const late = 5000;
   let heard = clock();
   let age = null;
   let what = "No message from leasehold serve";
   let source = null;
-  let later = null;
+  let again = null;
   let opened = 0;
 
   function showAge() {
     const quiet = clock() - heard;
     const isOld = quiet > silence || !source;
     setText(byId("connection"), isOld ? `${what} for ${Math.round(quiet / 1000)} s: this page is out of date.` : "");
+    const isLate = !isOld && age + quiet > late;
     root.classList.toggle("old", isOld);
+    root.classList.toggle("late", isLate);
     const seconds = Math.floor((age + quiet) / 1000);
     const text = seconds < 1 ? "<1 s" : seconds < 120 ? `${seconds} s` : `${Math.floor(seconds / 60)} min`;
-    setText(byId("age"), age === null ? "" : `${isOld ? "stale" : "live"} · ${text} old`);
+    setText(byId("age"), age === null ? "" : `${isOld ? "stale" : isLate ? "late" : "live"} · ${text} old`);
   }
 
   function close() {
-    clearTimeout(later);
+    clearTimeout(again);
     if (source) source.close();
     source = null;
   }
@@ -207,7 +211,7 @@
     source.onerror = () => {
       what = "No connection to leasehold serve";
       close();
-      later = setTimeout(open, 2000);
+      again = setTimeout(open, 2000);
       showAge();
     };
   }

@@ -123,7 +123,7 @@ pub(super) fn of_history(view: &View, is_lost: bool, place: &str) -> String {
     status(&mut html, view, "history", place);
     html.raw("<nav class=\"chips\" aria-label=\"outcome\">");
     for (to, name, is_current) in [("history", "all", !is_lost), ("history?show=lost", "lost", is_lost)] {
-        chip(&mut html, to, is_current);
+        chip(&mut html, to, is_current, false);
         html.text(name).raw("</a>");
     }
     html.raw("</nav>");
@@ -206,8 +206,9 @@ fn status(html: &mut Html, view: &View, word: &str, place: &str) {
 }
 
 /// The begin of a link among others.
-fn chip(html: &mut Html, to: &str, is_current: bool) {
-    html.raw("<a href=\"").text(to).raw(if is_current { "\" aria-current=\"true\">" } else { "\">" });
+fn chip(html: &mut Html, to: &str, is_current: bool, is_empty: bool) {
+    html.raw(if is_empty { "<a class=\"zero\" href=\"" } else { "<a href=\"" }).text(to);
+    html.raw(if is_current { "\" aria-current=\"true\">" } else { "\">" });
 }
 
 fn filter(html: &mut Html, view: &View, query: &Query) {
@@ -224,11 +225,11 @@ fn filter(html: &mut Html, view: &View, query: &Query) {
     hidden("sort", &word(query.sort.column), !query.has_default_order());
     hidden("reversed", "1", query.sort.is_reversed);
     html.raw("<button>Filter</button></form><nav class=\"chips\" aria-label=\"kinds\">");
-    chip(html, &query.of_kind(None).address("./"), query.kind.is_none());
+    chip(html, &query.of_kind(None).address("./"), query.kind.is_none(), false);
     html.raw("all kinds</a>");
     for kind in KindWord::value_variants().iter().filter(|kind| **kind != KindWord::Foreign) {
         let id = format!("kind-{}", word(*kind));
-        chip(html, &query.of_kind(Some(*kind)).address("./"), query.kind == Some(*kind));
+        chip(html, &query.of_kind(Some(*kind)).address("./"), query.kind == Some(*kind), number(view, &id) == "0");
         html.text(kind.found().word())
             .raw(" <b data-tile=\"")
             .text(&id)
