@@ -150,7 +150,7 @@ const STORIES: &[Story] = &[
         "s queue timeout marks token readers permits",
         "16 2000 1000 NUMSUB chan rw seats latch",
     ),
-    ("record/put", "", "client", "web-3 4711 orders 1 7 a:1 lw1;0;;0:1:a 30000"),
+    ("record/put", "", "client", "web-3 4711 orders 1 7 a:1 note lw1;0;;0:1:a 30000"),
     ("record/get", "HSET client host a pid 1 application b since 2; PEXPIRE client 500", "client", ""),
     ("record/remove", "HSET client host a; PEXPIRE client 500", "client", ""),
     ("store/read", "SET data 5", "data fence", "34 me:7 0"),
