@@ -24,12 +24,8 @@ use leasehold::Error;
 use serde_json::Value;
 use std::net::IpAddr;
 use std::sync::{Arc, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 use tokio::sync::{OwnedSemaphorePermit, watch};
-use tokio::time::timeout;
-
-/// Maximum duration of a search for waits.
-const PATIENCE: Duration = Duration::from_secs(5);
 
 /// The headers of every response: only our own script, no frames, no cache.
 const HEADERS: [(&str, &str); 8] = [
@@ -165,7 +161,7 @@ fn past_of(app: &App, name: &str) -> Vec<Arc<Past>> {
 
 async fn all_waits(State(app): State<Arc<App>>, headers: HeaderMap) -> Response {
     let sample = fresh(&app.samples, &app.viewers).await;
-    let Ok(found) = timeout(PATIENCE, waits::search(&app.client, None)).await else {
+    let Some(found) = app.waits.recent(app.every).await else {
         return sentence(
             StatusCode::SERVICE_UNAVAILABLE,
             "the search for waits takes too long; use leasehold deadlocks",

@@ -19,10 +19,16 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 use tokio::sync::watch;
-use tokio::time::sleep;
+use tokio::time::{sleep, timeout};
 
 /// Maximum number of lines.
 const MOST: usize = 500;
+
+/// Maximum age of a recent result, besides two intervals of the searches.
+const FRESH: Duration = Duration::from_secs(2);
+
+/// Maximum wait for a recent result.
+const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Maximum depth of the tree.
 const DEEPEST: usize = 8;
@@ -37,7 +43,10 @@ pub(super) struct Waits {
 pub(super) struct Found {
     server: Server,
     clients: Vec<AnnouncedClient>,
+    /// The start of the search that found the clients.
     looked: Instant,
+    /// The start of the last search.
+    searched: Instant,
 }
 
 /// A browser that follows the waits, until it is dropped.
@@ -54,6 +63,17 @@ impl Waits {
     /// Searches until the result is dropped.
     pub(super) fn follow(&self) -> Following {
         Following { _viewer: self.viewers.join(), found: self.found.subscribe() }
+    }
+
+    /// A recent result, shared with all viewers. `None` if a search takes too long.
+    pub(super) async fn recent(&self, every: Duration) -> Option<Arc<Found>> {
+        let (mut following, limit) = (self.follow(), FRESH + 2 * every);
+        let is_recent =
+            |found: &Option<Arc<Found>>| found.as_ref().is_some_and(|found| found.searched.elapsed() < limit);
+        match timeout(PATIENCE, following.found.wait_for(is_recent)).await {
+            Ok(Ok(found)) => found.clone(),
+            _ => None,
+        }
     }
 
     /// Searches in a loop while there are viewers. Rests for at least the duration of each search.
@@ -75,13 +95,13 @@ impl Waits {
 }
 
 /// Reads the records of all processes. After a failure the result has the last records and the reason.
-pub(super) async fn search(client: &Client, last: Option<Arc<Found>>) -> Found {
+async fn search(client: &Client, last: Option<Arc<Found>>) -> Found {
     let (looked, mut clients, mut all) = (Instant::now(), Vec::new(), client.announced_clients());
     let failure: Error = loop {
         match all.next().await {
             Some(Ok(found)) => clients.push(found),
             Some(Err(error)) => break error,
-            None => return Found { server: Server::Answers, clients, looked },
+            None => return Found { server: Server::Answers, clients, looked, searched: looked },
         }
     };
     let since = match last.as_deref().map(|last| &last.server) {
@@ -89,10 +109,11 @@ pub(super) async fn search(client: &Client, last: Option<Arc<Found>>) -> Found {
         _ => looked,
     };
     let server = Server::Away { since, why: Failure::of_a_look(failure).to_string() };
-    last.map_or_else(
-        || Found { server: server.clone(), clients: Vec::new(), looked },
-        |last| Found { server: server.clone(), clients: last.clients.clone(), looked: last.looked },
-    )
+    let (clients, looked, searched) = match last {
+        Some(last) => (last.clients.clone(), last.looked, looked),
+        None => (Vec::new(), looked, looked),
+    };
+    Found { server, clients, looked, searched }
 }
 
 /// A process that holds a lock or waits for it.
