@@ -13,6 +13,8 @@ pub(crate) struct Process {
     pub(crate) application: String,
     pub(crate) host: String,
     pub(crate) pid: u32,
+    /// The text of `run --note`. Empty without one.
+    pub(crate) note: String,
 }
 
 /// A listed hold.
@@ -33,7 +35,8 @@ pub(crate) struct Holding {
 impl From<&Person> for Process {
     fn from(who: &Person) -> Self {
         let record = &who.record;
-        Self { application: shown(&record.application), host: shown(&record.host), pid: record.pid }
+        let [application, host, note] = [&record.application, &record.host, &record.note].map(|text| shown(text));
+        Self { application, host, pid: record.pid, note }
     }
 }
 

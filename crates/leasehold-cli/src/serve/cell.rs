@@ -153,12 +153,13 @@ impl Cell {
         Self { text: command.clone().unwrap_or_default(), more: command }
     }
 
-    /// The application, host and number of a process; without a process its id.
+    /// The application with its note, the host and the number of a process; without a process its id.
     pub(super) fn of_process(process: Option<&Process>, id: &str, half: Option<&str>) -> [Self; 3] {
         let half = half.map(|half| format!("{half}: ")).unwrap_or_default();
         match process {
-            Some(Process { application, host, pid }) => {
-                [Self::text(half + application), Self::text(host), Self::text(pid.to_string())]
+            Some(Process { application, host, pid, note }) => {
+                let note = if note.is_empty() { String::new() } else { format!(": {note}") };
+                [Self::text(half + application + &note), Self::text(host), Self::text(pid.to_string())]
             }
             None => [Self::text(half + &shown(id)), Self::text(NOTHING), Self::text(NOTHING)],
         }

@@ -45,7 +45,8 @@ pub(super) fn as_json(past: &Past) -> Value {
 }
 
 pub(super) fn process_as_json(process: &Process) -> Value {
-    json!({ "application": process.application, "host": process.host, "pid": process.pid })
+    let note = Some(&process.note).filter(|note| !note.is_empty());
+    json!({ "application": process.application, "host": process.host, "pid": process.pid, "note": note })
 }
 
 /// The time of the tile of lost holds.

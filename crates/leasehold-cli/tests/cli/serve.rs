@@ -228,6 +228,20 @@ fn record_keeps_the_history_without_a_page() {
 }
 
 #[test]
+fn note_of_a_holder_is_shown_as_text() {
+    let server = Server::start();
+    let _holder = held(&server, &["stock", "--note", "ask <b>Ann</b>"]);
+    let site = Site::of(&server, &["--every", "100ms"]);
+    let mut table = site.events("/events");
+    table.until("the note is shown", |page| {
+        page.locks().iter().any(|(_, cells)| cells[2].ends_with(": ask <b>Ann</b>"))
+    });
+    let page = site.get("/").body;
+    assert!(page.contains(": ask &lt;b&gt;Ann&lt;/b&gt;") && !page.contains("<b>Ann"), "{page}");
+    assert!(site.get("/locks.json").body.contains(r#""note":"ask <b>Ann</b>""#));
+}
+
+#[test]
 fn permits_have_their_processes() {
     let server = Server::start();
     let holder = held(&server, &["supplier", "--permits", "2"]);
