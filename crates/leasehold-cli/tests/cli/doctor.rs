@@ -191,6 +191,8 @@ fn sentinels_that_are_too_few_are_found() {
     let world = Sentinel::start();
     world.primary().command(&["CONFIG", "SET", "appendonly", "yes"]);
     world.primary().command(&["CONFIG", "SET", "min-replicas-to-write", "1"]);
+    // The primary counts a replica as good after its first acknowledgement.
+    until("the replica is good", || world.primary().info("min_slaves_good_slaves").as_deref() == Some("1"));
     let well = examined_at(&world.url());
     assert_eq!((well.code(), faults(&well)), (0, vec![]), "{well:?}");
     assert!(well.stdout.contains("ok     sentinel     127.0.0.1:"), "{}", well.stdout);
