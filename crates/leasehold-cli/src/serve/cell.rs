@@ -53,67 +53,55 @@ const fn head(title: &'static str, content: Content, sort: Option<Column>) -> He
     Head { title, content, sort }
 }
 
+/// The columns that several tables have.
+const HOST: Head = head("Host", Content::Long, None);
+const PID: Head = head("PID", Content::Number, None);
+const SINCE: Head = head("Since", Content::Time, None);
+const NOTE: Head = head("Note", Content::Note, None);
+const FREE: Head = head("Free", Content::Command, None);
+const HOLDER: Head = head("Holder", Content::Long, None);
+const HELD_FOR: Head = head("Held for", Content::Number, None);
+const ENDED: Head = head("Ended", Content::Time, None);
+const OUTCOME: Head = head("Outcome", Content::Text, None);
+
 /// The columns of the table of all locks.
 pub(super) const LOCKS: [Head; 13] = [
     head("Lock", Content::Link, Some(Column::Name)),
     head("Kind", Content::Text, Some(Column::Kind)),
     head("Holder", Content::Long, Some(Column::Holder)),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
-    head("Since", Content::Time, None),
+    HOST,
+    PID,
+    SINCE,
     head("Held for", Content::Number, Some(Column::Held)),
     head("Lease left", Content::Number, Some(Column::Lease)),
     head("Waiting", Content::Number, Some(Column::Waiters)),
     head("Longest wait", Content::Number, Some(Column::Wait)),
     head("Grants/s", Content::Number, Some(Column::Grants)),
-    head("Free", Content::Command, None),
+    FREE,
     head("Problem", Content::Note, Some(Column::Problems)),
 ];
 
 /// The columns of the other tables.
 pub(super) const FACTS: [Head; 2] = [head("Field", Content::Text, None), head("Value", Content::Text, None)];
-pub(super) const HOLDERS: [Head; 8] = [
-    head("Holder", Content::Long, None),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
-    head("Since", Content::Time, None),
-    head("Held for", Content::Number, None),
-    head("Lease left", Content::Number, None),
-    head("Free", Content::Command, None),
-    head("Note", Content::Note, None),
-];
+pub(super) const HOLDERS: [Head; 8] =
+    [HOLDER, HOST, PID, SINCE, HELD_FOR, head("Lease left", Content::Number, None), FREE, NOTE];
 pub(super) const QUEUE: [Head; 6] = [
     head("Place", Content::Number, None),
     head("Waiter", Content::Long, None),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
+    HOST,
+    PID,
     head("Waits for", Content::Number, None),
-    head("Note", Content::Note, None),
+    NOTE,
 ];
-pub(super) const PAST: [Head; 6] = [
-    head("Ended", Content::Time, None),
-    head("Holder", Content::Long, None),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
-    head("Held for", Content::Number, None),
-    head("Outcome", Content::Text, None),
-];
-pub(super) const HISTORY: [Head; 7] = [
-    head("Lock", Content::Link, None),
-    head("Ended", Content::Time, None),
-    head("Holder", Content::Long, None),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
-    head("Held for", Content::Number, None),
-    head("Outcome", Content::Text, None),
-];
+pub(super) const PAST: [Head; 6] = [ENDED, HOLDER, HOST, PID, HELD_FOR, OUTCOME];
+pub(super) const HISTORY: [Head; 7] = [head("Lock", Content::Link, None), ENDED, HOLDER, HOST, PID, HELD_FOR, OUTCOME];
 pub(super) const WAITS: [Head; 6] = [
     head("Lock and waiters", Content::Link, None),
     head("Process", Content::Long, None),
-    head("Host", Content::Long, None),
-    head("PID", Content::Number, None),
+    HOST,
+    PID,
     head("Time", Content::Number, None),
-    head("Note", Content::Note, None),
+    NOTE,
 ];
 
 /// A cell: its text, and the target of a link, the moment or the command.
