@@ -16,6 +16,10 @@ const PLAIN: Profile = Profile {
     outcome: Outcome::Works,
 };
 
+/// The commands that a proxy without connections of its clients to one server refuses.
+const REFUSED_BY_A_PROXY: &[&str] =
+    &["CLIENT", "CONFIG", "INFO", "HELLO", "PUBSUB", "SCRIPT", "SUBSCRIBE", "SSUBSCRIBE", "SELECT", "WAIT", "CLUSTER"];
+
 pub(super) const ALL: &[Profile] = &[
     Profile {
         name: "elasticache",
@@ -134,19 +138,7 @@ pub(super) const ALL: &[Profile] = &[
         name: "envoy",
         source: "github.com/envoyproxy/envoy: source/extensions/filters/network/common/redis/supported_commands.h",
         shape: Shape::Splitting,
-        refused: &[
-            "CLIENT",
-            "CONFIG",
-            "INFO",
-            "HELLO",
-            "PUBSUB",
-            "SCRIPT",
-            "SUBSCRIBE",
-            "SSUBSCRIBE",
-            "SELECT",
-            "WAIT",
-            "CLUSTER",
-        ],
+        refused: REFUSED_BY_A_PROXY,
         outcome: Outcome::Polls,
         ..PLAIN
     },
@@ -154,19 +146,7 @@ pub(super) const ALL: &[Profile] = &[
         name: "twemproxy",
         source: "github.com/twitter/twemproxy: notes/redis.md",
         shape: Shape::Splitting,
-        refused: &[
-            "CLIENT",
-            "CONFIG",
-            "INFO",
-            "HELLO",
-            "PUBSUB",
-            "SCRIPT",
-            "SUBSCRIBE",
-            "SSUBSCRIBE",
-            "SELECT",
-            "WAIT",
-            "CLUSTER",
-        ],
+        refused: REFUSED_BY_A_PROXY,
         refusal: Refusal::HangsUp,
         outcome: Outcome::Fails("twemproxy"),
         ..PLAIN
