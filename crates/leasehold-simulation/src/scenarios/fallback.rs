@@ -401,3 +401,30 @@ fn read_beside_a_write_hold_that_ended_waits_for_the_local_writer() {
     world.give_back(granted);
     nothing_left_after(&mut world, reading);
 }
+
+/// The server grants a read that was asked beside a write hold, after that hold has ended and a task of the client writes without the server.
+#[test]
+fn late_grant_beside_a_write_hold_that_ended_is_given_back() {
+    let mut world = world(1);
+    let owner = Some(world.clients[0].session.new_owner());
+    world.set_unreachable(0, true);
+    let writing = |owner| AcquireRequest { kind: Kind::Write, owner, ..local("a") };
+    let task = world.acquire(0, writing(owner));
+    let first = world.granted(0, task);
+    // The server is back for the read alone.
+    (0..9).for_each(|_| world.fault(0, "write/acquire", CallFault::NotSent));
+    world.fault(0, "read/acquire", CallFault::Delay(ms(100)));
+    world.set_unreachable(0, false);
+    world.run(ms(2));
+    let read = world.acquire(0, AcquireRequest { kind: Kind::Read, owner, ..wish("a") });
+    world.give_back(first);
+    let task = world.acquire(0, writing(None));
+    let second = world.granted(0, task);
+    assert!(is_degraded(&world, second));
+    world.run(ms(110));
+    assert!(is_degraded(&world, second) && world.guards[second].cell.ended(world.now).is_none());
+    assert!(world.task(0, read).outcome.is_none(), "a task of its client writes");
+    world.give_back(second);
+    let reading = world.granted(0, read);
+    nothing_left_after(&mut world, reading);
+}
