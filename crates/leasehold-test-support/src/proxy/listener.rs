@@ -14,6 +14,7 @@ use super::{flow::serve, state::Shared};
 /// Accepts clients until it is dropped. Its port is free again when `drop` returns.
 pub(super) struct Listener {
     addr: SocketAddr,
+    socket: Arc<TcpListener>,
     ends: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
 }
@@ -21,10 +22,11 @@ pub(super) struct Listener {
 impl Listener {
     pub(super) fn start(socket: TcpListener, shared: Arc<Shared>) -> Self {
         let addr = socket.local_addr().expect("a bound listener has an address");
+        let socket = Arc::new(socket);
         let ends = Arc::new(AtomicBool::new(false));
-        let ended = Arc::clone(&ends);
+        let (listening, ended) = (Arc::clone(&socket), Arc::clone(&ends));
         let thread = thread::spawn(move || {
-            for client in socket.incoming() {
+            for client in listening.incoming() {
                 if ended.load(Ordering::Acquire) {
                     break;
                 }
@@ -39,17 +41,38 @@ impl Listener {
                 }
             }
         });
-        Self { addr, ends, thread: Some(thread) }
+        Self { addr, socket, ends, thread: Some(thread) }
     }
 }
 
 impl Drop for Listener {
     fn drop(&mut self) {
         self.ends.store(true, Ordering::Release);
-        // The thread waits for a client: this is the last one.
+        // A process that is being spawned shares the socket until it executes its program, so closing the socket is not enough.
+        let _ = rustix::net::shutdown(&*self.socket, rustix::net::Shutdown::Both);
+        // Where a listening socket cannot be shut down, the thread waits for a client: this is the last one.
         let _ = TcpStream::connect(self.addr);
         if let Some(thread) = self.thread.take() {
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::ErrorKind;
+
+    use super::*;
+    use crate::port;
+
+    #[test]
+    fn client_is_refused_while_another_process_has_a_copy_of_the_socket() {
+        let socket = port::listen();
+        let copy = socket.try_clone().expect("a copy");
+        let addr = socket.local_addr().expect("a bound listener has an address");
+        drop(Listener::start(socket, Arc::new(Shared::new(addr, None))));
+        let error = TcpStream::connect(addr).expect_err("nobody listens");
+        assert_eq!(error.kind(), ErrorKind::ConnectionRefused);
+        drop(copy);
     }
 }
