@@ -1,6 +1,7 @@
 //! Maps with keys that the session assigns.
 
 use std::hash::Hash;
+use std::ops::{Index, IndexMut};
 
 /// A map with ascending numbers as keys. The session assigns them, so a fast hash without protection is enough.
 pub(crate) type NumberMap<K, V> = rustc_hash::FxHashMap<K, V>;
@@ -82,5 +83,22 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
     /// All values, mutably, in no order.
     pub(crate) fn values_mut(&mut self) -> impl Iterator<Item = &mut V> {
         self.table.values_mut().filter_map(|boxed| boxed.as_mut().as_mut())
+    }
+}
+
+/// Panics without a value: use it for a key that must have one.
+impl<K: Copy + Eq + Hash, V> Index<K> for BoxMap<K, V> {
+    type Output = V;
+
+    #[track_caller]
+    fn index(&self, key: K) -> &V {
+        self.get(key).expect("a key that the session still uses has a value")
+    }
+}
+
+impl<K: Copy + Eq + Hash, V> IndexMut<K> for BoxMap<K, V> {
+    #[track_caller]
+    fn index_mut(&mut self, key: K) -> &mut V {
+        self.get_mut(key).expect("a key that the session still uses has a value")
     }
 }

@@ -75,20 +75,18 @@ use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::session::calls::{Out, Pending, Settlements};
 use crate::session::client::ClientRecord;
 use crate::session::hold::Holds;
-use crate::session::lock::{ChannelId, LockId, Locks};
+use crate::session::lock::{LockId, Locks};
 use crate::session::offline::Outages;
 use crate::session::release::ToLower;
 use crate::session::renew::Renewals;
 use crate::session::request::{Owners, Requests};
-use crate::session::subscriptions::Subscriptions;
+use crate::session::subscriptions::{ChannelId, Subscriptions};
 use crate::session::transfer::Contended;
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
-use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::ops::RangeInclusive;
-use std::panic::Location;
 use std::task::Waker;
 use std::time::Duration;
 
@@ -192,16 +190,12 @@ impl Session {
 
     /// The next event.
     pub fn poll_event(&mut self) -> Option<Event> {
-        let missing = self.holds.missing.take().or_else(|| self.requests.missing.take());
-        missing.map(|place| Event::Bug { place }).or_else(|| self.out.events.pop_front())
+        self.out.events.pop_front()
     }
 
     /// Whether [`Session::poll_action`] or [`Session::poll_event`] has output.
     pub fn has_output(&self) -> bool {
-        !self.out.actions.is_empty()
-            || !self.out.events.is_empty()
-            || self.holds.missing.is_noted()
-            || self.requests.missing.is_noted()
+        !self.out.actions.is_empty() || !self.out.events.is_empty()
     }
 
     /// The wakers of futures to poll. Wake them after the session is unlocked.
@@ -419,30 +413,6 @@ fn pause_before(attempt: u32) -> Duration {
     Duration::from_millis(10 << attempt.saturating_sub(1).min(6)).min(Duration::from_millis(500))
 }
 
-/// The last code that named a missing entry, which is a bug of the session.
-///
-/// Builds with debug assertions stop there. Other builds skip the step and report an event: a wrong answer to one caller is better than the
-/// end of a client that holds locks.
-#[derive(Debug, Default)]
-struct Missing(Cell<Option<&'static Location<'static>>>);
-
-impl Missing {
-    #[track_caller]
-    fn note(&self) {
-        let place = Location::caller();
-        debug_assert!(false, "{place} names an entry that is not there");
-        self.0.set(Some(place));
-    }
-
-    const fn is_noted(&self) -> bool {
-        self.0.get().is_some()
-    }
-
-    fn take(&self) -> Option<&'static Location<'static>> {
-        self.0.take()
-    }
-}
-
 /// Larger sessions are not checked: the checks would take longer than the session's own work.
 const AT_MOST: usize = 256;
 
@@ -503,10 +473,10 @@ impl Session {
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += u32::from(lock.heartbeat().in_flight);
+            of_lock.refs += u32::from(lock.line.heartbeat.in_flight);
             let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
             ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
-            let members = lock.line().members();
+            let members = lock.line.members();
             for ticket in members {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
                 ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
@@ -536,7 +506,7 @@ impl Session {
             ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
             let lock = &self.locks[acquire.lock];
             let waits = acquire.waits_in_line();
-            let stands = [lock.line().is_contender(ticket), lock.line().queue.contains(ticket)];
+            let stands = [lock.line.is_contender(ticket), lock.line.queue.contains(ticket)];
             ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
                 format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
             })?;

@@ -22,7 +22,6 @@
 //! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and rejoined at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that block a caller |
 //! | [`UNSET_TOTAL`] | counter | | missing semaphores that block a caller |
-//! | [`BUG_TOTAL`] | counter | | bugs of leasehold that a client found in its own state: please report them |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks granted without the server, and locks restored afterwards |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | cleanups by the background |
 //! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
@@ -310,15 +309,6 @@ impl Classes {
                     lock = name.as_str(),
                     "a task waits for a lock without a time to live, which no lease ends: inspect its holder, and use \
                      force_release if the holder is gone"
-                );
-            }
-            Event::Bug { place } => {
-                Count::of(|| counter!(BUG_TOTAL)).add(1);
-                event!(
-                    error,
-                    %place,
-                    "a bug of leasehold: an internal entry is missing, and the client dropped one request; its holds are still \
-                     watched; please report this place and the version"
                 );
             }
             Event::Unset { name } => {

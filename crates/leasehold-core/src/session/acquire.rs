@@ -11,7 +11,7 @@ use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::reply::Reply;
 use crate::session::grant::both_conditions;
 use crate::session::hold::{Change, CountChange, Hold};
-use crate::session::line::{End, Invitations, Phase};
+use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
 use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, Pause, Request, Route};
@@ -76,16 +76,16 @@ impl Session {
         if acquire.beside().is_some() {
             return false;
         }
-        if !self.locks[lock].line().is_empty() {
+        if !self.locks[lock].line.is_empty() {
             if patience != Patience::Try {
                 acquire.route = Route::Queued;
-                self.locks[lock].line_mut().push(ticket, End::Back);
+                self.locks[lock].line.push(ticket, End::Back);
                 return false;
             }
             // A try asks beside the line if all may get in, or if no request has asked yet: the contender may never be polled. Otherwise
             // a waiter of this client has found the lock taken, unless the server is out of reach.
             let state = &self.locks[lock];
-            let may_ask = state.wait_policy() == WaitPolicy::Shared || state.line().is_ready();
+            let may_ask = state.wait_policy() == WaitPolicy::Shared || state.line.is_ready();
             if (!may_ask || self.is_gated(lock)) && self.failing_since(lock).is_none() {
                 acquire.end(Ok(None));
             }
@@ -96,13 +96,13 @@ impl Session {
         self.locks.begin_line(lock, ticket, until);
         let head_start = self.contended.held_back_until(now, self.locks[lock].name.key());
         if let Some(until) = head_start.filter(|_| patience != Patience::Try) {
-            self.locks[lock].line_mut().phase = Phase::BackingOff(until);
+            self.locks[lock].line.phase = Phase::BackingOff(until);
             self.set_lock_timer(lock);
             return false;
         }
         let asks = patience == Patience::Try || !self.expects_hand_over(now, lock) || self.want_notices(lock);
         if !asks {
-            self.locks[lock].line_mut().phase = Phase::Subscribing;
+            self.locks[lock].line.phase = Phase::Subscribing;
             self.set_lock_timer(lock);
         }
         asks
@@ -111,9 +111,7 @@ impl Session {
     /// Polls an acquire. The ticket is invalid once this is ready.
     pub fn poll_acquire(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<AcquireOutcome> {
         self.check_unread(now, ticket);
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else {
-            return Poll::Ready(Err(AcquireError::Closed));
-        };
+        let acquire = &mut self.requests[ticket];
         if acquire.has_ended() {
             return self.poll_outcome(ticket);
         }
@@ -161,16 +159,16 @@ impl Session {
             Route::Direct if !may_retry => return false,
             Route::Direct => !self.stands_beside(acquire) && self.is_gated(lock),
             Route::Queued => {
-                if !self.locks[lock].line().is_turn_of(ticket) {
+                if !self.locks[lock].line.is_turn_of(ticket) {
                     self.take_turn(ticket, lock, missed);
                 }
-                if !self.locks[lock].line().is_turn_of(ticket) {
+                if !self.locks[lock].line.is_turn_of(ticket) {
                     let may_ask = may_retry && (self.may_take_place(ticket) || self.may_ask_beside(ticket));
                     return may_ask && self.send_first(now, ticket);
                 }
                 let gated = self.is_gated(lock);
                 if !gated {
-                    self.locks[lock].line_mut().begin_attempt();
+                    self.locks[lock].line.begin_attempt();
                     self.set_lock_timer(lock);
                 }
                 gated
@@ -187,16 +185,16 @@ impl Session {
     /// asked yet. Without that rule, two futures that both poll a little late would pass the turn to each other forever.
     fn take_turn(&mut self, ticket: Ticket, lock: LockId, missed: bool) {
         let state = &self.locks[lock];
-        let contender = state.line().contender;
+        let contender = state.line.contender;
         let in_order = state.wait_policy() == WaitPolicy::ServerQueue && contender.is_some();
-        if !state.line().is_ready() || contender == Some(ticket) || in_order {
+        if !state.line.is_ready() || contender == Some(ticket) || in_order {
             return;
         }
         let other = contender.and_then(|contender| self.requests.acquire(contender));
         if other.is_some_and(|other| !missed || other.is_final_attempt || other.hold.is_some()) {
             return;
         }
-        self.locks[lock].line_mut().replace_contender(ticket, End::Front);
+        self.locks[lock].line.replace_contender(ticket, End::Front);
     }
 
     /// Sends a first acquire, or resumes a lingering hold. Returns `false` while an earlier acquire is being settled.
@@ -208,14 +206,12 @@ impl Session {
         acquire.attempts = acquire.attempts.saturating_add(1);
         let (lock, begun, may_await_cleanup) = (acquire.lock, acquire.hold, acquire.may_await_cleanup());
         if let Some(number) = begun {
-            self.begin_anew(now, ticket, number);
+            self.holds[number].restart_max_hold(now, acquire.wish.max_hold);
         }
         let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return false };
         if may_await_cleanup {
-            let overlaps = self.locks.same_name(lock).any(|lock| self.locks[lock].has_given_up());
-            if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.last_retry = if overlaps { LastRetry::Overlapping } else { LastRetry::Nothing };
-            }
+            let overlaps = self.locks.same_name(lock).any(|lock| !self.locks[lock].line.given_up.is_empty());
+            self.requests[ticket].last_retry = if overlaps { LastRetry::Overlapping } else { LastRetry::Nothing };
         }
         let Some(hold) = self.holds.get(number).filter(|hold| hold.change.is_none()) else { return false };
         let lease = hold.limit_lease(now, hold.lease);
@@ -253,7 +249,7 @@ impl Session {
 
     /// Drops an acquire, whose future was dropped.
     pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let (lock, target) = (acquire.lock, acquire.target());
         if let Some(Ok(Some(granted))) = acquire.take_outcome() {
             self.drop_guard(now, granted.hold, granted.renewed);
@@ -303,7 +299,7 @@ impl Session {
             return false;
         };
         let Some(hold) = self.holds.get_mut(number) else { return false };
-        if hold.is_in_the_way_of(ticket) {
+        if hold.change.is_some() || (hold.count.is_high() && hold.raising != Some(ticket)) {
             hold.wait(ticket);
             // The request does not wait for the server: if the server is out of reach, the hold is lost in the end.
             acquire.failures.forget_since();
@@ -326,7 +322,7 @@ impl Session {
         result: Result<Reply, LinkError>,
     ) {
         let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
                 // A reply after the deadline restores nothing: a guard's owner may have given up already.
@@ -336,7 +332,9 @@ impl Session {
                     self.take_back(now, ticket, number, error);
                 } else if hold.deadline.extend(&hold.cell, change.sent_at, left) {
                     hold.cell.set_acknowledged(change.acknowledged);
-                    hold.set_replicas(change.replicas);
+                    if change.replicas.is_some() || hold.extras.is_some() {
+                        hold.extras.get_or_insert_default().replicas = change.replicas;
+                    }
                     self.grant_entry(now, ticket, number);
                 } else {
                     self.lose_by_deadline(now, number);
@@ -346,14 +344,7 @@ impl Session {
             Ok(Acquired::Lost | Acquired::Busy { .. } | Acquired::Unset { .. } | Acquired::Kind(_)) => {
                 self.lose(now, number, LossReason::Removed);
             }
-            Ok(
-                Acquired::Held { .. }
-                | Acquired::TooLate { .. }
-                | Acquired::Placed { .. }
-                | Acquired::Withdrawn
-                | Acquired::UpgradeNotSupported
-                | Acquired::ExceedsCapacity { .. },
-            ) => {}
+            Ok(_) => {}
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
                 self.keep_until_queue_expires(now, number);
                 self.take_back(now, ticket, number, AcquireError::Refused(error));
@@ -376,7 +367,7 @@ impl Session {
 
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let renewed = acquire.wish.renewed;
         hold.add_guard(now, renewed, acquire.wish.lease);
         let until = acquire.read_until(now, self.locks[hold.lock].wait_policy().turn(&self.settings));
@@ -390,7 +381,7 @@ impl Session {
     /// Moves a request out of the line to its owner's hold.
     pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
         self.leave_line(now, ticket, lock);
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         acquire.route = Route::Reentering(number);
         if let Some(begun) = acquire.hold.take() {
             self.abandon_hold(now, ticket, begun);
@@ -400,7 +391,7 @@ impl Session {
 
     /// The owner has acquired the lock: its other requests in the line re-enter.
     pub(super) fn admit_owner(&mut self, now: Instant, lock: LockId, owner: OwnerId, number: HoldNumber) {
-        let line = self.locks[lock].line();
+        let line = &self.locks[lock].line;
         let contender = line.contender;
         // A contender whose command is in flight learns it from the reply.
         let asking = contender.filter(|_| line.phase == Phase::Asking);
@@ -419,7 +410,7 @@ impl Session {
             return;
         }
         let Some(read) = self.locks.sibling(lock, Kind::Read) else { return };
-        let line = self.locks[read].line();
+        let line = &self.locks[read].line;
         // A contender whose command is in flight learns it from the reply.
         let contender = line.contender.filter(|_| line.phase != Phase::Asking);
         let waiting: Vec<Ticket> = line.queue.iter().chain(contender).collect();
@@ -436,7 +427,7 @@ impl Session {
 impl Session {
     /// Another holder has the lock, for the time `left` of its lease.
     pub(super) fn busy(&mut self, now: Instant, ticket: Ticket, mut left: Option<Duration>) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let lock = acquire.lock;
         let own = self.locks[lock].last_granted.and_then(|number| self.holds.get(number));
         let is_own = own.is_some_and(|hold| hold.count.on_server > 0);
@@ -458,16 +449,16 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
-        if let Some(beside) = self.requests.acquire(ticket).and_then(|acquire| self.own_other_half(acquire)) {
+        if let Some(beside) = self.own_other_half(&self.requests[ticket]) {
             self.stand_beside(now, ticket, beside);
             return;
         }
         let state = &mut self.locks[lock];
         let is_shared = state.wait_policy() == WaitPolicy::Shared;
-        let asked_beside = is_shared && !state.line().is_contender(ticket);
+        let asked_beside = is_shared && !state.line.is_contender(ticket);
         if is_shared {
-            let invitations = state.invitations_mut();
-            *invitations = Invitations { round: invitations.round + 1, width: 1 };
+            state.line.round += 1;
+            state.line.doublings = 0;
         }
         state.forget_failures();
         let mut ends = is_try || self.is_last_attempt(now, ticket);
@@ -479,7 +470,7 @@ impl Session {
             return;
         }
         // The reply to another request does not move the contender: the contender may be asking too.
-        if !asked_beside && (!ends || !self.locks[lock].line().queue.is_empty()) {
+        if !asked_beside && (!ends || !self.locks[lock].line.queue.is_empty()) {
             self.contender_waits(now, lock, left);
         }
         if ends {
@@ -530,16 +521,16 @@ impl Session {
         let Some(failures) = self.failures_of(ticket) else { return };
         let pause = pause_before(failures.tries());
         let until = now + pause / 2 + self.jitter(pause / 2);
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let (lock, queued, last) = (acquire.lock, acquire.route == Route::Queued, acquire.is_final_attempt);
         if last || self.falls_back(now, ticket) || self.is_ended_by_outage(now, ticket) {
             return self.end_unreachable(now, ticket);
         }
-        if queued && self.locks[lock].line().is_contender(ticket) {
-            self.locks[lock].line_mut().phase = Phase::BackingOff(until);
+        if queued && self.locks[lock].line.is_contender(ticket) {
+            self.locks[lock].line.phase = Phase::BackingOff(until);
             self.set_lock_timer(lock);
-        } else if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.retry_at = Some(until);
+        } else {
+            self.requests[ticket].retry_at = Some(until);
         }
         self.begin_to_wait(now, ticket);
     }
@@ -554,7 +545,7 @@ impl Session {
         self.record_failure(now, ticket, &why, false);
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let failures = match acquire.route {
-            Route::Queued => self.locks[acquire.lock].failures_mut(),
+            Route::Queued => &mut self.locks[acquire.lock].line.failures,
             Route::Direct | Route::Reentering(_) => &mut acquire.failures,
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
@@ -570,7 +561,7 @@ impl Session {
     /// may do so more often while settlements go on, as they do where many futures are dropped: the server is not to blame for those.
     pub(super) fn may_resend_now(&mut self, ticket: Ticket, since: Instant) -> bool {
         let most = if self.settlements.at_work_since(since) { 32 } else { 3 };
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return false };
+        let acquire = &mut self.requests[ticket];
         acquire.resends = acquire.resends.saturating_add(1);
         acquire.resends <= most
     }
@@ -584,8 +575,8 @@ impl Session {
         if self.waits_at_gate(now, lock) {
             return true;
         }
-        let error = AcquireError::Unreachable(self.with_outage(lock, self.locks[lock].failures()));
-        if let Some(contender) = self.locks[lock].line().contender
+        let error = AcquireError::Unreachable(self.with_outage(lock, &self.locks[lock].line.failures));
+        if let Some(contender) = self.locks[lock].line.contender
             && !self.is_outcome_unknown(contender)
             && self.falls_back(now, contender)
         {
@@ -597,6 +588,9 @@ impl Session {
     }
 }
 
+/// A grant of a shared lock invites at most two to this power waiters.
+const MOST_DOUBLINGS: u32 = 6;
+
 /// Requests of a shared lock, several of which may hold it: some ask beside the contender.
 impl Session {
     /// A waiter of a shared lock was granted: other waiters are likely to get in beside it.
@@ -605,18 +599,15 @@ impl Session {
         if state.wait_policy() != WaitPolicy::Shared {
             return;
         }
-        let invitations = state.invitations_mut();
-        let (round, width) = (invitations.round, invitations.width);
-        invitations.width = (width * 2).min(Invitations::MOST);
+        let (round, width) = (state.line.round, 1 << state.line.doublings);
+        state.line.doublings = (state.line.doublings + 1).min(MOST_DOUBLINGS);
         let uninvited = |ticket: &Ticket| {
             let waiter = self.requests.waiter(*ticket);
             waiter.is_some_and(|acquire| !acquire.unpolled && acquire.invited != Some(round))
         };
-        let invited: Vec<Ticket> = state.line().queue.iter().filter(uninvited).take(width).collect();
+        let invited: Vec<Ticket> = state.line.queue.iter().filter(uninvited).take(width).collect();
         for ticket in invited {
-            if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.invited = Some(round);
-            }
+            self.requests[ticket].invited = Some(round);
             self.wake(ticket);
         }
     }
@@ -624,12 +615,12 @@ impl Session {
     /// Whether a request may ask beside the contender: it is invited, makes its final attempt, or does not know the outcome of an earlier
     /// acquire. That acquire may have the very permits for which all others wait.
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let lock = &self.locks[acquire.lock];
-        let waits = acquire.route == Route::Queued && !lock.line().is_contender(ticket);
+        let waits = acquire.route == Route::Queued && !lock.line.is_contender(ticket);
         let may_ask = match acquire.hold.and_then(|number| self.holds.get(number)) {
             Some(begun) => acquire.is_final_attempt || begun.change.is_none(),
-            None => acquire.is_final_attempt || acquire.invited == Some(lock.invitations().round),
+            None => acquire.is_final_attempt || acquire.invited == Some(lock.line.round),
         };
         waits && lock.wait_policy() == WaitPolicy::Shared && may_ask && !self.is_gated(acquire.lock)
     }
@@ -680,7 +671,7 @@ impl Session {
         if acquire.retry_at.take_if(|at| *at <= now).is_some() {
             self.wake(ticket);
         }
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         if self.request_deadline(ticket, acquire) > now {
             self.set_request_timer(now, ticket);
             return;
@@ -691,7 +682,7 @@ impl Session {
     fn end_wait(&mut self, now: Instant, ticket: Ticket) {
         let flying = self.is_under_way(ticket);
         let timeout = self.settings.command_timeout;
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         if flying && acquire.wait_deadline(timeout) > now {
             // Wait for the call in flight: the server may still reply.
             acquire.failures.postpone(timeout);
@@ -702,7 +693,7 @@ impl Session {
         let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
         let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
-        let contends = place == Route::Queued && self.locks[lock].line().is_contender(ticket);
+        let contends = place == Route::Queued && self.locks[lock].line.is_contender(ticket);
         let Some(failures) = self.failures_of(ticket) else { return };
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
@@ -714,7 +705,7 @@ impl Session {
             // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
             self.end_unreachable(now, ticket);
-        } else if contends && self.locks[lock].line().phase != Phase::Gated {
+        } else if contends && self.locks[lock].line.phase != Phase::Gated {
             self.begin_turn(now, lock);
         } else if self.may_ask_beside(ticket) {
             self.wake(ticket);
@@ -746,23 +737,21 @@ impl Session {
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let next = acquire.timeout(now, self.request_deadline(ticket, acquire));
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            self.timers.set(Timer::Request(ticket), &mut acquire.timer, Some(next));
-        }
+        self.timers.set(Timer::Request(ticket), &mut self.requests[ticket].timer, Some(next));
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
         let failures = self.failing_since(lock).map(|since| since + self.settings.unreachable_after);
         let Some(state) = self.locks.get_mut(lock) else { return };
-        let next = [state.line().timeout(), failures, state.heartbeat().next].into_iter().flatten().min();
+        let next = [state.line.timeout(), failures, state.line.heartbeat.next].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), &mut state.timer, next);
     }
 
     /// Whether a reply to a call of the request may still come.
     pub(super) fn is_under_way(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let hold = acquire.target().and_then(|number| self.holds.get(number));
         hold.is_some_and(|hold| hold.is_flying_by(ticket))
     }
@@ -785,7 +774,7 @@ impl Session {
             acquire.failures.set_outcome_unknown(true);
         }
         if acquire.route == Route::Queued {
-            self.locks[lock].failures_mut().note(since, why);
+            self.locks[lock].line.failures.note(since, why);
             self.set_lock_timer(lock);
         } else {
             acquire.failures.note(since, why);
@@ -795,7 +784,7 @@ impl Session {
 
     pub(super) fn failures_of(&self, ticket: Ticket) -> Option<&Failures> {
         let acquire = self.requests.acquire(ticket)?;
-        Some(if acquire.route == Route::Queued { self.locks[acquire.lock].failures() } else { &acquire.failures })
+        Some(if acquire.route == Route::Queued { &self.locks[acquire.lock].line.failures } else { &acquire.failures })
     }
 
     /// The error for a caller whose server failed.
@@ -820,13 +809,13 @@ impl Session {
     /// The instant since which the server fails the lock's waiters, by their attempts, and by the link while they sleep.
     pub(super) fn failing_since(&self, lock: LockId) -> Option<Instant> {
         let state = self.locks.get(lock)?;
-        let outage = if state.line().listens() { self.outage_of(lock).map(|outage| outage.since) } else { None };
-        [state.failures().since(), outage].into_iter().flatten().min()
+        let outage = if state.line.listens() { self.outage_of(lock).map(|outage| outage.since) } else { None };
+        [state.line.failures.since(), outage].into_iter().flatten().min()
     }
 
     /// A release waits until the lease ends, but not longer than any caller waits for a server out of reach.
     pub(super) fn limit_wait(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(hold) = self.holds.known(number) else { return };
+        let hold = &self.holds[number];
         let reach = self.outage_of(hold.lock).map_or(now, |outage| outage.since) + self.settings.unreachable_after;
         let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
         let Some(request) = self.requests.get_mut(&ticket) else { return };
@@ -870,7 +859,7 @@ const PAUSE: Duration = Duration::from_secs(60);
 impl Session {
     /// Reports that a request waits for a lock that its own client holds, or the other half of that lock.
     fn report_own_client(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let (lock, alarm, started) = (acquire.lock, acquire.alarm, acquire.started);
         let leased = self.locks[lock].protocol().renewal().is_some();
         let long = now >= started + if leased { acquire.wish.lease } else { PAUSE };
@@ -885,14 +874,14 @@ impl Session {
         if alarm == Alarm::Silent && self.locks[lock].own_wait_log.note(now) {
             self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
         }
-        let raised = long && self.locks[lock].may_alarm(now, PAUSE) && self.is_held_since(lock, started);
+        let raised = long
+            && self.locks[lock].line.alarmed_at.is_none_or(|last| now.since(last) >= PAUSE)
+            && self.is_held_since(lock, started);
         if raised {
-            self.locks[lock].note_alarm(now);
+            self.locks[lock].line.alarmed_at = Some(now);
             self.out.tell(Event::WaitsForOwnClient { name });
         }
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.alarm = if raised { Alarm::Raised } else { Alarm::Noted };
-        }
+        self.requests[ticket].alarm = if raised { Alarm::Raised } else { Alarm::Noted };
     }
 
     /// Whether one hold of this client has had the lock, or its other half, since then.
@@ -913,7 +902,7 @@ impl Session {
     /// lock without a time to live. Clients that keep to the layout leave no such lock. Kinds without a lease, and kinds with another sign of
     /// how long they last, are exempt.
     pub(super) fn note_anomaly(&mut self, ticket: Ticket, left: Option<Duration>, is_unset: bool) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let state = &mut self.locks[acquire.lock];
         let has_lease = state.wait_policy() == WaitPolicy::Exclusive || state.protocol().shares_key();
         let endless = (has_lease && left.is_none()).then_some(Anomaly::Endless);

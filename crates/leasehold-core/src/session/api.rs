@@ -10,7 +10,6 @@ use crate::owner::{HoldNumber, OwnerId};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::num::{NonZeroU32, NonZeroU64};
-use std::panic::Location;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -186,11 +185,6 @@ pub enum Event {
         why: String,
         /// Whether an operator has to act. An outage passes without an operator.
         lasting: bool,
-    },
-    /// The session found a bug of its own: a missing entry. It skipped one step of one request.
-    Bug {
-        /// The place in the source.
-        place: &'static Location<'static>,
     },
 }
 

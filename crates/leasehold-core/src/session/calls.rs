@@ -138,10 +138,9 @@ impl Session {
         let id = CallId(self.next_id());
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
-        if let Some(hold) = self.holds.known_mut(number) {
-            let change = Change { lease, replicas, ..Change::new(now, id, by, aim, self.resets) };
-            hold.begin_change(self.pending.boxed(change));
-        }
+        let hold = &mut self.holds[number];
+        let change = Change { lease, replicas, ..Change::new(now, id, by, aim, self.resets) };
+        hold.begin_change(self.pending.boxed(change));
         let purpose = match (by, aim) {
             (Some(_), _) => Purpose::Request(number),
             (None, CountChange::LowerTo(_)) => Purpose::Lowering(number),
@@ -183,19 +182,16 @@ impl Session {
         number: HoldNumber,
         result: Result<Reply, LinkError>,
     ) -> Result<Acquired, LinkError> {
-        let reply = result?;
-        self.decode_raised(number, &reply).map_err(|error| LinkError::Unknown(error.to_string()))
-    }
-
-    fn decode_raised(&mut self, number: HoldNumber, reply: &Reply) -> Result<Acquired, DecodeError> {
-        let protocol = self.protocol_of(number);
-        let durable = |hold: &&mut Hold| hold.change.as_ref().is_some_and(|change| change.replicas.is_some());
-        let Some(hold) = self.holds.get_mut(number).filter(durable) else { return protocol.acquired(reply) };
-        let (reply, acknowledged) = split_acknowledged(reply)?;
-        if let Some(change) = &mut hold.change {
-            change.acknowledged = Some(acknowledged);
-        }
-        protocol.acquired(reply)
+        let (reply, protocol) = (result?, self.protocol_of(number));
+        let change = self.holds.get_mut(number).and_then(|hold| hold.change.as_mut());
+        let acquired = match change.filter(|change| change.replicas.is_some()) {
+            None => protocol.acquired(&reply),
+            Some(change) => split_acknowledged(&reply).and_then(|(reply, acknowledged)| {
+                change.acknowledged = Some(acknowledged);
+                protocol.acquired(reply)
+            }),
+        };
+        acquired.map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
     /// The server time after which the script refuses a first acquire that is sent now; 0 while the server's clock is unknown.
@@ -210,14 +206,6 @@ impl Session {
     pub(super) fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
         if let Some(time) = time {
             self.server_clock = Some((time, sent_at));
-        }
-    }
-
-    /// Restarts a hold's `max_hold` at its grant, because the hold waited in a queue.
-    pub(super) fn begin_anew(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let most = self.requests.acquire(ticket).and_then(|acquire| acquire.wish.max_hold);
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.begin_anew(now, most);
         }
     }
 }
@@ -244,9 +232,9 @@ impl Session {
 
     /// Handles the outcome of a request's change.
     fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: Result<Reply, LinkError>) {
-        let Some(hold) = self.holds.get(number).filter(|hold| hold.is_flying(id)) else { return };
-        let Some(change) = hold.change.as_ref() else { return };
-        let Some(ticket) = change.by else { return };
+        let Some(hold) = self.holds.get(number) else { return };
+        let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
+        let Some((change, ticket)) = change.and_then(|change| Some((change, change.by?))) else { return };
         if let CountChange::LowerTo(_) = change.aim {
             return self.handle_lowered(now, number, result);
         }
@@ -284,7 +272,6 @@ impl Session {
             self.outages.seen_since = None;
             // The clean-up must cover the change's lease too, so extend it before the change ends.
             self.extend_clean_up(now, number);
-            return Some((self.end_change(number)?, outcome));
         }
         let change = self.end_change(number)?;
         self.extend_clean_up(now, number);
@@ -297,9 +284,7 @@ impl Session {
             Err(LinkError::Unknown(_)) => self.begin_settling(number),
             Err(LinkError::NotSent(_)) => {
                 let Some(change) = self.end_change(number) else { return };
-                if let Some(hold) = self.holds.known_mut(number) {
-                    hold.count.on_server = change.before;
-                }
+                self.holds[number].count.on_server = change.before;
                 self.reconcile(now, number);
             }
             Ok(_) | Err(LinkError::Refused(_)) => self.change_settled(now, number, true),
@@ -336,7 +321,7 @@ impl Session {
 impl Session {
     /// Settles a hold's call after its reply was lost. The hold sends nothing until then.
     pub(super) fn begin_settling(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let Some(durable) = hold.begin_settling() else { return };
         let key = self.locks[hold.lock].name.to_key();
         self.settle(key, durable, number);
@@ -384,9 +369,14 @@ impl Session {
     fn change_settled(&mut self, now: Instant, number: HoldNumber, proven: bool) {
         // The server may have applied the change until now.
         self.extend_clean_up(now, number);
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         if let Some(ticket) = hold.note_settled(now, proven) {
-            self.retry_after_settlement(now, ticket);
+            if self.requests[ticket].is_final_attempt {
+                let error = self.failure_error(ticket);
+                self.fail_acquire(now, ticket, error);
+            } else {
+                self.resend_now(now, ticket);
+            }
         }
         self.reconcile(now, number);
     }

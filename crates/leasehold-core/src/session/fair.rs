@@ -21,13 +21,15 @@ use std::time::Duration;
 impl Session {
     /// The hold of a request has a place, or a mark, on the server. If the request ends without a grant, the place is withdrawn like a grant.
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let (lock, queued, asked_again) = (acquire.lock, acquire.route == Route::Queued, acquire.attempts > 1);
         let mark = acquire.wish.prefer_writers;
         let lost_place = moved && acquire.had_place;
         acquire.had_place = true;
         acquire.failures.set_outcome_unknown(false);
-        let fresh = moved | self.holds.known_mut(number).is_some_and(|hold| hold.take_place());
+        let hold = &mut self.holds[number];
+        hold.count.on_server = 1;
+        let fresh = hold.state.take_place() || moved;
         self.locks[lock].forget_failures();
         if lost_place {
             let name = self.locks[lock].name.clone();
@@ -35,7 +37,7 @@ impl Session {
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.
-            let is_next = queued && self.locks[lock].line().is_contender(ticket);
+            let is_next = queued && self.locks[lock].line.is_contender(ticket);
             if !is_next || !self.await_cleanup(now, ticket) {
                 self.end_busy(now, ticket);
             }
@@ -45,7 +47,7 @@ impl Session {
         let in_places = self.locks[lock].wait_policy() == WaitPolicy::ServerQueue;
         if in_places && fresh && asked_again {
             // The new place is behind all others: the line follows the order of the server's queue.
-            let line = self.locks[lock].line_mut();
+            let line = &mut self.locks[lock].line;
             if line.is_contender(ticket) {
                 line.step_back(ticket, End::Back);
                 self.begin_turn(now, lock);
@@ -53,12 +55,12 @@ impl Session {
                 line.push(ticket, End::Back);
             }
         }
-        if self.locks[lock].line().is_contender(ticket) {
+        if self.locks[lock].line.is_contender(ticket) {
             self.listen_for_front(lock, number, standing.foreign);
             if in_places && !standing.head && standing.left.is_none() {
                 // The lock is free and another waiter is first, perhaps of this client: the heartbeat finds out.
-                self.locks[lock].line_mut().notice_came = false;
-                self.locks[lock].heartbeat_mut().next = Some(now);
+                self.locks[lock].line.notice_came = false;
+                self.locks[lock].line.heartbeat.next = Some(now);
             }
             let left = match mark {
                 // Every attempt renews the mark, which must outlast several attempts.
@@ -66,10 +68,10 @@ impl Session {
                 _ => standing.left.filter(|_| standing.head),
             };
             self.contender_waits(now, lock, left);
-        } else if self.locks[lock].line().contender.is_none() {
+        } else if self.locks[lock].line.contender.is_none() {
             self.pick_contender(lock);
         }
-        let heartbeat = self.locks[lock].heartbeat();
+        let heartbeat = &self.locks[lock].line.heartbeat;
         if in_places && heartbeat.next.is_none() && !heartbeat.in_flight {
             self.plan_heartbeat(now, lock);
         }
@@ -79,14 +81,16 @@ impl Session {
     fn plan_heartbeat(&mut self, now: Instant, lock: LockId) {
         let heartbeat = self.settings.fair.heartbeat_interval;
         let at = now + heartbeat - self.jitter(heartbeat / 8);
-        self.locks[lock].heartbeat_mut().next = Some(at);
+        self.locks[lock].line.heartbeat.next = Some(at);
         self.set_lock_timer(lock);
     }
 
     /// Sends a heartbeat if it is due.
     pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
-        if !state.take_due_heartbeat(now) || state.line().is_empty() || !state.heartbeat_mut().begin() {
+        let was_due = state.line.get_mut().is_some_and(|line| line.heartbeat.next.take_if(|at| *at <= now).is_some());
+        state.line.shrink();
+        if !was_due || state.line.is_empty() || !state.line.heartbeat.begin() {
             return;
         }
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.cell.field());
@@ -102,7 +106,7 @@ impl Session {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),
         };
-        let waits = !self.locks[lock].line().is_empty();
+        let waits = !self.locks[lock].line.is_empty();
         match heartbeat {
             Ok(heartbeat) => {
                 self.locks[lock].forget_failures();
@@ -115,17 +119,19 @@ impl Session {
             }
             Err((why, lasting)) if waits => {
                 let name = self.locks[lock].name.clone();
-                let lasting = lasting && self.locks[lock].failures().since().is_none();
-                self.locks[lock].failures_mut().note(now, &why);
+                let lasting = lasting && self.locks[lock].line.failures.since().is_none();
+                self.locks[lock].line.failures.note(now, &why);
                 self.out.tell(Event::HeartbeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }
-        let again = self.locks[lock].note_heartbeat_answered();
+        let line = &mut self.locks[lock].line;
+        let again = line.get_mut().is_some_and(|line| line.heartbeat.answered());
+        line.shrink();
         if waits && again {
-            self.locks[lock].heartbeat_mut().next = Some(now);
+            self.locks[lock].line.heartbeat.next = Some(now);
             self.set_lock_timer(lock);
-        } else if waits && self.locks[lock].heartbeat().next.is_none() {
+        } else if waits && self.locks[lock].line.heartbeat.next.is_none() {
             self.plan_heartbeat(now, lock);
         }
         self.locks.unref(lock, &mut self.timers);
@@ -137,14 +143,14 @@ impl Session {
         self.listen_for_front(lock, number, standing.foreign);
         let Some(left) = standing.left.filter(|_| standing.head) else { return };
         let at = now + self.sleep(Some(left));
-        if self.locks[lock].line_mut().wake_by(at) {
+        if self.locks[lock].line.wake_by(at) {
             self.set_lock_timer(lock);
         }
     }
 
     /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
     fn places_are_gone(&mut self, lock: LockId) {
-        let all: Vec<Ticket> = self.locks[lock].line().members().collect();
+        let all: Vec<Ticket> = self.locks[lock].line.members().collect();
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
             if let Some(hold) = number.and_then(|number| self.holds.get_mut(number))
@@ -178,7 +184,7 @@ impl Session {
         if self.requests.acquire(ticket).is_none_or(|acquire| acquire.route != Route::Queued) {
             return;
         }
-        let line = self.locks[lock].line();
+        let line = &self.locks[lock].line;
         let contends = line.is_contender(ticket);
         if !contends {
             if line.phase == Phase::Asking {
@@ -188,9 +194,9 @@ impl Session {
             // A request without a place is not next: a future that does not poll would be in the way of all others.
             let has_place = line.contender.is_some_and(|contender| self.queued_hold_of(contender).is_some());
             let end = if has_place { End::Front } else { End::Back };
-            self.locks[lock].line_mut().replace_contender(ticket, end);
+            self.locks[lock].line.replace_contender(ticket, end);
         }
-        match self.locks[lock].line().phase {
+        match self.locks[lock].line.phase {
             Phase::Sleeping(_) | Phase::Pipelining(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
             // The contender before was woken, and this one was not: its turn begins now.
             Phase::Ready(_) if !contends => self.begin_turn(now, lock),
@@ -219,7 +225,7 @@ impl Session {
         if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue {
             return;
         }
-        let Some(hold) = self.holds.known(number) else { return };
+        let hold = &self.holds[number];
         let wanted = foreign.then(|| fair::front_channel(&self.locks[lock].name, &hold.cell.field()));
         let own = self.locks[lock].channel();
         let is_wanted = |name: &Bytes| Some(name) == own.as_ref() || Some(name) == wanted.as_ref();
@@ -235,15 +241,15 @@ impl Session {
         if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue || !self.is_well(lock) {
             return;
         }
-        let Some(contender) = self.locks[lock].line().contender else { return };
-        if self.queued_hold_of(contender).is_some() && self.locks[lock].line_mut().pipeline() {
+        let Some(contender) = self.locks[lock].line.contender else { return };
+        if self.queued_hold_of(contender).is_some() && self.locks[lock].line.pipeline() {
             self.wake(contender);
         }
     }
 
     /// The first hold of the line that has a place on the server.
     fn front(&self, lock: LockId) -> Option<HoldNumber> {
-        self.locks[lock].line().members().find_map(|ticket| self.queued_hold_of(ticket))
+        self.locks[lock].line.members().find_map(|ticket| self.queued_hold_of(ticket))
     }
 
     fn queued_hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
@@ -253,7 +259,7 @@ impl Session {
 }
 
 /// The heartbeat of a lock's waiters.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct HeartbeatState {
     pub(super) next: Option<Instant>,
     pub(super) in_flight: bool,
@@ -262,16 +268,6 @@ pub(super) struct HeartbeatState {
 }
 
 impl HeartbeatState {
-    pub(super) const fn new() -> Self {
-        Self { next: None, in_flight: false, again: false }
-    }
-
-    /// Removes the plan of a heartbeat that is due. Returns whether there was a plan.
-    #[must_use]
-    pub(super) fn take_due(&mut self, now: Instant) -> bool {
-        self.next.take_if(|at| *at <= now).is_some()
-    }
-
     /// Begins a call, or plans another call after the call in flight. Returns whether to send the call now.
     #[must_use]
     const fn begin(&mut self) -> bool {

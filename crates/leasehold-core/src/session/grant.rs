@@ -10,7 +10,7 @@ use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
-use crate::session::hold::Change;
+use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::offline::RESTORE;
@@ -41,18 +41,17 @@ impl Session {
         }
         match acquired {
             Acquired::Held { left, token, in_all, .. } => {
-                let Some(hold) = self.holds.known_mut(number) else { return };
+                let hold = &mut self.holds[number];
                 hold.note_grant(token);
                 if let Some(error) = change.shortfall() {
                     return self.take_back(now, ticket, number, error);
                 }
-                let acquire = self.requests.acquire(ticket);
-                let beside = acquire.and_then(|acquire| acquire.beside().cloned());
-                let bypasses = acquire.is_some_and(|acquire| self.stands_beside(acquire));
-                if !bypasses && self.is_held_without_server(number) {
+                let acquire = &self.requests[ticket];
+                let beside = acquire.beside().cloned();
+                if !self.stands_beside(acquire) && self.is_held_without_server(number) {
                     return self.give_grant_back(now, ticket, number);
                 }
-                let Some(hold) = self.holds.known_mut(number) else { return };
+                let hold = &mut self.holds[number];
                 hold.confirm_grant(now, &change, left);
                 self.deliver_grant(now, ticket, number, left);
                 self.lose_excluded(now, number, change.sent_at, beside.as_ref());
@@ -68,8 +67,7 @@ impl Session {
             }
             Acquired::TooLate { .. } => {
                 // A final attempt is never sent again: its time is up.
-                let is_final = self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt);
-                if !is_final && self.may_resend_now(ticket, change.sent_at) {
+                if !self.requests[ticket].is_final_attempt && self.may_resend_now(ticket, change.sent_at) {
                     self.resend_now(now, ticket);
                 } else {
                     self.try_later(now, ticket, "the server received the command too late");
@@ -101,7 +99,7 @@ impl Session {
             }
         };
         // The refusal is about this copy of the command only.
-        let unsure = self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures.is_outcome_unknown());
+        let unsure = self.requests[ticket].failures.is_outcome_unknown();
         let error = if unsure {
             AcquireError::OutcomeUnknown(refusal.text().to_owned())
         } else {
@@ -118,8 +116,7 @@ impl Session {
 
     /// Grants the hold to the request, unless the hold's deadline has passed.
     fn deliver_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let (acquire, hold) = (&mut self.requests[ticket], &mut self.holds[number]);
         acquire.hold = None;
         hold.raising = None;
         if hold.has_passed(now) {
@@ -129,7 +126,7 @@ impl Session {
         let renewed = acquire.wish.renewed;
         hold.grant(renewed);
         let granted = hold.granted(number, renewed);
-        let (lock, owner, route, permits) = (hold.lock, hold.owner, acquire.route, hold.permits());
+        let (lock, permits) = (hold.lock, hold.permits());
         let would_linger = acquire.wish.may_linger() && self.locks[lock].protocol().is_asked_for();
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
@@ -152,15 +149,24 @@ impl Session {
         }
         self.locks[lock].note_anomaly(None, true);
         // The server may grant out of turn. The request leaves the queue before another request meets it there.
-        self.locks[lock].line_mut().queue.remove(ticket);
+        self.locks[lock].line.queue.remove(ticket);
         self.schedule_renewal(now, number);
+        self.finish_grant(now, ticket, number, left);
+    }
+
+    /// The request has the hold, of whose lease `left` remains: its owner's other requests re-enter the hold, and the line goes on.
+    pub(super) fn finish_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
         self.set_hold_timer(number);
-        if let Some(owner) = owner {
+        let hold = &self.holds[number];
+        let (lock, on_server) = (hold.lock, !hold.state.is_degraded());
+        if let Some(owner) = hold.owner {
             self.owners.add_hold(lock, owner, number);
             self.admit_owner(now, lock, owner, number);
-            self.admit_readers(now, lock, owner);
+            if on_server {
+                self.admit_readers(now, lock, owner);
+            }
         }
-        if route == Route::Queued {
+        if self.requests[ticket].route == Route::Queued {
             self.locks[lock].forget_failures();
             self.contender_granted(now, ticket, lock, left);
         }
@@ -174,34 +180,32 @@ impl Session {
             self.take_back(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
             return;
         }
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.clean_up.by_background = true;
-        }
+        self.holds[number].clean_up.by_background = true;
         self.reconcile(now, number);
         self.try_later(now, ticket, why);
     }
 
     /// Grants every waiter of a latch, which has nothing to hold.
     fn broadcast_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
-        let granted = self.requests.acquire(ticket).and_then(|acquire| acquire.outcome().cloned());
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.forget_grant();
-        }
+        let granted = self.requests[ticket].outcome().cloned();
+        let hold = &mut self.holds[number];
+        hold.state = HoldState::Asking;
+        (hold.count.on_server, hold.count.wanted, hold.count.renewing) = (0, 0, 0);
         self.reconcile(now, number);
-        let waiting: Vec<Ticket> = self.locks[lock].line().queue.iter().collect();
+        let waiting: Vec<Ticket> = self.locks[lock].line.queue.iter().collect();
         if let Some(granted) = granted {
             for other in waiting {
                 self.finish_acquire(now, other, granted.clone());
             }
         }
         self.locks[lock].forget_failures();
-        self.locks[lock].line_mut().queue.remove(ticket);
+        self.locks[lock].line.queue.remove(ticket);
         self.contender_granted(now, ticket, lock, Duration::ZERO);
     }
 
     /// Moves a request out of the line, because its owner holds the other half.
     pub(super) fn stand_beside(&mut self, now: Instant, ticket: Ticket, beside: Bytes) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         acquire.stand_beside(Some(beside));
         let lock = acquire.lock;
         self.locks[lock].forget_failures();
@@ -234,7 +238,7 @@ impl Session {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
-                (kind, _) if other.held > 0 || other.line().contender.is_some() => {
+                (kind, _) if other.held > 0 || other.line.contender.is_some() => {
                     return Err(AcquireError::KeyConflict(kind.protocol().word().to_owned()));
                 }
                 _ => {}
@@ -260,7 +264,7 @@ impl Session {
     /// Takes an unread grant from a request at its deadline. The request waits again, behind requests whose futures are polled. It keeps a grant
     /// that the server has not confirmed, because it would get the same grant again.
     pub(super) fn unread_too_long(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         if let Stage::Granted(Ok(Some(granted)), until) = &mut acquire.stage
             && granted.cell.is_degraded()
         {
@@ -275,10 +279,10 @@ impl Session {
 
     /// Drops the unread grant's guard, and returns the request to its place.
     fn take_unread_back(&mut self, now: Instant, ticket: Ticket) {
-        let granted = self.requests.known_acquire_mut(ticket).and_then(Acquire::take_unread);
+        let granted = self.requests[ticket].take_unread();
         let Some(granted) = granted else { return };
         self.drop_guard(now, granted.hold, granted.renewed);
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         if acquire.entering().is_none() && acquire.beside().is_none() {
             let held = acquire.wish.owner.and_then(|owner| self.owners.hold(acquire.lock, owner));
             let Some(number) = held else { return self.join_line(now, ticket, End::Front) };
@@ -294,7 +298,7 @@ impl Session {
 impl Session {
     /// Ends an acquire that has nothing on the server, or that was granted.
     pub(super) fn finish_acquire(&mut self, now: Instant, ticket: Ticket, outcome: AcquireOutcome) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         if !acquire.end(outcome) {
             return;
         }
@@ -322,27 +326,22 @@ impl Session {
         let outcome = if acquire.wish.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
         let (lock, begun, until) = (acquire.lock, acquire.target(), acquire.wait_deadline(timeout).min(now) + timeout);
         self.leave_line(now, ticket, lock);
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-            acquire.route = Route::Direct;
-        }
+        let acquire = &mut self.requests[ticket];
+        acquire.hold = None;
+        acquire.route = Route::Direct;
         if let Some(number) = begun {
             self.abandon_hold(now, ticket, number);
         }
         let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.begun_by == ticket);
-        let holds: Vec<HoldNumber> = self.locks[lock].given_up().filter(own).collect();
+        let holds: Vec<HoldNumber> = self.locks[lock].line.given_up.iter().copied().filter(own).collect();
         if holds.is_empty() {
             self.finish_acquire(now, ticket, outcome);
             return;
         }
         for hold in &holds {
-            if let Some(hold) = self.holds.known_mut(*hold) {
-                hold.wait(ticket);
-            }
+            self.holds[*hold].wait(ticket);
         }
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.take_back(outcome, holds, until);
-        }
+        self.requests[ticket].take_back(outcome, holds, until);
         if until <= now {
             self.stop_taking_back(now, ticket, "there was no time left");
         }
@@ -353,14 +352,11 @@ impl Session {
     /// timeout at most. The background continues the release.
     pub(super) fn take_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.take_back(Err(error), vec![number], until);
-        }
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.raising = None;
-            hold.clean_up.by_background = true;
-            hold.wait(ticket);
-        }
+        self.requests[ticket].take_back(Err(error), vec![number], until);
+        let hold = &mut self.holds[number];
+        hold.raising = None;
+        hold.clean_up.by_background = true;
+        hold.wait(ticket);
         self.set_request_timer(now, ticket);
         self.reconcile(now, number);
     }
@@ -404,16 +400,14 @@ impl Session {
     /// the request retries when it is gone. Returns whether the request does so.
     pub(super) fn await_cleanup(&mut self, now: Instant, ticket: Ticket) -> bool {
         let timeout = self.settings.command_timeout;
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return false };
+        let acquire = &mut self.requests[ticket];
         if acquire.last_retry != LastRetry::Overlapping {
             return false;
         }
         let same = self.locks.same_name(acquire.lock);
-        let holds: Vec<HoldNumber> = same.flat_map(|lock| self.locks[lock].given_up()).collect();
+        let holds: Vec<HoldNumber> = same.flat_map(|lock| &self.locks[lock].line.given_up).copied().collect();
         for number in &holds {
-            if let Some(hold) = self.holds.known_mut(*number) {
-                hold.wait(ticket);
-            }
+            self.holds[*number].wait(ticket);
         }
         let gone = holds.is_empty();
         // Half a timeout, so that a slow server does not delay the caller by two more commands.
@@ -427,9 +421,7 @@ impl Session {
     }
 
     fn retry_after_cleanup(&mut self, now: Instant, ticket: Ticket) {
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.last_retry = LastRetry::Done;
-        }
+        self.requests[ticket].last_retry = LastRetry::Done;
         self.set_request_timer(now, ticket);
         self.resend_now(now, ticket);
     }
@@ -442,30 +434,22 @@ impl Session {
         self.keep_until_queue_expires(now, number);
         let Some(hold) = self.holds.get_mut(number) else { return };
         hold.stop_waiting(ticket);
-        if hold.stop_raising(ticket) {
+        if hold.raising.take_if(|raising| *raising == ticket).is_some() {
             hold.clean_up.by_background = true;
         }
         self.reconcile(now, number);
     }
 
-    /// Records whether the server may still have a hold that was given up before its grant.
-    pub(super) fn note_given_up(&mut self, number: HoldNumber) {
-        let Some(hold) = self.holds.known(number) else { return };
-        self.locks[hold.lock].note_given_up(number, hold.is_given_up());
-    }
-
     /// Forgets the request's hold: the server has no trace of it.
     fn discard_hold(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-            acquire.failures.set_outcome_unknown(false);
-        }
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.count.on_server = 0;
-            hold.raising = None;
-            if hold.clean_up.is_unproven {
-                hold.expect_late_copies(now + self.settings.command_timeout * 2);
-            }
+        let acquire = &mut self.requests[ticket];
+        acquire.hold = None;
+        acquire.failures.set_outcome_unknown(false);
+        let hold = &mut self.holds[number];
+        hold.count.on_server = 0;
+        hold.raising = None;
+        if hold.clean_up.is_unproven {
+            hold.expect_late_copies(now + self.settings.command_timeout * 2);
         }
         self.reconcile(now, number);
     }
@@ -486,13 +470,10 @@ impl Session {
             }
             return;
         }
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-        }
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.raising = None;
-            hold.expect_late_copies(now);
-        }
+        self.requests[ticket].hold = None;
+        let hold = &mut self.holds[number];
+        hold.raising = None;
+        hold.expect_late_copies(now);
         self.reconcile(now, number);
     }
 }

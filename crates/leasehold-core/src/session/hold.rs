@@ -11,7 +11,7 @@ use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::lock::LockId;
 use crate::session::release::CleanUp;
 use crate::session::transfer::{Linger, Tenure};
-use crate::session::{AcquireRequest, CallId, Event, Granted, Missing, Ticket};
+use crate::session::{AcquireRequest, CallId, Event, Granted, Ticket};
 use crate::settings::Settings;
 use crate::time::Instant;
 use std::num::NonZeroU32;
@@ -90,19 +90,13 @@ impl Hold {
         }
     }
 
-    /// Restarts the clock of a hold that waited in a queue: `max_hold` counts from the last acquire, not from the first.
-    pub(super) fn begin_anew(&mut self, now: Instant, max_hold: Option<Duration>) {
+    /// Restarts `max_hold` of a hold that waited in a queue: it counts from the last acquire.
+    pub(super) fn restart_max_hold(&mut self, now: Instant, max_hold: Option<Duration>) {
         if self.state.is_queued() && self.change.is_none() {
             let latest = max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
             self.deadline = Deadline::until(latest);
             self.cell = Arc::new(HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest));
         }
-    }
-
-    /// The server has given the hold a place in its queue, or a mark. Returns whether the hold had none.
-    pub(super) fn take_place(&mut self) -> bool {
-        self.count.on_server = 1;
-        self.state.take_place()
     }
 
     pub(super) fn note_grant(&mut self, token: Option<u64>) {
@@ -117,12 +111,6 @@ impl Hold {
         self.deadline.extend(&self.cell, change.sent_at, left);
         self.deadline.last_reply_at = now;
         self.tenure = Tenure { asked_at: change.sent_at, since: now, handed_on: 0 };
-    }
-
-    /// The kind of the lock has no holders: the grant does not count.
-    pub(super) fn forget_grant(&mut self) {
-        self.state = HoldState::Asking;
-        (self.count.on_server, self.count.wanted, self.count.renewing) = (0, 0, 0);
     }
 
     pub(super) fn grant(&mut self, renewed: bool) {
@@ -243,12 +231,6 @@ impl Hold {
         self.extras.as_ref()?.replicas
     }
 
-    pub(super) fn set_replicas(&mut self, replicas: Option<Replicas>) {
-        if replicas.is_some() || self.extras.is_some() {
-            self.extras.get_or_insert_default().replicas = replicas;
-        }
-    }
-
     /// Whether a release now would leave the lock busy. No other task of the client gets such a hold.
     pub(super) fn keeps_busy(&self, now: Instant) -> bool {
         self.extras.as_ref().and_then(|extras| extras.busy_until).is_some_and(|until| until > now)
@@ -338,16 +320,6 @@ impl Hold {
         self.count.wanted + 1
     }
 
-    /// Whether a re-entry has to wait: another change is in flight, or must be sent first.
-    pub(super) fn is_in_the_way_of(&self, ticket: Ticket) -> bool {
-        self.change.is_some() || (self.count.is_high() && self.raising != Some(ticket))
-    }
-
-    /// Whether a reply to this call may still come.
-    pub(super) fn is_flying(&self, id: CallId) -> bool {
-        self.change.as_ref().is_some_and(|change| change.id == id && !change.is_settling)
-    }
-
     /// Whether a reply to a call of this request may still come.
     pub(super) fn is_flying_by(&self, ticket: Ticket) -> bool {
         self.change.as_ref().is_some_and(|change| change.by == Some(ticket) && !change.is_settling)
@@ -368,11 +340,6 @@ impl Hold {
             self.count.on_server = target - 1;
             self.raising = None;
         }
-    }
-
-    /// Stops `ticket` from raising the count. Returns whether it did.
-    pub(super) fn stop_raising(&mut self, ticket: Ticket) -> bool {
-        self.raising.take_if(|raising| *raising == ticket).is_some()
     }
 }
 
@@ -723,76 +690,7 @@ impl Change {
 }
 
 /// The holds of a client, by number.
-#[derive(Debug, Default)]
-pub(super) struct Holds {
-    table: BoxMap<HoldNumber, Hold>,
-    pub(super) missing: Missing,
-}
-
-impl Holds {
-    pub(super) fn len(&self) -> usize {
-        self.table.len()
-    }
-
-    pub(super) fn is_empty(&self) -> bool {
-        self.table.is_empty()
-    }
-
-    pub(super) fn contains(&self, number: HoldNumber) -> bool {
-        self.table.contains(number)
-    }
-
-    pub(super) fn insert(&mut self, number: HoldNumber, hold: Hold) {
-        self.table.insert(number, hold);
-    }
-
-    /// Gives a hold another number. The old number finds nothing afterwards.
-    pub(super) fn renumber(&mut self, number: HoldNumber, next: HoldNumber) -> Option<&mut Hold> {
-        self.table.rename(number, next)
-    }
-
-    pub(super) fn remove(&mut self, number: HoldNumber) -> Option<Hold> {
-        self.table.remove(number)
-    }
-
-    pub(super) fn get(&self, number: HoldNumber) -> Option<&Hold> {
-        self.table.get(number)
-    }
-
-    pub(super) fn get_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
-        self.table.get_mut(number)
-    }
-
-    /// A hold that must exist; its absence is a bug of the session.
-    #[track_caller]
-    pub(super) fn known(&self, number: HoldNumber) -> Option<&Hold> {
-        let hold = self.get(number);
-        if hold.is_none() {
-            self.missing.note();
-        }
-        hold
-    }
-
-    /// A hold that must exist; its absence is a bug of the session.
-    #[track_caller]
-    pub(super) fn known_mut(&mut self, number: HoldNumber) -> Option<&mut Hold> {
-        let hold = self.table.get_mut(number);
-        if hold.is_none() {
-            self.missing.note();
-        }
-        hold
-    }
-
-    /// In no order.
-    pub(super) fn iter(&self) -> impl Iterator<Item = (HoldNumber, &Hold)> {
-        self.table.iter()
-    }
-
-    /// In no order.
-    pub(super) fn values_mut(&mut self) -> impl Iterator<Item = &mut Hold> {
-        self.table.values_mut()
-    }
-}
+pub(super) type Holds = BoxMap<HoldNumber, Hold>;
 
 #[cfg(test)]
 mod tests;

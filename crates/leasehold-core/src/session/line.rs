@@ -6,20 +6,23 @@
 use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::number_map::NumberMap;
-use crate::session::lock::LockId;
-use crate::session::request::Route;
+use crate::owner::HoldNumber;
+use crate::session::fair::HeartbeatState;
+use crate::session::lock::{Anomaly, LockId};
+use crate::session::request::{Failures, Route};
 use crate::session::{Event, Fallback, Session, Ticket};
 use crate::time::Instant;
-use rustc_hash::FxBuildHasher;
-use std::collections::VecDeque;
+use std::collections::{BTreeSet, VecDeque};
 use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::sync::LazyLock;
 use std::time::Duration;
 
 /// How requests join the line, take turns in it, and leave it.
 impl Session {
     /// Moves a request into the line.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket, end: End) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         if acquire.route == Route::Queued || acquire.has_ended() {
             return;
         }
@@ -32,7 +35,7 @@ impl Session {
         acquire.failures.forget_failures();
         acquire.retry_at = None;
         let lock = acquire.lock;
-        let line = self.locks[lock].line_mut();
+        let line = &mut self.locks[lock].line;
         line.push(ticket, end);
         // If no polled future holds the turn, this one takes it.
         if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Ready(_)) {
@@ -45,12 +48,12 @@ impl Session {
     pub(super) fn begin_turn(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
         let until = now + state.wait_policy().turn(&self.settings);
-        state.line_mut().phase = Phase::Ready(until);
+        state.line.phase = Phase::Ready(until);
         self.pick_contender(lock);
-        if let Some(contender) = self.locks[lock].line().contender {
+        if let Some(contender) = self.locks[lock].line.contender {
             if self.locks[lock].wait_policy() == WaitPolicy::Shared && self.is_under_way(contender) {
                 // It asked before it was the contender. The reply may be older than the reason for this turn, so it asks once more.
-                let line = self.locks[lock].line_mut();
+                let line = &mut self.locks[lock].line;
                 line.phase = Phase::Asking;
                 line.notice_came = true;
             } else {
@@ -70,13 +73,13 @@ impl Session {
         if self.give_up_on_server(now, lock) {
             return;
         }
-        match self.locks[lock].line().phase {
+        match self.locks[lock].line.phase {
             Phase::Ready(until) if until <= now => {
-                let contender = self.locks[lock].line().contender;
+                let contender = self.locks[lock].line.contender;
                 if contender.is_some_and(|contender| self.is_under_way(contender)) {
                     // Its future was polled and waits for the reply to an earlier call.
                     let turn = self.locks[lock].wait_policy().turn(&self.settings);
-                    self.locks[lock].line_mut().phase = Phase::Ready(now + turn);
+                    self.locks[lock].line.phase = Phase::Ready(now + turn);
                 } else if let Some(contender) = contender {
                     let name = self.locks[lock].name.clone();
                     self.out.tell(Event::UnpolledTurn { name });
@@ -93,7 +96,7 @@ impl Session {
 
     /// Makes the first waiter whose future polled in its last turn the contender, if there is none.
     pub(super) fn pick_contender(&mut self, lock: LockId) {
-        let line = self.locks[lock].line_mut();
+        let line = &mut self.locks[lock].line;
         line.pick(|ticket| self.requests.waiter(ticket).is_some_and(|acquire| !acquire.unpolled));
         if line.is_empty() {
             self.line_is_empty(lock);
@@ -109,14 +112,14 @@ impl Session {
     /// Takes the turn from a request whose future did not poll in time, until its next poll. A fair lock's waiter also gives up its place
     /// on the server. Its next poll takes a new place at the tail.
     pub(super) fn turn_missed(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let (lock, last) = (acquire.lock, acquire.is_final_attempt);
         acquire.unpolled = true;
         if let Some(number) = acquire.hold.take() {
             self.abandon_hold(now, ticket, number);
         }
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if acquire.route != Route::Queued || !self.locks[lock].line().is_contender(ticket) {
+        let acquire = &self.requests[ticket];
+        if acquire.route != Route::Queued || !self.locks[lock].line.is_contender(ticket) {
             return;
         }
         if last {
@@ -124,39 +127,29 @@ impl Session {
         }
         let state = &mut self.locks[lock];
         let in_places = state.wait_policy() == WaitPolicy::ServerQueue;
-        state.line_mut().step_back(ticket, if in_places { End::Back } else { End::Front });
+        state.line.step_back(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
         self.begin_turn(now, lock);
     }
 
     /// Sends the request's call again at once, in its turn if it has one.
     pub(super) fn resend_now(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let lock = acquire.lock;
-        if acquire.route == Route::Queued && self.locks[lock].line().is_contender(ticket) {
+        if acquire.route == Route::Queued && self.locks[lock].line.is_contender(ticket) {
             self.begin_turn(now, lock);
         } else {
             self.wake(ticket);
         }
     }
 
-    pub(super) fn retry_after_settlement(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
-        if acquire.is_final_attempt {
-            let error = self.failure_error(ticket);
-            self.fail_acquire(now, ticket, error);
-        } else {
-            self.resend_now(now, ticket);
-        }
-    }
-
     /// Whether a request has no place on the server, and may ask for a place outside its turn.
     pub(super) fn may_take_place(&self, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let state = &self.locks[acquire.lock];
         let placed = acquire.hold.and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.state.is_queued());
         // The contender asks in its turn.
-        let contends = state.line().is_contender(ticket) && !state.line().listens();
+        let contends = state.line.is_contender(ticket) && !state.line.listens();
         state.wait_policy() == WaitPolicy::ServerQueue && acquire.route == Route::Queued && !placed && !contends
     }
 
@@ -167,8 +160,8 @@ impl Session {
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
         let state = &mut self.locks[lock];
         let ready_until = now + state.wait_policy().turn(&self.settings);
-        state.line_mut().wait(confirmed, ready_until, until);
-        if state.line().is_ready() {
+        state.line.wait(confirmed, ready_until, until);
+        if state.line.is_ready() {
             self.begin_turn(now, lock);
         }
         self.set_lock_timer(lock);
@@ -176,16 +169,14 @@ impl Session {
 
     /// A request of the line has the lock. The next contender sleeps until a release, unless several may hold the lock.
     pub(super) fn contender_granted(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.route = Route::Direct;
-        }
-        let contended = self.locks[lock].line().is_contender(ticket);
+        self.requests[ticket].route = Route::Direct;
+        let contended = self.locks[lock].line.is_contender(ticket);
         if contended {
-            let line = self.locks[lock].line_mut();
+            let line = &mut self.locks[lock].line;
             line.contender = None;
             self.granted_ahead += u64::from(line.pipelining.granted());
         }
-        if self.locks[lock].line().is_empty() {
+        if self.locks[lock].line.is_empty() {
             return self.line_is_empty(lock);
         }
         if !contended {
@@ -204,7 +195,7 @@ impl Session {
             let until = now + self.sleep(Some(if polls { Duration::ZERO } else { left }));
             if confirmed { Phase::Sleeping(until) } else { Phase::Subscribing }
         };
-        self.locks[lock].line_mut().phase = phase;
+        self.locks[lock].line.phase = phase;
         self.pick_contender(lock);
         self.set_lock_timer(lock);
     }
@@ -229,7 +220,7 @@ impl Session {
 
     /// Unsubscribes a lock without waiters, unless a lingering hold listens for requests of other clients.
     pub(super) fn drop_unwanted_notices(&mut self, lock: LockId) {
-        if !self.locks[lock].line().is_empty() {
+        if !self.locks[lock].line.is_empty() {
             return;
         }
         let last = self.locks[lock].last_granted.and_then(|number| self.holds.get(number));
@@ -240,17 +231,17 @@ impl Session {
 
     /// The lock may be free.
     pub(super) fn handle_notice(&mut self, now: Instant, lock: LockId) {
-        if self.locks[lock].line_mut().note_notice() {
+        if self.locks[lock].line.note_notice() {
             self.begin_turn(now, lock);
         }
     }
 
     /// A task of this client has released the lock.
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
-        let is_gated = |at: &LockId| self.locks[*at].line().phase == Phase::Gated;
+        let is_gated = |at: &LockId| self.locks[*at].line.phase == Phase::Gated;
         let gated: Vec<LockId> = self.locks.same_name(lock).filter(is_gated).collect();
         for at in gated {
-            if self.locks[at].line().phase == Phase::Gated && !self.is_gated(at) {
+            if self.locks[at].line.phase == Phase::Gated && !self.is_gated(at) {
                 self.begin_turn(now, at);
             }
         }
@@ -259,7 +250,7 @@ impl Session {
     /// Accepts the pause that the caller's own backoff chose; `None` ends the wait.
     pub fn handle_backoff(&mut self, now: Instant, ticket: Ticket, pause: Option<Duration>) {
         let Some(lock) = self.requests.waiter(ticket).map(|acquire| acquire.lock) else { return };
-        let line = self.locks[lock].line_mut();
+        let line = &mut self.locks[lock].line;
         if line.is_contender(ticket) && matches!(line.phase, Phase::Sleeping(_)) {
             line.phase = Phase::Sleeping(now + pause.unwrap_or_default());
             self.set_lock_timer(lock);
@@ -274,7 +265,7 @@ impl Session {
         let queued = self.requests.acquire_mut(ticket).filter(|acquire| acquire.route == Route::Queued);
         let Some(acquire) = queued else { return };
         acquire.route = Route::Direct;
-        let line = self.locks[lock].line_mut();
+        let line = &mut self.locks[lock].line;
         let contended = line.is_contender(ticket);
         if line.leave(now, ticket) {
             self.begin_turn(now, lock);
@@ -293,14 +284,14 @@ impl Session {
     pub(super) fn fail_line(&mut self, now: Instant, lock: LockId, error: &AcquireError) {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
-        for ticket in std::mem::take(&mut self.locks[lock].line_mut().queue).iter() {
+        for ticket in std::mem::take(&mut self.locks[lock].line.queue).iter() {
             match self.requests.waiter(ticket).map(|acquire| acquire.wish.fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
         }
-        if let Some(contender) = self.locks[lock].line().contender {
+        if let Some(contender) = self.locks[lock].line.contender {
             if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
                 // The contender has already failed, and waits for its withdrawal.
                 self.stop_taking_back(now, contender, &error.to_string());
@@ -314,22 +305,20 @@ impl Session {
             // In a server queue other waiters than the contender send acquires too.
             let unsure = self.is_outcome_unknown(ticket);
             let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
-            if let Some(acquire) = self.requests.acquire_mut(ticket) {
-                acquire.route = Route::Direct;
-            }
+            self.requests[ticket].route = Route::Direct;
             self.fail_acquire(now, ticket, error);
         }
         if stay.is_empty() {
             return self.line_is_empty(lock);
         }
         let state = &mut self.locks[lock];
-        state.line_mut().queue = stay;
+        state.line.queue = stay;
         state.forget_failures();
         self.begin_turn(now, lock);
     }
 }
 
-/// The waiters of one lock.
+/// The waiters of one lock, and what they have in common.
 #[derive(Debug, Default)]
 pub(super) struct Line {
     /// The waiters behind the contender.
@@ -340,6 +329,71 @@ pub(super) struct Line {
     /// A notice came while the contender's command was in flight.
     pub(super) notice_came: bool,
     pub(super) pipelining: Pipelining,
+    pub(super) failures: Failures,
+    pub(super) heartbeat: HeartbeatState,
+    /// Counts the rounds of invitations: an invitation of an earlier round is void. A grant of a shared lock invites waiters to ask beside
+    /// the contender.
+    pub(super) round: u64,
+    /// Each grant invites twice as many waiters as the grant before. A busy reply begins a new round with one waiter.
+    pub(super) doublings: u32,
+    /// Abandoned ungranted holds that the server may still have.
+    pub(super) given_up: BTreeSet<HoldNumber>,
+    /// The last warning that a task of this client may wait for itself.
+    pub(super) alarmed_at: Option<Instant>,
+    /// The anomaly that a waiter has reported.
+    pub(super) anomaly: Option<Anomaly>,
+}
+
+/// A line, allocated for the first waiter: a client may hold a hundred thousand locks for which no request waits.
+#[derive(Default)]
+pub(super) struct LazyLine(Option<Box<Line>>);
+
+static EMPTY: LazyLock<Line> = LazyLock::new(Line::default);
+
+impl LazyLine {
+    /// The line if it is allocated.
+    pub(super) fn get_mut(&mut self) -> Option<&mut Line> {
+        self.0.as_deref_mut()
+    }
+
+    /// Allocates the line in a `spare` box. Returns the box if the line has one.
+    pub(super) fn allocate(&mut self, spare: Option<Box<Line>>) -> Option<Box<Line>> {
+        if self.0.is_some() {
+            return spare;
+        }
+        self.0 = spare.map(|mut spare| {
+            *spare = Line::default();
+            spare
+        });
+        None
+    }
+
+    /// Returns the box of a line that has nothing left to remember.
+    pub(super) fn shrink(&mut self) -> Option<Box<Line>> {
+        self.0.take_if(|line| line.is_blank())
+    }
+}
+
+impl Deref for LazyLine {
+    type Target = Line;
+
+    fn deref(&self) -> &Line {
+        self.0.as_deref().unwrap_or(&EMPTY)
+    }
+}
+
+/// Allocates the line.
+impl DerefMut for LazyLine {
+    fn deref_mut(&mut self) -> &mut Line {
+        self.0.get_or_insert_default()
+    }
+}
+
+/// An allocation makes no difference to the state.
+impl fmt::Debug for LazyLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        (**self).fmt(f)
+    }
 }
 
 /// The activity of the contender.
@@ -372,16 +426,6 @@ pub(super) enum End {
 }
 
 impl Line {
-    pub(super) const fn new() -> Self {
-        Self {
-            queue: WaitQueue::new(),
-            contender: None,
-            phase: Phase::Idle,
-            notice_came: false,
-            pipelining: Pipelining::new(),
-        }
-    }
-
     pub(super) fn is_empty(&self) -> bool {
         self.contender.is_none() && self.queue.is_empty()
     }
@@ -542,6 +586,20 @@ impl Line {
         debug_assert!(self.is_empty(), "no waiter is forgotten");
         self.phase = Phase::Idle;
         self.notice_came = false;
+        self.failures = Failures::default();
+        self.heartbeat.end();
+    }
+
+    fn is_blank(&self) -> bool {
+        self.is_empty()
+            && self.phase == Phase::Idle
+            && (self.round, self.doublings) == (0, 0)
+            && !self.failures.has_any()
+            && self.heartbeat.next.is_none()
+            && !self.heartbeat.in_flight
+            && self.given_up.is_empty()
+            && self.alarmed_at.is_none()
+            && self.anomaly.is_none()
     }
 }
 
@@ -563,10 +621,6 @@ pub(super) struct Pipelining {
 const MOST_SPARED: u8 = 64;
 
 impl Pipelining {
-    const fn new() -> Self {
-        Self { is_attempt: false, spared: 0, last_spared: 0 }
-    }
-
     /// Records a release. Returns whether the contender is to ask behind it.
     #[must_use]
     const fn note_release(&mut self) -> bool {
@@ -607,10 +661,6 @@ pub(super) struct WaitQueue {
 const SPARE: usize = 32;
 
 impl WaitQueue {
-    const fn new() -> Self {
-        Self { places: VecDeque::new(), first: 0, positions: NumberMap::with_hasher(FxBuildHasher) }
-    }
-
     /// Moves a request to the back.
     pub(super) fn push_back(&mut self, ticket: Ticket) {
         self.remove(ticket);
@@ -674,27 +724,6 @@ fn offset(index: usize) -> i64 {
 impl fmt::Debug for WaitQueue {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_list().entries(self.iter()).finish()
-    }
-}
-
-/// The number of waiters of a shared lock that a grant invites to ask beside the contender.
-#[derive(Debug)]
-pub(super) struct Invitations {
-    /// An invitation of an earlier round is void.
-    pub(super) round: u64,
-    /// Number of waiters that the next grant invites. It doubles with each grant, and is 1 after a busy reply.
-    pub(super) width: usize,
-}
-
-impl Invitations {
-    pub(super) const MOST: usize = 64;
-
-    pub(super) const fn new() -> Self {
-        Self { round: 0, width: 1 }
-    }
-
-    pub(super) const fn is_new(&self) -> bool {
-        self.round == 0 && self.width == 1
     }
 }
 

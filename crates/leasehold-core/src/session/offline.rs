@@ -80,7 +80,7 @@ impl Session {
         let error = self.failure_error(ticket);
         if !matches!(error, AcquireError::Unreachable(_)) || !self.falls_back(now, ticket) {
             self.fail_acquire(now, ticket, error);
-        } else if self.requests.known_acquire(ticket).is_some_and(|acquire| self.is_gated(acquire.lock)) {
+        } else if self.is_gated(self.requests[ticket].lock) {
             self.stand_at_gate(now, ticket);
         } else {
             self.degrade(now, ticket);
@@ -90,7 +90,7 @@ impl Session {
     /// Whether a request proceeds without the server now. Its failed call certainly was not applied.
     pub(super) fn falls_back(&mut self, now: Instant, ticket: Ticket) -> bool {
         let seen = *self.outages.seen_since.get_or_insert(now);
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let since = self.outage_of(acquire.lock).map_or(seen, |outage| seen.min(outage.since));
         let first = acquire.entering().is_none() && acquire.beside().is_none();
         let nothing_there = acquire
@@ -109,7 +109,7 @@ impl Session {
         let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
         let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let renewed = acquire.wish.renewed;
         let restore_at = (acquire.wish.fallback == Fallback::Local).then_some(now + RESTORE);
         hold.grant_locally(now, renewed, restore_at);
@@ -118,27 +118,18 @@ impl Session {
             Some(until) => acquire.grant(granted, until),
             None => drop(acquire.end(Ok(Some(granted)))),
         }
-        let (lock, owner, place, permits) = (hold.lock, hold.owner, acquire.route, hold.permits());
-        self.locks[lock].add_held(permits);
-        self.locks[lock].line_mut().queue.remove(ticket);
+        let lock = hold.lock;
+        self.locks[lock].add_held(hold.permits());
+        self.locks[lock].line.queue.remove(ticket);
         self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
-        self.set_hold_timer(number);
-        if let Some(owner) = owner {
-            self.owners.add_hold(lock, owner, number);
-            self.admit_owner(now, lock, owner, number);
-        }
-        if place == Route::Queued {
-            self.locks[lock].forget_failures();
-            self.contender_granted(now, ticket, lock, Duration::ZERO);
-        }
-        self.set_request_timer(now, ticket);
+        self.finish_grant(now, ticket, number, Duration::ZERO);
         self.wake(ticket);
     }
 
     /// Re-enters a hold that was granted without the server; the server does not count its guards. An acquire without a
     /// fallback fails while the hold is degraded, because its caller relies on the server's grant.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         let needs_server = acquire.wish.fallback == Fallback::Fail;
         let is_degraded = self.holds.get(number).is_some_and(|hold| hold.state.is_degraded());
         match acquire.wish.replicas {
@@ -180,7 +171,7 @@ impl Session {
 
     /// A request waits here for the task of this client that has the lock, and does not ask the server.
     pub(super) fn stand_at_gate(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         acquire.failures.forget_failures();
         let (lock, owner, in_line) = (acquire.lock, acquire.wish.owner, acquire.route == Route::Queued);
         let ended = acquire.has_ended() || acquire.is_taking_back();
@@ -194,7 +185,7 @@ impl Session {
             self.enter_instead(now, ticket, lock, number);
             return;
         }
-        let Some(acquire) = self.requests.known_acquire(ticket) else { return };
+        let acquire = &self.requests[ticket];
         if let Some(beside) = self.own_other_half(acquire) {
             self.stand_beside(now, ticket, beside);
             return;
@@ -214,10 +205,10 @@ impl Session {
     /// Makes the line wait for a task of this client instead of the server. A contender with a call in flight stops at its reply.
     fn close_gate(&mut self, lock: LockId) {
         self.locks[lock].forget_failures();
-        let line = self.locks[lock].line();
+        let line = &self.locks[lock].line;
         let asks = line.contender.is_some_and(|contender| self.is_under_way(contender));
         if !asks && !line.is_empty() {
-            self.locks[lock].line_mut().phase = Phase::Gated;
+            self.locks[lock].line.phase = Phase::Gated;
         }
         self.set_lock_timer(lock);
     }
@@ -229,8 +220,8 @@ impl Session {
             return false;
         }
         self.close_gate(lock);
-        if self.locks[lock].line().phase == Phase::Gated
-            && let Some(contender) = self.locks[lock].line().contender
+        if self.locks[lock].line.phase == Phase::Gated
+            && let Some(contender) = self.locks[lock].line.contender
         {
             self.stand_at_gate(now, contender);
         }
@@ -245,25 +236,21 @@ impl Session {
 
     /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
     pub(super) fn give_grant_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.raising = None;
-            hold.clean_up.by_background = true;
-        }
+        let hold = &mut self.holds[number];
+        hold.raising = None;
+        hold.clean_up.by_background = true;
         let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return };
         // Restoration can succeed only after the server has released this hold.
         let keepers: Vec<HoldNumber> = self.keepers(lock).collect();
         for keeper in keepers {
-            if let Some(hold) = self.holds.known_mut(keeper)
-                && hold.renew_at.is_some()
-            {
+            let hold = &mut self.holds[keeper];
+            if hold.renew_at.is_some() {
                 hold.restore_at(now + RESTORE);
                 self.set_hold_timer(keeper);
             }
         }
         self.reconcile(now, number);
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-        }
+        self.requests[ticket].hold = None;
         self.stand_at_gate(now, ticket);
     }
 
@@ -279,7 +266,7 @@ impl Session {
     /// Requests a degraded hold from the server.
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         hold.renew_at = None;
         let (lock, has_change) = (hold.lock, hold.change.is_some());
         let leftovers = self.leftovers(lock);
@@ -287,12 +274,10 @@ impl Session {
             for leftover in leftovers {
                 self.take_leftover_from_waiter(now, leftover);
             }
-            if let Some(hold) = self.holds.known_mut(number) {
-                hold.restore_at(again);
-            }
+            self.holds[number].restore_at(again);
             return;
         }
-        let Some(hold) = self.holds.known(number) else { return };
+        let hold = &self.holds[number];
         let lock = &self.locks[lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
@@ -336,9 +321,7 @@ impl Session {
         else {
             return;
         };
-        if let Some(acquire) = self.requests.acquire_mut(ticket) {
-            acquire.hold = None;
-        }
+        self.requests[ticket].hold = None;
         self.abandon_hold(now, ticket, number);
     }
 
@@ -346,9 +329,7 @@ impl Session {
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let outcome = self.raised(number, result);
         let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
-        if let Some(hold) = self.holds.known_mut(number) {
-            hold.restore_at(again);
-        }
+        self.holds[number].restore_at(again);
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.begin_settling(number);
             self.set_hold_timer(number);
@@ -356,7 +337,7 @@ impl Session {
         }
         let Some(change) = self.end_change(number) else { return };
         self.lose_if_passed(now, number);
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         match outcome {
             // Too few replicas: a failover could undo the hold. Retry, or release it with its guard.
             Ok(Acquired::Held { .. }) if hold.is_live() && change.shortfall().is_some() => hold.extend_clean_up(now),

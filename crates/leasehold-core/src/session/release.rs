@@ -38,24 +38,24 @@ impl Session {
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());
-        let outcome = if self.keep(now, number, renewed) { Some(Ok(())) } else { self.give_back(now, number, renewed) };
-        self.requests.insert(ticket, Request::Release(Release::new(number, outcome)));
-        ticket
-    }
-
-    /// Removes a released guard. Returns the outcome if no call is needed.
-    fn give_back(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Option<Result<(), ReleaseError>> {
-        // The number of a live guard always finds its hold.
-        let gone = !self.holds.contains(number);
-        let outcome = match self.take_guard(now, number, renewed) {
-            Some(HoldEnd::Lost(reason)) => Some(Err(ReleaseError::Lost(reason))),
-            None if gone => Some(Err(ReleaseError::Lost(LossReason::ShutDown))),
-            Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
+        let outcome = if self.keep(now, number, renewed) {
+            Some(Ok(()))
+        } else {
+            // The number of a live guard always finds its hold.
+            let gone = !self.holds.contains(number);
+            let lost = match self.take_guard(now, number, renewed) {
+                Some(HoldEnd::Lost(reason)) => Some(reason),
+                None if gone => Some(LossReason::ShutDown),
+                Some(HoldEnd::Released | HoldEnd::Detached) | None => None,
+            };
+            if lost.is_some() {
+                self.clean_up_by_background(now, number);
+            }
+            lost.map(|reason| Err(ReleaseError::Lost(reason)))
         };
-        if outcome.is_some() {
-            self.clean_up_by_background(now, number);
-        }
-        outcome
+        let release = Release { hold: number, timer: None, waker: None, outcome };
+        self.requests.insert(ticket, Request::Release(release));
+        ticket
     }
 
     /// Polls a release. The ticket is invalid once this is ready.
@@ -159,7 +159,7 @@ impl Session {
     }
 
     fn guard_ends(&mut self, now: Instant, number: HoldNumber, renewed: bool, end: HoldEnd) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         if hold.end_guard(now, renewed, end, &mut self.out.woken) {
             self.last_guard_ends(now, number);
         }
@@ -169,7 +169,7 @@ impl Session {
 
     /// Nobody re-enters the hold any more. Requests that were about to re-enter it acquire anew.
     fn last_guard_ends(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         hold.renew_at = None;
         let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.permits());
         let waiting = hold.take_waiting();
@@ -184,8 +184,8 @@ impl Session {
         for ticket in waiting {
             if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
                 self.join_line(now, ticket, End::Back);
-            } else if let Some(hold) = self.holds.known_mut(number) {
-                hold.wait(ticket);
+            } else {
+                self.holds[number].wait(ticket);
             }
         }
     }
@@ -202,7 +202,7 @@ impl Session {
         if let (Released::EndedBefore(listeners), Some(hold)) = (released, self.holds.get(number)) {
             self.note_listeners(hold.lock, listeners);
         }
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         // If the call asked for a millisecond or more, an earlier copy would still keep the lock busy, and the reply would show it.
         let would_be_kept = hold.left_of_least_time(now) >= Duration::from_millis(1);
         let in_time = hold.clean_up.doubt.is_some_and(|doubt| doubt.sent_before_deadline) && !would_be_kept;
@@ -254,7 +254,7 @@ impl Session {
 
     /// The background repeats a failed lowering.
     fn lowering_failed(&mut self, now: Instant, number: HoldNumber, error: &LinkError) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let change = hold.change.as_ref();
         let by = change.and_then(|change| change.by);
         // Later releases want a lower count: they wait for a command of their own.
@@ -294,7 +294,7 @@ impl Session {
 
     /// Fails the releases that wait, because the server refuses the lowering until an operator changes something.
     fn lowering_refused(&mut self, now: Instant, number: HoldNumber, refusal: &ServerError, releases: &[Ticket]) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let text = refusal.text().to_owned();
         // The server has refused this copy only; it may have applied an earlier copy.
         let unsure = hold.clean_up.is_perhaps_lowered;
@@ -330,8 +330,8 @@ impl Session {
         if hold.is_abandoned() && hold.has_run_out(now) && self.is_kept_by_reader(number) {
             self.extend_clean_up(now, number);
         }
-        self.note_given_up(number);
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
+        self.locks[hold.lock].note_given_up(number, hold.is_given_up());
         match hold.next_step(now) {
             NextStep::Nothing => {}
             NextStep::Forget => return self.forget(now, number),
@@ -368,7 +368,7 @@ impl Session {
         let until = hold.clean_up.until;
         let Some(write) = self.other_half(number, Kind::Read, Kind::Write) else { return };
         let lock = &self.locks[write];
-        let requests = lock.line().len();
+        let requests = lock.line.len();
         if lock.refs as usize <= requests {
             // The usual case: writers only wait. It avoids a search through all holds.
             return;
@@ -403,13 +403,15 @@ impl Session {
 
     /// Lowers a count in the background, as soon as the window has room.
     fn lower_by_background(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         if !self.to_lower.window.has_room(self.pending.lowerings) {
             hold.clean_up.is_queued = true;
             self.to_lower.push(hold.lock, number);
             return;
         }
-        hold.note_repeat(now);
+        if hold.owes_last_repeat(now) {
+            hold.clean_up.repeats = Repeats::Over;
+        }
         let target = hold.count.wanted;
         let call = release_call(now, &self.locks[hold.lock], hold, &self.settings);
         self.send_change(now, number, None, CountChange::LowerTo(target), call);
@@ -420,10 +422,9 @@ impl Session {
         while self.to_lower.window.has_room(self.pending.lowerings)
             && let Some(number) = self.to_lower.pop()
         {
-            if let Some(hold) = self.holds.known_mut(number) {
-                hold.clean_up.is_queued = false;
-                self.reconcile(now, number);
-            }
+            let hold = &mut self.holds[number];
+            hold.clean_up.is_queued = false;
+            self.reconcile(now, number);
         }
     }
 
@@ -575,13 +576,6 @@ impl Hold {
         self.state.is_granted()
             && self.clean_up.repeats == Repeats::No
             && self.clean_up.doubt.is_none_or(|doubt| now.since(doubt.since) < MEMORY / 2)
-    }
-
-    /// Records that the background sends the release.
-    fn note_repeat(&mut self, now: Instant) {
-        if self.owes_last_repeat(now) {
-            self.clean_up.repeats = Repeats::Over;
-        }
     }
 
     /// Records that the lowering in flight may be applied without a reply.

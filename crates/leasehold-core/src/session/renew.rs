@@ -40,7 +40,7 @@ impl Session {
     /// Plans the next renewal of a hold: a third of the lease from now, less up to a fifth of that, so that the renewals of a fleet drift
     /// apart. Rounds down to a sixty-fourth of the period, so that the renewals of one client meet in batches.
     pub(super) fn schedule_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let (lease, mut period) = (hold.lease, hold.lease / 3);
         // A reader of a JVM sets the key's time to live when it renews, and may die after that.
         let shares = self.locks[hold.lock].protocol().shares_key();
@@ -54,7 +54,7 @@ impl Session {
 
     /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         hold.timer = None;
         self.lose_if_passed(now, number);
         if let Some(hold) = self.holds.get(number) {
@@ -73,7 +73,7 @@ impl Session {
 
     /// Queues the renewal of a hold, if it is due.
     pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         if !hold.is_live() || hold.renew_at.is_none_or(|at| at > now) {
             return;
         }
@@ -105,7 +105,7 @@ impl Session {
         let mut renewal = Renewal { publish: self.settings.publish.clone(), ..Renewal::default() };
         let mut script = None;
         for number in &batch {
-            let Some(hold) = self.holds.known_mut(*number) else { continue };
+            let hold = &mut self.holds[*number];
             hold.count.begin_renewal();
             let lock = &self.locks[hold.lock];
             let protocol = lock.protocol();
@@ -284,7 +284,7 @@ impl Session {
     }
 
     fn verify_hold(&mut self, number: HoldNumber, at: Instant) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         hold.verify_by(at);
         self.set_hold_timer(number);
     }
@@ -315,7 +315,7 @@ impl Session {
 impl Session {
     /// Ends a hold for its guards, and fails the requests that wait for it. The first loss counts.
     pub(super) fn lose(&mut self, now: Instant, number: HoldNumber, reason: LossReason) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         if !hold.lose(reason, &mut self.out.woken) {
             return;
         }
@@ -328,7 +328,7 @@ impl Session {
     }
 
     pub(super) fn lose_by_deadline(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known(number) else { return };
+        let hold = &self.holds[number];
         let reason = hold.cell.reason_of_deadline();
         self.lose(now, number, reason);
     }

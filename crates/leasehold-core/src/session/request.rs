@@ -8,9 +8,10 @@ use crate::error::{AcquireError, ReleaseError};
 use crate::number_map::{BoxMap, NumberMap};
 use crate::owner::{HoldNumber, OwnerId};
 use crate::session::lock::LockId;
-use crate::session::{AcquireRequest, Granted, Missing, Patience, Ticket};
+use crate::session::{AcquireRequest, Granted, Patience, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
+use std::ops::{Index, IndexMut};
 use std::task::Waker;
 use std::time::Duration;
 
@@ -18,7 +19,6 @@ use std::time::Duration;
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     table: BoxMap<Ticket, Request>,
-    pub(super) missing: Missing,
 }
 
 /// The request behind a ticket.
@@ -33,7 +33,7 @@ pub(super) enum Request {
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) hold: HoldNumber,
-    timer: Option<Instant>,
+    pub(super) timer: Option<Instant>,
     pub(super) waker: Option<Waker>,
     pub(super) outcome: Option<Result<(), ReleaseError>>,
 }
@@ -95,27 +95,6 @@ impl Requests {
         }
     }
 
-    /// The acquire of a ticket that must exist: `None` is a bug of the session, and is reported.
-    #[track_caller]
-    pub(super) fn known_acquire(&self, ticket: Ticket) -> Option<&Acquire> {
-        let acquire = self.acquire(ticket);
-        if acquire.is_none() {
-            self.missing.note();
-        }
-        acquire
-    }
-
-    #[track_caller]
-    pub(super) fn known_acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.table.get_mut(ticket) {
-            Some(Request::Acquire(acquire)) => Some(acquire),
-            _ => {
-                self.missing.note();
-                None
-            }
-        }
-    }
-
     /// The acquire of a ticket, if it waits in a line.
     pub(super) fn waiter(&self, ticket: Ticket) -> Option<&Acquire> {
         self.acquire(ticket).filter(|acquire| acquire.waits_in_line())
@@ -123,6 +102,23 @@ impl Requests {
 
     pub(super) fn is_release(&self, ticket: Ticket) -> bool {
         matches!(self.get(&ticket), Some(Request::Release(_)))
+    }
+}
+
+/// The acquire of a ticket. Panics without it.
+impl Index<Ticket> for Requests {
+    type Output = Acquire;
+
+    #[track_caller]
+    fn index(&self, ticket: Ticket) -> &Acquire {
+        self.acquire(ticket).expect("a ticket that the session still uses is of an acquire")
+    }
+}
+
+impl IndexMut<Ticket> for Requests {
+    #[track_caller]
+    fn index_mut(&mut self, ticket: Ticket) -> &mut Acquire {
+        self.acquire_mut(ticket).expect("a ticket that the session still uses is of an acquire")
     }
 }
 
@@ -150,12 +146,6 @@ impl Request {
             Self::Release(release) => release.timer,
             Self::Pause(pause) => pause.timer,
         }
-    }
-}
-
-impl Release {
-    pub(super) const fn new(hold: HoldNumber, outcome: Option<Result<(), ReleaseError>>) -> Self {
-        Self { hold, timer: None, waker: None, outcome }
     }
 }
 
@@ -189,7 +179,7 @@ pub(super) struct Acquire {
     pub(super) failures: Failures,
     /// Number of grants that the future did not read in time.
     missed_grants: u8,
-    /// The round of [`Invitations`](crate::session::line::Invitations) that invited this request.
+    /// The round of invitations that invited this request.
     pub(super) invited: Option<u64>,
     pub(super) alarm: Alarm,
     /// Number of unsent calls that were sent again at once.
@@ -528,10 +518,6 @@ struct Found {
 }
 
 impl Failures {
-    pub(super) const fn new() -> Self {
-        Self(None)
-    }
-
     pub(super) const fn has_any(&self) -> bool {
         self.0.is_some()
     }

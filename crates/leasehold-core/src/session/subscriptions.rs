@@ -6,12 +6,14 @@
 use crate::error::AcquireError;
 use crate::link::{LinkError, LinkEvent, ServerError};
 use crate::session::calls::Out;
-use crate::session::line::Phase;
-use crate::session::lock::{ChannelId, LockId, Table};
+use crate::session::line::{Line, Phase};
+use crate::session::lock::LockId;
 use crate::session::{Action, Event, Session, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
+use slab::Slab;
 use std::collections::{BTreeMap, HashMap};
+use std::fmt;
 use std::time::Duration;
 
 /// Minimum sleep of a contender whose subscription failed; the maximum is twice as long.
@@ -79,7 +81,8 @@ impl Session {
             Answered::Nothing => {}
             Answered::Confirmed(locks) => {
                 for lock in locks {
-                    if self.subscriptions.is_confirmed(lock) && self.locks[lock].note_confirmed() {
+                    let line = &mut self.locks[lock].line;
+                    if self.subscriptions.is_confirmed(lock) && line.get_mut().is_some_and(Line::note_confirmed) {
                         self.begin_turn(now, lock);
                     }
                 }
@@ -94,10 +97,10 @@ impl Session {
                 let Err(error) = result else { return };
                 let (why, lasting) = (error.to_string(), error.is_lasting());
                 for lock in locks.iter().copied() {
-                    if self.locks[lock].line().phase == Phase::Subscribing {
+                    if self.locks[lock].line.phase == Phase::Subscribing {
                         // Without notices the contender polls.
                         let until = now + POLLING + self.jitter(POLLING);
-                        self.locks[lock].line_mut().phase = Phase::Sleeping(until);
+                        self.locks[lock].line.phase = Phase::Sleeping(until);
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();
@@ -124,15 +127,19 @@ impl Session {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let at = now + self.jitter(Duration::from_millis(50));
-            self.locks[lock].note_missed_notices(at);
+            if let Some(line) = self.locks[lock].line.get_mut() {
+                line.note_missed_notices(at);
+            }
             self.set_lock_timer(lock);
         }
     }
 }
 
-#[derive(Debug)]
+/// The index of a channel. It is reused once the subscription has ended.
+pub(super) type ChannelId = usize;
+
 pub(super) struct Subscriptions {
-    channels: Table<ChannelId, Channel>,
+    channels: Slab<Channel>,
     by_name: HashMap<Bytes, ChannelId>,
     /// The channels of each lock, in the order in which it began to listen.
     by_lock: BTreeMap<LockId, Vec<ChannelId>>,
@@ -173,7 +180,7 @@ pub(super) enum Answered {
 
 impl Subscriptions {
     pub(super) fn new() -> Self {
-        Self { channels: Table::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
+        Self { channels: Slab::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
     }
 
     pub(super) fn listen(&mut self, lock: LockId, name: &Bytes, out: &mut Out) {
@@ -364,6 +371,13 @@ impl Subscriptions {
         let channel = &mut self.channels[id];
         channel.state = Subscription::Retry;
         timers.set(Timer::Channel(id), &mut channel.timer, Some(at));
+    }
+}
+
+/// A slab prints only its length.
+impl fmt::Debug for Subscriptions {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_map().entries(&self.channels).entries(&self.by_lock).finish()
     }
 }
 

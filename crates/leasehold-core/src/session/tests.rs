@@ -54,16 +54,3 @@ mod retry {
         assert_eq!(pauses, [10, 10, 20, 40, 320, 500, 500]);
     }
 }
-
-mod missing {
-    use super::*;
-
-    #[test]
-    #[cfg_attr(debug_assertions, should_panic(expected = "names an entry that is not there"))]
-    fn missing_entry_stops_a_debug_build_and_is_told_once_elsewhere() {
-        let missing = Missing::default();
-        missing.note();
-        assert!(missing.take().is_some_and(|place| place.file() == file!()));
-        assert!(missing.take().is_none());
-    }
-}

@@ -42,7 +42,6 @@ use crate::session::hold::{Count, CountedBy, Hold, HoldState};
 use crate::session::line::Phase;
 use crate::session::lock::LockId;
 use crate::session::release::CleanUp;
-use crate::session::request::Route;
 use crate::session::{AcquireRequest, LingerTime, Session, Ticket, Timer};
 use crate::settings::HandOver;
 use crate::time::Instant;
@@ -93,7 +92,7 @@ impl Session {
     /// The contender, if it is idle and wants such a hold.
     fn next_holder(&self, now: Instant, number: HoldNumber) -> Option<Ticket> {
         let hold = self.holds.get(number).filter(|hold| self.may_hand_over(now, hold))?;
-        let line = self.locks[hold.lock].line();
+        let line = &self.locks[hold.lock].line;
         let ticket = line.contender.filter(|_| line.is_at_rest())?;
         let acquire = self.requests.waiter(ticket)?;
         let rests = !acquire.unpolled && acquire.is_open() && !acquire.rests() && acquire.hold.is_none();
@@ -125,8 +124,8 @@ impl Session {
     /// Ends a hold for its guard, and grants it to a request under a new number. The server keeps the hold.
     fn transfer(&mut self, now: Instant, number: HoldNumber, ticket: Ticket) {
         let next = self.new_hold();
-        let Some(acquire) = self.requests.known_acquire_mut(ticket) else { return };
-        let Some(hold) = self.holds.renumber(number, next) else { return };
+        let acquire = &mut self.requests[ticket];
+        let Some(hold) = self.holds.rename(number, next) else { return };
         let (lock, lingered, planned) = (hold.lock, hold.lingers(), hold.next_renewal());
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         if let Some(owner) = hold.owner {
@@ -134,7 +133,7 @@ impl Session {
         }
         hold.begin_again(now, ticket, &acquire.wish, &mut self.out.woken);
         let granted = hold.granted(next, acquire.wish.renewed);
-        let (owner, left) = (hold.owner, hold.cell.deadline().since(now));
+        let left = hold.cell.deadline().since(now);
         if lingered {
             self.locks[lock].add_held(hold.permits());
             self.resumed += 1;
@@ -144,39 +143,27 @@ impl Session {
             let until = acquire.read_until(now, self.locks[lock].wait_policy().turn(&self.settings));
             acquire.grant(granted, until);
         }
-        let in_line = acquire.route == Route::Queued;
         self.locks[lock].last_granted = Some(next);
         self.schedule_renewal(now, next);
-        if let (Some(at), Some(hold)) = (planned, self.holds.known_mut(next)) {
+        if let Some(at) = planned {
             // A transfer does not postpone a planned renewal.
-            hold.verify_by(at);
+            self.holds[next].verify_by(at);
         }
-        self.set_hold_timer(next);
         if lingered {
             self.listen_for_others(now, lock);
         }
-        if let Some(owner) = owner {
-            self.owners.add_hold(lock, owner, next);
-            self.admit_owner(now, lock, owner, next);
-        }
-        if in_line {
-            if lingered {
-                self.locks[lock].forget_failures();
-            }
-            self.contender_granted(now, ticket, lock, left);
-        }
+        self.finish_grant(now, ticket, next, left);
         if !lingered {
-            self.set_request_timer(now, ticket);
             self.wake(ticket);
         }
     }
 
     fn begin_to_linger(&mut self, now: Instant, number: HoldNumber) -> bool {
         let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return false };
-        self.locks[lock].line().is_empty()
+        self.locks[lock].line.is_empty()
             && self.subscriptions.hears(lock)
             && self.may_linger(lock)
-            && self.holds.known_mut(number).is_some_and(|hold| hold.begin_to_linger(now))
+            && self.holds[number].begin_to_linger(now)
     }
 
     fn may_linger(&self, lock: LockId) -> bool {
@@ -204,7 +191,7 @@ impl Session {
 
     /// Releases a lingering hold, or prevents a hold from lingering.
     pub(super) fn stop_lingering(&mut self, now: Instant, number: HoldNumber) {
-        let Some(hold) = self.holds.known_mut(number) else { return };
+        let hold = &mut self.holds[number];
         let (lock, lingered) = (hold.lock, hold.lingers());
         if let Some(linger) = &mut hold.linger {
             **linger = if lingered { Linger::Left } else { Linger::Declined };
@@ -263,11 +250,11 @@ impl Session {
             self.contended.hold_back(now, lock.name.key(), now + pause);
         }
         if let Some(pause) = of_contender.or(of_client)
-            && lock.line().contender.is_some()
-            && lock.line().is_at_rest()
+            && lock.line.contender.is_some()
+            && lock.line.is_at_rest()
         {
             let lock = hold.lock;
-            self.locks[lock].line_mut().phase = Phase::BackingOff(now + pause);
+            self.locks[lock].line.phase = Phase::BackingOff(now + pause);
             self.set_lock_timer(lock);
         }
     }

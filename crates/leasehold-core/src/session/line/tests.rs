@@ -167,7 +167,7 @@ mod lock_line_pipelining {
 
     #[test]
     fn asking_in_vain_becomes_rare_and_one_grant_brings_it_back() {
-        let mut pipelining = Pipelining::new();
+        let mut pipelining = Pipelining::default();
         assert_eq!(attempts(&mut pipelining, 100, true), 100);
         assert_eq!(attempts(&mut pipelining, 7, false), 3, "it leaves out one release, then two, then four");
         attempts(&mut pipelining, 1_000, false);
@@ -183,7 +183,7 @@ mod lock_line_pipelining {
 
     #[test]
     fn attempt_in_turn_tells_nothing_of_asking_ahead() {
-        let mut pipelining = Pipelining::new();
+        let mut pipelining = Pipelining::default();
         pipelining.is_attempt = false;
         pipelining.refused();
         assert!(pipelining.note_release());
@@ -271,7 +271,7 @@ mod line {
     fn the_queue_has_waiters_only(session: &Session) {
         for (_, state) in session.locks.iter() {
             let waits = |ticket: Ticket| session.requests.waiter(ticket).is_some();
-            assert!(state.line().queue.iter().all(waits), "{:?}", state.line());
+            assert!(state.line.queue.iter().all(waits), "{:?}", state.line);
         }
     }
 

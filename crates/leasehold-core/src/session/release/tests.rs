@@ -65,7 +65,6 @@ mod hold_clean_up {
     use crate::name::LockName;
     use crate::owner::{ClientId, HoldName, HoldNumber};
     use crate::session::hold::Change;
-    use crate::session::lock::Id;
     use crate::session::{AcquireRequest, CallId};
 
     const LEASE: Duration = Duration::from_secs(4);
@@ -82,7 +81,7 @@ mod hold_clean_up {
     fn asked_for() -> Hold {
         let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
         let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
-        let mut hold = Hold::new(at(0), Id::new(0), Ticket::new(1), name, &wish);
+        let mut hold = Hold::new(at(0), LockId::new(0), Ticket::new(1), name, &wish);
         hold.begin_change(change(at(0), Some(Ticket::new(1)), CountChange::RaiseTo(1)));
         hold.extend_clean_up(at(0));
         hold
@@ -204,7 +203,8 @@ mod hold_clean_up {
         assert_eq!(hold.next_step(at(999)), NextStep::Nothing);
         assert_eq!(hold.next_step(at(1_000)), NextStep::Lower);
         assert_eq!(hold.next_step(at(5_000)), NextStep::Lower, "the last repetition is owed");
-        hold.note_repeat(at(5_000));
+        assert!(hold.owes_last_repeat(at(5_000)));
+        hold.clean_up.repeats = Repeats::Over;
         assert_eq!(hold.next_step(at(5_000)), NextStep::Forget);
     }
 
@@ -221,7 +221,6 @@ mod hold_clean_up {
 
 mod lowerings {
     use super::*;
-    use crate::session::lock::Id;
 
     fn lock(number: usize) -> LockId {
         LockId::new(number)

@@ -15,7 +15,7 @@ mod request_acquire_ending {
     fn acquire(patience: Patience) -> Acquire {
         let name = LockName::new("", "stock").expect("a name");
         let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)) };
-        Acquire::new(NOW, crate::session::lock::Id::new(0), Box::new(wish))
+        Acquire::new(NOW, LockId::new(0), Box::new(wish))
     }
 
     fn holds() -> [HoldNumber; 2] {

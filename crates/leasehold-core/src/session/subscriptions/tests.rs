@@ -3,7 +3,6 @@ use super::*;
 mod subscriptions {
     use super::*;
     use crate::link::ServerError;
-    use crate::session::lock::Id;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
 

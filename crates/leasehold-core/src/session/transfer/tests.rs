@@ -124,7 +124,7 @@ mod hand_over {
         }
 
         fn contender_asks(&mut self) {
-            let contender = self.session.locks.iter().find_map(|(_, lock)| lock.line().contender);
+            let contender = self.session.locks.iter().find_map(|(_, lock)| lock.line.contender);
             self.is_told();
             assert!(matches!(self.poll(contender.expect("one contends")), Step::Send(..)));
         }
@@ -149,7 +149,7 @@ mod hand_over {
 
         pub(super) fn phase(&self) -> Phase {
             let mut locks = self.session.locks.iter();
-            locks.next().map(|(_, lock)| lock.line().phase).expect("a lock")
+            locks.next().map(|(_, lock)| lock.line.phase).expect("a lock")
         }
     }
 
@@ -293,7 +293,7 @@ mod hand_over {
         assert!(matches!(world.poll(unpolled), Step::Wait), "it waits again");
         assert!(matches!(world.poll(last), Step::Wait));
         // It is the first of those who are polled.
-        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line().members()).collect();
+        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line.members()).collect();
         assert_eq!(queue, [last, unpolled]);
         // A grant that none but the unpolled waiter wants is released.
         let mut world = World::new(Some(LIMITS));
@@ -400,7 +400,7 @@ mod hand_over {
         world.releases(&guard);
         world.now = world.now + LEASE;
         assert!(matches!(world.poll(unread), Step::Wait), "another one contends by now");
-        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line().members()).collect();
+        let queue: Vec<Ticket> = world.session.locks.iter().flat_map(|(_, lock)| lock.line.members()).collect();
         assert_eq!(queue, [contender, unread, last]);
     }
 
