@@ -98,7 +98,6 @@ pub struct Session {
     rng: fastrand::Rng,
     next_hold: HoldNumber,
     last_id: u64,
-    /// The client grants nothing any more.
     closed: bool,
     /// The guards that outlived the shutdown are lost.
     lost_all: bool,
@@ -114,7 +113,6 @@ pub struct Session {
     /// Number of [`CallsReset`](crate::link::LinkEvent::CallsReset) events.
     resets: u64,
     outages: Outages,
-    /// Holds whose lowering waits for calls in flight.
     to_lower: ToLower,
     server_clock: Option<(u64, Instant)>,
     record: ClientRecord,
@@ -310,7 +308,6 @@ impl Session {
         number
     }
 
-    /// A duration between zero and `most`.
     fn jitter(&mut self, most: Duration) -> Duration {
         most.mul_f64(self.rng.f64())
     }
@@ -341,7 +338,6 @@ enum Timer {
 struct Timers(BTreeSet<(Instant, Timer)>);
 
 impl Timers {
-    /// Moves `timer` from the instant in `slot` to `to`.
     fn set(&mut self, timer: Timer, slot: &mut Option<Instant>, to: Option<Instant>) {
         if *slot == to {
             return;
@@ -402,7 +398,7 @@ impl Window {
     }
 
     /// No call waits. The next burst measures its own round trip.
-    const fn begin_anew(&mut self) {
+    const fn reset(&mut self) {
         self.size = *self.bounds.start();
         self.quickest = Duration::MAX;
     }
@@ -414,7 +410,7 @@ fn pause_before(attempt: u32) -> Duration {
 }
 
 /// Larger sessions are not checked: the checks would take longer than the session's own work.
-const AT_MOST: usize = 256;
+const MAX_CHECKED: usize = 256;
 
 /// The references to a lock, its holds, and their permits.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -429,7 +425,7 @@ impl Session {
     /// Panics on a broken invariant after every public call, in debug builds of the tests. The checks are too expensive for users.
     fn assert_invariants(&self) {
         let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
-        if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= AT_MOST {
+        if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= MAX_CHECKED {
             let found = self
                 .check_requests()
                 .and_then(|()| self.check_locks())
@@ -523,9 +519,9 @@ impl Session {
             of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers() + self.listening.len();
         ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
         for (lock, owner, owned) in self.owners.iter() {
-            let (holds, wishes) = (&owned.holds, &owned.wishes);
+            let (holds, requests) = (&owned.holds, &owned.requests);
             let there = holds.iter().all(|number| self.holds.get(*number).is_some_and(|hold| hold.lock == lock))
-                && wishes
+                && requests
                     .iter()
                     .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock == lock));
             ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;

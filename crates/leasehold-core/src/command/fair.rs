@@ -66,7 +66,7 @@ pub struct Standing {
 }
 
 impl KindProtocol for Fair {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "fair lock"
     }
 
@@ -113,7 +113,7 @@ impl KindProtocol for Fair {
 }
 
 impl KindProtocol for FencedFair {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "fenced fair lock"
     }
 

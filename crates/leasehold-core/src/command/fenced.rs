@@ -29,7 +29,7 @@ pub enum LastToken {
 }
 
 impl KindProtocol for Fenced {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "fenced lock"
     }
 

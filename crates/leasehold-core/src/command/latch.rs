@@ -48,7 +48,7 @@ pub enum Deleted {
 }
 
 impl KindProtocol for Latch {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "count-down latch"
     }
 

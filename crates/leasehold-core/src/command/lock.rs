@@ -50,7 +50,7 @@ pub enum Inspected {
 pub struct Lock;
 
 impl KindProtocol for Lock {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "lock"
     }
 
@@ -93,7 +93,7 @@ impl KindProtocol for Lock {
         true
     }
 
-    fn is_asked_for(&self) -> bool {
+    fn hears_requests(&self) -> bool {
         true
     }
 

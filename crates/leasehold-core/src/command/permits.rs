@@ -86,7 +86,7 @@ pub enum Given {
 }
 
 impl KindProtocol for Permits {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "semaphore"
     }
 

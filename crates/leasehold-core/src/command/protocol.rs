@@ -13,7 +13,7 @@ use std::time::Duration;
 /// The wire protocol of a kind of lock. It has no state.
 pub trait KindProtocol: Sync {
     /// The name of the kind in errors and documents, such as `read-write lock`.
-    fn word(&self) -> &'static str;
+    fn kind_name(&self) -> &'static str;
 
     /// The policy for several waiters of one client.
     fn wait_policy(&self) -> WaitPolicy;
@@ -71,7 +71,7 @@ pub trait KindProtocol: Sync {
     }
 
     /// Whether waiters may request a lingering lock by a message. For other kinds that message is a notice.
-    fn is_asked_for(&self) -> bool {
+    fn hears_requests(&self) -> bool {
         false
     }
 

@@ -71,7 +71,7 @@ pub enum Inspected {
 }
 
 impl KindProtocol for Read {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "read-write lock"
     }
 
@@ -129,7 +129,7 @@ impl KindProtocol for Read {
 }
 
 impl KindProtocol for Write {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "read-write lock"
     }
 

@@ -40,7 +40,7 @@ pub enum Inspected {
 }
 
 impl KindProtocol for Semaphore {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "bare semaphore"
     }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 pub struct Simple;
 
 impl KindProtocol for Simple {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "simple lock"
     }
 

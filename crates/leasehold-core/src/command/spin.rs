@@ -20,7 +20,7 @@ const SILENT: Bytes = Bytes::from_static(b"SILENT");
 pub struct Spin;
 
 impl KindProtocol for Spin {
-    fn word(&self) -> &'static str {
+    fn kind_name(&self) -> &'static str {
         "spin lock"
     }
 

@@ -22,36 +22,37 @@ use std::time::Duration;
 
 impl Session {
     /// Begins to acquire. Call [`Session::poll_acquire`] at once.
-    pub fn acquire(&mut self, now: Instant, wish: impl Into<Box<AcquireRequest>>) -> Ticket {
-        let mut wish = wish.into();
-        if !wish.kind.protocol().reenters() {
-            wish.owner = None;
-            wish.reenter = None;
+    pub fn acquire(&mut self, now: Instant, request: impl Into<Box<AcquireRequest>>) -> Ticket {
+        let mut request = request.into();
+        if !request.kind.protocol().reenters() {
+            request.owner = None;
+            request.reenter = None;
         }
         let ticket = Ticket::new(self.next_id());
-        let lock = self.locks.get_or_insert(&wish.name, wish.kind, &self.client);
+        let lock = self.locks.get_or_insert(&request.name, request.kind, &self.client);
         self.locks[lock].refs += 1;
-        if wish.fallback == Fallback::Local {
+        if request.fallback == Fallback::Local {
             self.locks[lock].is_local = true;
         }
-        let mut acquire = Acquire::new(now, lock, wish);
-        let mut contends = false;
+        let mut acquire = Acquire::new(now, lock, request);
+        let mut is_contender = false;
         if self.closed {
             acquire.end(Err(AcquireError::Closed));
-        } else if let Some(number) = acquire.wish.reenter.or_else(|| self.owners.hold(lock, acquire.wish.owner?)) {
+        } else if let Some(number) = acquire.request.reenter.or_else(|| self.owners.hold(lock, acquire.request.owner?))
+        {
             acquire.route = Route::Reentering(number);
         } else {
-            match self.look_at_siblings(lock, &acquire.wish) {
+            match self.look_at_siblings(lock, &acquire.request) {
                 Ok(beside) => {
                     acquire.stand_beside(beside);
-                    contends = self.begin_route(now, ticket, &mut acquire);
+                    is_contender = self.begin_route(now, ticket, &mut acquire);
                 }
                 Err(error) => drop(acquire.end(Err(error))),
             }
         }
-        let (entering, waits) = (acquire.entering(), !contends && !acquire.has_ended());
-        if let Some(owner) = acquire.wish.owner {
-            self.owners.add_wish(lock, owner, ticket);
+        let (entering, waits) = (acquire.entering(), !is_contender && !acquire.has_ended());
+        if let Some(owner) = acquire.request.owner {
+            self.owners.add_request(lock, owner, ticket);
         }
         self.requests.insert(ticket, Request::Acquire(acquire));
         if let Some(number) = entering {
@@ -67,10 +68,10 @@ impl Session {
     /// The contender of a new line does not ask at once in two cases. Other clients have a head start; or another task of this client has
     /// the lock, and is about to hand it over. Then it asks after the server has confirmed its subscription, or after a release notice.
     fn begin_route(&mut self, now: Instant, ticket: Ticket, acquire: &mut Acquire) -> bool {
-        let (lock, patience) = (acquire.lock, acquire.wish.patience);
-        if let Some(other_half) = acquire.wish.beside {
-            acquire.wish.replicas =
-                both_conditions(acquire.wish.replicas, self.holds.get(other_half).and_then(|hold| hold.replicas()));
+        let (lock, patience) = (acquire.lock, acquire.request.patience);
+        if let Some(other_half) = acquire.request.beside {
+            acquire.request.replicas =
+                both_conditions(acquire.request.replicas, self.holds.get(other_half).and_then(|hold| hold.replicas()));
         }
         // An owner that holds the other half bypasses the line: a request in the line waits for that owner.
         if acquire.beside().is_some() {
@@ -175,7 +176,7 @@ impl Session {
             }
         };
         if gated {
-            self.stand_at_gate(now, ticket);
+            self.wait_at_gate(now, ticket);
             return true;
         }
         self.send_first(now, ticket)
@@ -206,7 +207,7 @@ impl Session {
         acquire.attempts = acquire.attempts.saturating_add(1);
         let (lock, begun, may_await_cleanup) = (acquire.lock, acquire.hold, acquire.may_await_cleanup());
         if let Some(number) = begun {
-            self.holds[number].restart_max_hold(now, acquire.wish.max_hold);
+            self.holds[number].restart_max_hold(now, acquire.request.max_hold);
         }
         let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return false };
         if may_await_cleanup {
@@ -232,14 +233,14 @@ impl Session {
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.new_hold();
         let acquire = self.requests.acquire_mut(ticket)?;
-        let (wish, lock) = (&acquire.wish, &self.locks[acquire.lock]);
+        let (request, lock) = (&acquire.request, &self.locks[acquire.lock]);
         // The client must receive the requests of other clients before the server can show the mark.
         let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
-        let may_linger = wish.may_linger() && lock.protocol().is_asked_for() && !lock.is_local && hears;
-        let linger = wish.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
+        let may_linger = request.may_linger() && lock.protocol().hears_requests() && !lock.is_local && hears;
+        let linger = request.linger.filter(|_| may_linger && !self.contended.is_contended(now, lock.name.key()));
         let marked = linger.map(|_| self.client.marked_field(number));
-        let name = HoldName::new(self.client, number, marked.as_ref().or(wish.field.as_ref()));
-        let mut hold = Hold::new(now, acquire.lock, ticket, name, wish);
+        let name = HoldName::new(self.client, number, marked.as_ref().or(request.field.as_ref()));
+        let mut hold = Hold::new(now, acquire.lock, ticket, name, request);
         linger.into_iter().for_each(|longest| hold.mark(longest.get()));
         acquire.hold = Some(number);
         self.locks[hold.lock].refs += 1;
@@ -266,8 +267,8 @@ impl Session {
         let Some(mut request) = self.requests.remove(ticket) else { return };
         self.timers.set(Timer::Request(ticket), request.timer(), None);
         if let Request::Acquire(acquire) = request {
-            if let Some(owner) = acquire.wish.owner {
-                self.owners.remove_wish(acquire.lock, owner, ticket);
+            if let Some(owner) = acquire.request.owner {
+                self.owners.remove_request(acquire.lock, owner, ticket);
             }
             self.locks.unref(acquire.lock, &mut self.timers);
         }
@@ -308,7 +309,7 @@ impl Session {
         let target = hold.begin_entry(ticket);
         // What the request sent before was withdrawn.
         acquire.failures.set_outcome_unknown(false);
-        let lease = hold.limit_lease(now, acquire.wish.lease);
+        let lease = hold.limit_lease(now, acquire.request.lease);
         let Some(call) = self.acquire_call(number, ticket, target, lease, None) else { return false };
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
         true
@@ -329,7 +330,7 @@ impl Session {
                 if !hold.observe_reply(now, change.sent_at, left) {
                     self.lose_by_deadline(now, number);
                 } else if let Some(error) = change.shortfall() {
-                    self.take_back(now, ticket, number, error);
+                    self.withdraw(now, ticket, number, error);
                 } else if hold.deadline.extend(&hold.cell, change.sent_at, left) {
                     hold.cell.set_acknowledged(change.acknowledged);
                     if change.replicas.is_some() || hold.extras.is_some() {
@@ -347,7 +348,7 @@ impl Session {
             Ok(_) => {}
             Err(LinkError::Refused(error)) if !error.proves_nothing_done() => {
                 self.keep_until_queue_expires(now, number);
-                self.take_back(now, ticket, number, AcquireError::Refused(error));
+                self.withdraw(now, ticket, number, AcquireError::Refused(error));
             }
             Err(error) => {
                 hold.undo_entry(&change);
@@ -368,8 +369,8 @@ impl Session {
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
         let hold = &mut self.holds[number];
-        let renewed = acquire.wish.renewed;
-        hold.add_guard(now, renewed, acquire.wish.lease);
+        let renewed = acquire.request.renewed;
+        hold.add_guard(now, renewed, acquire.request.lease);
         let until = acquire.read_until(now, self.locks[hold.lock].wait_policy().turn(&self.settings));
         acquire.grant(hold.granted(number, renewed), until);
         if hold.renew_at.is_none() {
@@ -378,7 +379,6 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    /// Moves a request out of the line to its owner's hold.
     pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
         self.leave_line(now, ticket, lock);
         let acquire = &mut self.requests[ticket];
@@ -395,7 +395,7 @@ impl Session {
         let contender = line.contender;
         // A contender whose command is in flight learns it from the reply.
         let asking = contender.filter(|_| line.phase == Phase::Asking);
-        let mut same = self.owners.wishes(lock, owner).to_vec();
+        let mut same = self.owners.requests(lock, owner).to_vec();
         same.retain(|ticket| asking != Some(*ticket) && self.requests.waiter(*ticket).is_some());
         // The contender last, so that the turn does not go to a request that leaves as well.
         same.sort_by_key(|ticket| contender == Some(*ticket));
@@ -415,7 +415,7 @@ impl Session {
         let contender = line.contender.filter(|_| line.phase != Phase::Asking);
         let waiting: Vec<Ticket> = line.queue.iter().chain(contender).collect();
         for ticket in waiting {
-            let same = self.requests.waiter(ticket).filter(|acquire| acquire.wish.owner == Some(owner));
+            let same = self.requests.waiter(ticket).filter(|acquire| acquire.request.owner == Some(owner));
             if let Some(beside) = same.and_then(|acquire| self.own_other_half(acquire)) {
                 self.stand_beside(now, ticket, beside);
             }
@@ -431,7 +431,7 @@ impl Session {
         let lock = acquire.lock;
         let own = self.locks[lock].last_granted.and_then(|number| self.holds.get(number));
         let is_own = own.is_some_and(|hold| hold.count.on_server > 0);
-        if !is_own && acquire.wish.linger.is_some() {
+        if !is_own && acquire.request.linger.is_some() {
             self.contended.note(now, self.locks[lock].name.key());
         }
         if acquire.route == Route::Direct {
@@ -443,8 +443,8 @@ impl Session {
             }
             return;
         }
-        let is_try = acquire.wish.patience == Patience::Try;
-        if let Some(number) = acquire.wish.owner.and_then(|owner| self.owners.hold(lock, owner)) {
+        let is_try = acquire.request.patience == Patience::Try;
+        if let Some(number) = acquire.request.owner.and_then(|owner| self.owners.hold(lock, owner)) {
             self.locks[lock].forget_failures();
             self.enter_instead(now, ticket, lock, number);
             return;
@@ -493,7 +493,7 @@ impl Session {
         let random = self.rng.f64();
         let acquire = self.requests.acquire_mut(ticket)?;
         acquire.polls = acquire.polls.saturating_add(1);
-        match &acquire.wish.backoff {
+        match &acquire.request.backoff {
             Some(backoff) if !backoff.is_custom() => backoff.pause(acquire.polls, random),
             custom => {
                 acquire.asks_backoff = custom.is_some();
@@ -550,7 +550,7 @@ impl Session {
         };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
         let found_again = of_a_replica && failures.note_demotion(&why, change.resets);
-        if found_again && acquire.wish.patience == Patience::Try {
+        if found_again && acquire.request.patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {
             self.back_off(now, ticket);
@@ -628,12 +628,11 @@ impl Session {
 
 /// How long requests wait for the lock and for a server that fails, and their timers.
 impl Session {
-    /// The instant at which the request ends without the lock.
     pub(super) fn request_deadline(&self, ticket: Ticket, acquire: &Acquire) -> Instant {
         let patience = acquire.wait_deadline(self.settings.command_timeout);
         let failures = acquire.failures.since().map(|since| since + self.settings.unreachable_after);
         // A try and a call in flight may get their reply over another connection than the lost connection.
-        let may_be_answered = acquire.wish.patience == Patience::Try || self.is_under_way(ticket);
+        let may_be_answered = acquire.request.patience == Patience::Try || self.is_under_way(ticket);
         let outage = if may_be_answered { None } else { self.outage_deadline(acquire) };
         [failures, outage].into_iter().flatten().fold(patience, Instant::min)
     }
@@ -659,10 +658,10 @@ impl Session {
             Due::Nothing => return,
             Due::Later => return self.set_request_timer(now, ticket),
             Due::Unread => return self.unread_too_long(now, ticket),
-            Due::TakenBackTooLate => {
-                return self.stop_taking_back(now, ticket, "no reply came within the command timeout");
+            Due::WithdrawalTooSlow => {
+                return self.stop_withdrawing(now, ticket, "no reply came within the command timeout");
             }
-            Due::AwaitedTooLong => {
+            Due::CleanUpTooSlow => {
                 acquire.last_retry = LastRetry::Done;
                 return self.end_busy(now, ticket);
             }
@@ -693,19 +692,19 @@ impl Session {
         let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
         let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
-        let contends = place == Route::Queued && self.locks[lock].line.is_contender(ticket);
+        let is_contender = place == Route::Queued && self.locks[lock].line.is_contender(ticket);
         let Some(failures) = self.failures_of(ticket) else { return };
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
             || self.is_ended_by_outage(now, ticket);
         // One failure in the line is no outage: the contender's last attempt decides.
         let out_of_reach =
-            too_long || if place == Route::Queued { failures.tries() > 1 && !contends } else { own.is_some() };
+            too_long || if place == Route::Queued { failures.tries() > 1 && !is_contender } else { own.is_some() };
         if flying {
             // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
             self.end_unreachable(now, ticket);
-        } else if contends && self.locks[lock].line.phase != Phase::Gated {
+        } else if is_contender && self.locks[lock].line.phase != Phase::Gated {
             self.begin_turn(now, lock);
         } else if self.may_ask_beside(ticket) {
             self.wake(ticket);
@@ -718,10 +717,10 @@ impl Session {
     /// wait also waits for the server. A request that waits for a task of this client does not need the server yet.
     fn outage_deadline(&self, acquire: &Acquire) -> Option<Instant> {
         let since = self.outage_of(acquire.lock)?.since;
-        if acquire.wish.waits_out_outage || self.is_gated(acquire.lock) {
+        if acquire.request.waits_out_outage || self.is_gated(acquire.lock) {
             return None;
         }
-        let is_try = acquire.wish.patience == Patience::Try;
+        let is_try = acquire.request.patience == Patience::Try;
         Some(if is_try { since } else { since + self.settings.unreachable_after })
     }
 
@@ -787,7 +786,6 @@ impl Session {
         Some(if acquire.route == Route::Queued { &self.locks[acquire.lock].line.failures } else { &acquire.failures })
     }
 
-    /// The error for a caller whose server failed.
     pub(super) fn failure_error(&self, ticket: Ticket) -> AcquireError {
         let failures = self.requests.acquire(ticket).zip(self.failures_of(ticket));
         let why = failures.map(|(acquire, failures)| self.with_outage(acquire.lock, failures)).unwrap_or_default();
@@ -797,8 +795,8 @@ impl Session {
     /// The failures in words, and the known outage: a waiter may have met a lost reply first.
     fn with_outage(&self, lock: LockId, failures: &Failures) -> String {
         match self.outage_of(lock) {
-            None => failures.in_words(),
-            Some(outage) => outage.added_to(failures.since(), failures.in_words()),
+            None => failures.text(),
+            Some(outage) => outage.added_to(failures.since(), failures.text()),
         }
     }
 
@@ -850,7 +848,7 @@ impl Session {
 }
 
 /// Minimum time between two alarms for a lock, and before the first alarm where there are no leases.
-const PAUSE: Duration = Duration::from_secs(60);
+const ALARM_INTERVAL: Duration = Duration::from_secs(60);
 
 /// Reports of waits that may never end.
 ///
@@ -862,8 +860,8 @@ impl Session {
         let acquire = &self.requests[ticket];
         let (lock, alarm, started) = (acquire.lock, acquire.alarm, acquire.started);
         let leased = self.locks[lock].protocol().renewal().is_some();
-        let long = now >= started + if leased { acquire.wish.lease } else { PAUSE };
-        let waits = acquire.route == Route::Queued && acquire.wish.patience != Patience::Try;
+        let long = now >= started + if leased { acquire.request.lease } else { ALARM_INTERVAL };
+        let waits = acquire.route == Route::Queued && acquire.request.patience != Patience::Try;
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }
@@ -872,14 +870,14 @@ impl Session {
         }
         let name = self.locks[lock].name.clone();
         if alarm == Alarm::Silent && self.locks[lock].own_wait_log.note(now) {
-            self.out.tell(Event::QueuesBehindOwnClient { name: name.clone() });
+            self.out.emit(Event::QueuesBehindOwnClient { name: name.clone() });
         }
         let raised = long
-            && self.locks[lock].line.alarmed_at.is_none_or(|last| now.since(last) >= PAUSE)
+            && self.locks[lock].line.alarmed_at.is_none_or(|last| now.since(last) >= ALARM_INTERVAL)
             && self.is_held_since(lock, started);
         if raised {
             self.locks[lock].line.alarmed_at = Some(now);
-            self.out.tell(Event::WaitsForOwnClient { name });
+            self.out.emit(Event::WaitsForOwnClient { name });
         }
         self.requests[ticket].alarm = if raised { Alarm::Raised } else { Alarm::Noted };
     }
@@ -907,9 +905,9 @@ impl Session {
         let has_lease = state.wait_policy() == WaitPolicy::Exclusive || state.protocol().shares_key();
         let endless = (has_lease && left.is_none()).then_some(Anomaly::Endless);
         let found = if is_unset { Some(Anomaly::Unset) } else { endless };
-        match state.note_anomaly(found, acquire.wish.patience != Patience::Try) {
-            Some(Anomaly::Endless) => self.out.tell(Event::Endless { name: state.name.clone() }),
-            Some(Anomaly::Unset) => self.out.tell(Event::Unset { name: state.name.clone() }),
+        match state.note_anomaly(found, acquire.request.patience != Patience::Try) {
+            Some(Anomaly::Endless) => self.out.emit(Event::Endless { name: state.name.clone() }),
+            Some(Anomaly::Unset) => self.out.emit(Event::Unset { name: state.name.clone() }),
             None => {}
         }
     }

@@ -25,7 +25,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 /// Extra time for a call beyond the command timeout. By then the link reports its own error, which may prove that it sent nothing.
-const LATE: Duration = Duration::from_millis(20);
+const REPLY_GRACE: Duration = Duration::from_millis(20);
 
 /// The output of a session. It is drained after every public call.
 #[derive(Debug, Default)]
@@ -40,11 +40,7 @@ pub(super) struct Out {
 }
 
 impl Out {
-    pub(super) fn act(&mut self, action: Action) {
-        self.actions.push_back(action);
-    }
-
-    pub(super) fn tell(&mut self, event: Event) {
+    pub(super) fn emit(&mut self, event: Event) {
         self.events.push_back(event);
     }
 
@@ -68,7 +64,6 @@ impl Out {
     }
 }
 
-/// The call that lowers a hold's count to the number of its guards.
 pub(super) fn release_call(now: Instant, lock: &Lock, hold: &Hold, settings: &Settings) -> Call {
     lock.protocol().release(&ReleaseArgs {
         name: &lock.name,
@@ -116,12 +111,12 @@ impl Session {
             count,
             lease,
             not_after,
-            waits: acquire.wish.patience != Patience::Try,
+            waits: acquire.request.patience != Patience::Try,
             placed: acquire.had_place,
-            prefer_writers: acquire.wish.prefer_writers,
+            prefer_writers: acquire.request.prefer_writers,
             settings: &self.settings,
         });
-        let replicas = both_conditions(hold.replicas(), acquire.wish.replicas);
+        let replicas = both_conditions(hold.replicas(), acquire.request.replicas);
         Some(call.with_replicas(replicas).repeating(acquire.polls > 0))
     }
 
@@ -137,7 +132,7 @@ impl Session {
         let replicas = call.replicas();
         let id = CallId(self.next_id());
         let lease =
-            by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.wish.lease);
+            by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.request.lease);
         let hold = &mut self.holds[number];
         let change = Change { lease, replicas, ..Change::new(now, id, by, aim, self.resets) };
         hold.begin_change(self.pending.boxed(change));
@@ -157,11 +152,10 @@ impl Session {
 
     fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
         let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
-        self.pending.insert(now + self.settings.command_timeout + within + LATE, id, purpose);
+        self.pending.insert(now + self.settings.command_timeout + within + REPLY_GRACE, id, purpose);
         self.out.calls.push_back((id, call, of_request));
     }
 
-    /// Ends and returns the hold's change in flight.
     pub(super) fn end_change(&mut self, number: HoldNumber) -> Option<Change> {
         let change = self.holds.get_mut(number)?.change.take()?;
         Some(self.pending.unboxed(change))
@@ -337,30 +331,30 @@ impl Session {
     fn send_settle(&mut self, scope: Scope) {
         let id = CallId(self.next_id());
         if let Some(key) = self.settlements.begin(scope, id) {
-            self.out.act(Action::Settle { id, key, durable: scope.1 });
+            self.out.actions.push_back(Action::Settle { id, key, durable: scope.1 });
         }
     }
 
     /// Handles the result of [`Action::Settle`].
     pub fn handle_settled(&mut self, now: Instant, id: CallId, result: Result<Settled, LinkError>) {
-        let spread = || self.rng.f64();
-        match self.settlements.answered(now, id, result.is_ok(), spread) {
-            SettleAnswer::Unknown => {}
-            SettleAnswer::Done { scope: (_, durable), key, settled, late } => {
-                for number in settled {
-                    self.change_settled(now, number, result == Ok(Settled::Proven));
+        let Some((scope, settlement)) = self.settlements.take(now, id) else { return };
+        match result {
+            Ok(settled) => {
+                for number in settlement.holds {
+                    self.change_settled(now, number, settled == Settled::Proven);
                 }
-                for number in late {
-                    self.settle(key.clone(), durable, number);
+                for number in settlement.late {
+                    self.settle(settlement.key.clone(), scope.1, number);
                 }
             }
-            SettleAnswer::Failed(first) => {
-                let lock = first.and_then(|number| self.holds.get(number)).map(|hold| hold.lock);
-                if let (Some(lock), Err(error)) = (lock, result) {
-                    let name = self.locks[lock].name.clone();
+            Err(error) => {
+                let hold = settlement.holds.first().and_then(|number| self.holds.get(*number));
+                if let Some(hold) = hold {
+                    let name = self.locks[hold.lock].name.clone();
                     let lasting = error.is_lasting();
-                    self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+                    self.out.emit(Event::CleanUpFailed { name, why: error.to_string(), lasting });
                 }
+                self.settlements.retry(now, scope, settlement, self.rng.f64());
             }
         }
     }
@@ -385,7 +379,6 @@ impl Session {
 /// The calls that are settled together: the hash slot, and whether they wait for replicas.
 pub(super) type Scope = (u16, bool);
 
-/// The settlements in flight, or waiting for a retry.
 #[derive(Debug, Default)]
 pub(super) struct Settlements {
     open: BTreeMap<Scope, Settlement>,
@@ -408,18 +401,6 @@ enum State {
     UnderWay(CallId),
     RetryAt(Instant),
     New,
-}
-
-/// What the answer to a settlement means.
-#[derive(Debug, PartialEq, Eq)]
-#[must_use = "holds wait for it"]
-pub(super) enum SettleAnswer {
-    /// No such settlement is in flight.
-    Unknown,
-    /// The calls of `settled` are settled. The calls of `late` need another settlement.
-    Done { scope: Scope, key: Bytes, settled: Vec<HoldNumber>, late: Vec<HoldNumber> },
-    /// It is retried for all of its holds. This is one of them.
-    Failed(Option<HoldNumber>),
 }
 
 impl Settlements {
@@ -461,34 +442,25 @@ impl Settlements {
         Some(settlement.key.clone())
     }
 
-    /// Handles an answer. `spread` is between 0 and 1.
-    pub(super) fn answered(
-        &mut self,
-        now: Instant,
-        id: CallId,
-        is_settled: bool,
-        spread: impl FnOnce() -> f64,
-    ) -> SettleAnswer {
+    /// Ends the settlement in flight with this id. The holds of `late` need another settlement.
+    fn take(&mut self, now: Instant, id: CallId) -> Option<(Scope, Settlement)> {
         self.answered_at = Some(now);
         let found = self.open.iter().find(|(_, settlement)| settlement.state == State::UnderWay(id));
-        let Some(scope) = found.map(|(scope, _)| *scope) else { return SettleAnswer::Unknown };
-        if is_settled {
-            let Some(Settlement { key, holds, late, .. }) = self.open.remove(&scope) else {
-                return SettleAnswer::Unknown;
-            };
-            return SettleAnswer::Done { scope, key, settled: holds, late };
-        }
-        let Some(settlement) = self.open.get_mut(&scope) else { return SettleAnswer::Unknown };
+        let scope = *found?.0;
+        self.open.remove(&scope).map(|settlement| (scope, settlement))
+    }
+
+    /// Retries a failed settlement for all of its holds. `spread` is between 0 and 1.
+    fn retry(&mut self, now: Instant, scope: Scope, mut settlement: Settlement, spread: f64) {
         settlement.holds.append(&mut settlement.late);
         settlement.failures = settlement.failures.saturating_add(1);
         // Clean-up is not urgent.
         let pause = pause_before(settlement.failures.saturating_add(1));
-        settlement.state = State::RetryAt(now + pause.mul_f64(0.5 + spread() / 2.0));
-        SettleAnswer::Failed(settlement.holds.first().copied())
+        settlement.state = State::RetryAt(now + pause.mul_f64(0.5 + spread / 2.0));
+        self.open.insert(scope, settlement);
     }
 }
 
-/// The purpose of a call.
 #[derive(Debug)]
 pub(super) enum Purpose {
     /// A request changes the count of this hold.
@@ -500,13 +472,10 @@ pub(super) enum Purpose {
     Restoration(HoldNumber),
     /// A heartbeat for the waiters of a fair lock.
     Heartbeat(LockId),
-    /// The client's record.
     Record,
-    /// The reply is ignored.
     Nothing,
 }
 
-/// A renewal in flight.
 #[derive(Debug)]
 pub(super) struct Batch {
     pub(super) sent_at: Instant,
@@ -534,9 +503,8 @@ impl Batch {
 }
 
 /// Minimum number of entries before [`Pending::insert`] drops answered calls.
-const COMPACT: usize = 1_024;
+const MIN_TO_COMPACT: usize = 1_024;
 
-/// The calls in flight.
 #[derive(Debug, Default)]
 pub(super) struct Pending {
     pub(super) calls: BTreeMap<CallId, Purpose>,
@@ -570,7 +538,7 @@ impl Pending {
         self.calls.insert(id, purpose);
         if self.by_deadline.len() >= self.compact_at {
             self.by_deadline.retain(|(_, id)| self.calls.contains_key(id));
-            self.compact_at = (2 * self.by_deadline.len()).max(COMPACT);
+            self.compact_at = (2 * self.by_deadline.len()).max(MIN_TO_COMPACT);
         }
         let at = match self.by_deadline.back() {
             Some((last, _)) if *last > until => self.by_deadline.partition_point(|(other, _)| *other <= until),

@@ -29,14 +29,13 @@ use crate::time::Instant;
 use std::collections::HashSet;
 use std::time::Duration;
 
-/// Pause before the retry of a failed write.
-const RETRY: Duration = Duration::from_secs(1);
+const RETRY_PAUSE: Duration = Duration::from_secs(1);
 
 /// Time between two comparisons of the record with the client's locks.
-const COMPARE: Duration = Duration::from_secs(1);
+const COMPARE_INTERVAL: Duration = Duration::from_secs(1);
 
 /// How long a client has held a lock, or waited for it, before the record lists it.
-const LASTING: Duration = Duration::from_secs(1);
+const MIN_LISTED_TIME: Duration = Duration::from_secs(1);
 
 /// The most requests of a record. The rest of it is for holds.
 const MOST_REQUESTS: usize = MOST / 2;
@@ -44,7 +43,7 @@ const MOST_REQUESTS: usize = MOST / 2;
 impl Session {
     /// Keeps a record of this client on the server. The record expires `lifetime` after its last write.
     pub fn announce(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        self.record.keep(now, record, lifetime);
+        self.record.start(now, record, lifetime);
     }
 
     /// Keeps the client's record on the server until `until`, also beyond the end of the client.
@@ -91,21 +90,21 @@ impl Session {
     /// Requests whose owners hold a lock precede other requests, because they may be part of a deadlock. Holds whose owners wait precede
     /// other holds.
     fn lock_uses(&self, now: Instant) -> Vec<LockUse> {
-        let has_lasted = |since: Instant| now.since(since) >= LASTING;
+        let has_lasted = |since: Instant| now.since(since) >= MIN_LISTED_TIME;
         let owning: HashSet<OwnerId> =
             self.owners.iter().filter(|(.., owned)| !owned.holds.is_empty()).map(|(_, owner, _)| owner).collect();
         let requests = self.requests.acquires().filter(|(_, acquire)| {
             acquire.is_open()
                 && acquire.entering().is_none()
-                && acquire.wish.patience != Patience::Try
+                && acquire.request.patience != Patience::Try
                 && has_lasted(acquire.started)
         });
         let requests = requests.map(|(ticket, acquire)| {
-            let may_lock = blocked_owners(&acquire.wish).any(|owner| owning.contains(&owner));
+            let may_lock = blocked_owners(&acquire.request).any(|owner| owning.contains(&owner));
             ((!may_lock, acquire.started, ticket), acquire)
         });
         let requests = smallest(MOST_REQUESTS, requests);
-        let waiting: HashSet<OwnerId> = requests.iter().flat_map(|acquire| blocked_owners(&acquire.wish)).collect();
+        let waiting: HashSet<OwnerId> = requests.iter().flat_map(|acquire| blocked_owners(&acquire.request)).collect();
         let is_listed =
             |hold: &Hold| hold.is_live() && !hold.state.is_degraded() && has_lasted(hold.cell.acquired_at());
         let holds = self.holds.iter().filter(|(_, hold)| is_listed(hold)).map(|(number, hold)| {
@@ -114,7 +113,7 @@ impl Session {
         });
         let holds = smallest(MOST - requests.len(), holds);
         let of_request = |acquire: &Acquire| {
-            let owners = blocked_owners(&acquire.wish).map(OwnerId::number).collect();
+            let owners = blocked_owners(&acquire.request).map(OwnerId::number).collect();
             self.lock_use(acquire.lock, None, owners, now.since(acquire.started), None)
         };
         let of_hold = |hold: &Hold| {
@@ -141,8 +140,8 @@ impl Session {
 }
 
 /// The owners that cannot go on before the request ends.
-fn blocked_owners(wish: &AcquireRequest) -> impl Iterator<Item = OwnerId> {
-    wish.owner.into_iter().chain(wish.outer.iter().flat_map(|outer| outer.0.iter().copied()))
+fn blocked_owners(request: &AcquireRequest) -> impl Iterator<Item = OwnerId> {
+    request.owner.into_iter().chain(request.outer.iter().flat_map(|outer| outer.0.iter().copied()))
 }
 
 /// The values of the `most` smallest keys, sorted by key. Linear in the number of all values.
@@ -164,11 +163,9 @@ pub(super) struct ClientRecord(Option<Kept>);
 struct Kept {
     record: record::ClientRecord,
     lifetime: Duration,
-    /// The time of the first record.
     since: Instant,
     /// The next write; `None` while a write is in flight.
     write_at: Option<Instant>,
-    /// The locks of the last write.
     written: Vec<LockUse>,
     compare_at: Instant,
     /// The time until which the record stays after the end of the client.
@@ -176,8 +173,8 @@ struct Kept {
 }
 
 impl ClientRecord {
-    fn keep(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
-        let (since, write_at, compare_at) = (now, Some(now), now + COMPARE);
+    fn start(&mut self, now: Instant, record: record::ClientRecord, lifetime: Duration) {
+        let (since, write_at, compare_at) = (now, Some(now), now + COMPARE_INTERVAL);
         self.0 = Some(Kept { record, lifetime, since, write_at, written: Vec::new(), compare_at, outlives: None });
     }
 
@@ -193,7 +190,7 @@ impl ClientRecord {
         let kept = self.0.as_mut()?;
         let at = kept.write_at?;
         if kept.compare_at <= now {
-            kept.compare_at = now + COMPARE;
+            kept.compare_at = now + COMPARE_INTERVAL;
         }
         let is_same = uses.len() == kept.written.len()
             && uses.iter().zip(&kept.written).all(|(now, written)| now.is_same(written));
@@ -208,37 +205,29 @@ impl ClientRecord {
     /// Plans the next write after a reply. Ignores the reply to a record that was replaced.
     fn written(&mut self, now: Instant, was_written: bool) {
         if let Some(kept) = self.0.as_mut().filter(|kept| kept.write_at.is_none()) {
-            kept.write_at = Some(now + if was_written { kept.lifetime / 3 } else { RETRY });
+            kept.write_at = Some(now + if was_written { kept.lifetime / 3 } else { RETRY_PAUSE });
         }
     }
 }
 
 /// Shutdown.
 impl Session {
-    /// Stops granting: every waiting acquire fails, and every later acquire. Holds stay as they are.
+    /// Stops granting: every waiting acquire fails, and every later acquire. Releases grants that no future has read. Other holds stay.
     pub fn close(&mut self, now: Instant) {
         self.closed = true;
         let mut waiting: Vec<Ticket> = self.requests.acquires().map(|(ticket, _)| ticket).collect();
         waiting.sort_unstable();
         for ticket in waiting {
-            self.take_grant_back(now, ticket);
+            let acquire = &mut self.requests[ticket];
+            if let Some(Ok(Some(_))) = acquire.outcome() {
+                let granted = acquire.take_outcome().and_then(Result::ok).flatten();
+                acquire.end(Err(AcquireError::Closed));
+                granted.into_iter().for_each(|granted| self.drop_guard(now, granted.hold, granted.renewed));
+            }
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
         self.stop_all_lingering(now);
         self.stop_all_listening();
-    }
-
-    /// Releases an unread grant: its caller gets the error that the client is closed.
-    fn take_grant_back(&mut self, now: Instant, ticket: Ticket) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if !matches!(acquire.outcome(), Some(Ok(Some(_)))) {
-            return;
-        }
-        let granted = acquire.take_outcome().and_then(Result::ok).flatten();
-        acquire.end(Err(AcquireError::Closed));
-        if let Some(granted) = granted {
-            self.drop_guard(now, granted.hold, granted.renewed);
-        }
     }
 
     /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold was lost.

@@ -23,7 +23,7 @@ impl Session {
     pub(super) fn placed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, moved: bool, standing: Standing) {
         let acquire = &mut self.requests[ticket];
         let (lock, queued, asked_again) = (acquire.lock, acquire.route == Route::Queued, acquire.attempts > 1);
-        let mark = acquire.wish.prefer_writers;
+        let mark = acquire.request.prefer_writers;
         let lost_place = moved && acquire.had_place;
         acquire.had_place = true;
         acquire.failures.set_outcome_unknown(false);
@@ -33,7 +33,7 @@ impl Session {
         self.locks[lock].forget_failures();
         if lost_place {
             let name = self.locks[lock].name.clone();
-            self.out.tell(Event::QueuePositionLost { name });
+            self.out.emit(Event::QueuePositionLost { name });
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.
@@ -85,7 +85,6 @@ impl Session {
         self.set_lock_timer(lock);
     }
 
-    /// Sends a heartbeat if it is due.
     pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
         let was_due = state.line.get_mut().is_some_and(|line| line.heartbeat.next.take_if(|at| *at <= now).is_some());
@@ -100,7 +99,6 @@ impl Session {
         self.send_by_background(now, call, Purpose::Heartbeat(lock));
     }
 
-    /// Handles the reply to a heartbeat.
     pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
         let heartbeat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
@@ -113,7 +111,7 @@ impl Session {
                 match heartbeat {
                     Heartbeat::Calm(standing) => self.front_stands(now, lock, standing),
                     Heartbeat::Yours { entry, .. } => self.turn_of_entry(now, lock, &entry),
-                    Heartbeat::Gone(_) => self.places_are_gone(lock),
+                    Heartbeat::Gone(_) => self.queue_is_gone(lock),
                     Heartbeat::Kind(kind) => self.fail_line(now, lock, &AcquireError::KeyConflict(kind)),
                 }
             }
@@ -121,7 +119,7 @@ impl Session {
                 let name = self.locks[lock].name.clone();
                 let lasting = lasting && self.locks[lock].line.failures.since().is_none();
                 self.locks[lock].line.failures.note(now, &why);
-                self.out.tell(Event::HeartbeatFailed { name, why, lasting });
+                self.out.emit(Event::HeartbeatFailed { name, why, lasting });
             }
             Err(_) => {}
         }
@@ -149,7 +147,7 @@ impl Session {
     }
 
     /// The server has forgotten the queue: every waiter takes a new place, in the order of the line.
-    fn places_are_gone(&mut self, lock: LockId) {
+    fn queue_is_gone(&mut self, lock: LockId) {
         let all: Vec<Ticket> = self.locks[lock].line.members().collect();
         for ticket in all {
             let number = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
@@ -185,8 +183,8 @@ impl Session {
             return;
         }
         let line = &self.locks[lock].line;
-        let contends = line.is_contender(ticket);
-        if !contends {
+        let is_contender = line.is_contender(ticket);
+        if !is_contender {
             if line.phase == Phase::Asking {
                 // The next heartbeat repeats the offer, after the contender's reply.
                 return;
@@ -199,7 +197,7 @@ impl Session {
         match self.locks[lock].line.phase {
             Phase::Sleeping(_) | Phase::Pipelining(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
             // The contender before was woken, and this one was not: its turn begins now.
-            Phase::Ready(_) if !contends => self.begin_turn(now, lock),
+            Phase::Ready(_) if !is_contender => self.begin_turn(now, lock),
             Phase::Ready(_) | Phase::Asking | Phase::BackingOff(_) | Phase::Gated => {}
         }
     }
@@ -238,7 +236,7 @@ impl Session {
     /// This client sends a release. The next waiter of the queue is mostly its own, so the contender asks right behind the release. The
     /// server decides whose turn it is.
     pub(super) fn ask_ahead(&mut self, lock: LockId) {
-        if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue || !self.is_well(lock) {
+        if self.locks[lock].wait_policy() != WaitPolicy::ServerQueue || !self.is_server_usable(lock) {
             return;
         }
         let Some(contender) = self.locks[lock].line.contender else { return };
@@ -258,7 +256,6 @@ impl Session {
     }
 }
 
-/// The heartbeat of a lock's waiters.
 #[derive(Debug, Default)]
 pub(super) struct HeartbeatState {
     pub(super) next: Option<Instant>,

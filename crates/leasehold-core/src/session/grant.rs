@@ -13,7 +13,7 @@ use crate::reply::{DecodeError, Reply};
 use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
 use crate::session::lock::LockId;
-use crate::session::offline::RESTORE;
+use crate::session::offline::RESTORE_INTERVAL;
 use crate::session::request::{Acquire, AcquireOutcome, LastRetry, Route, Stage};
 use crate::session::{AcquireRequest, Event, Patience, Session, Ticket};
 use crate::time::Instant;
@@ -44,12 +44,12 @@ impl Session {
                 let hold = &mut self.holds[number];
                 hold.note_grant(token);
                 if let Some(error) = change.shortfall() {
-                    return self.take_back(now, ticket, number, error);
+                    return self.withdraw(now, ticket, number, error);
                 }
                 let acquire = &self.requests[ticket];
                 let beside = acquire.beside().cloned();
                 if !self.stands_beside(acquire) && self.is_held_without_server(number) {
-                    return self.give_grant_back(now, ticket, number);
+                    return self.return_grant(now, ticket, number);
                 }
                 let hold = &mut self.holds[number];
                 hold.confirm_grant(now, &change, left);
@@ -110,7 +110,7 @@ impl Session {
             self.fail_acquire(now, ticket, error);
         } else {
             self.keep_until_queue_expires(now, number);
-            self.take_back(now, ticket, number, error);
+            self.withdraw(now, ticket, number, error);
         }
     }
 
@@ -123,11 +123,11 @@ impl Session {
             self.granted_too_late(now, ticket, number);
             return;
         }
-        let renewed = acquire.wish.renewed;
+        let renewed = acquire.request.renewed;
         hold.grant(renewed);
         let granted = hold.granted(number, renewed);
         let (lock, permits) = (hold.lock, hold.permits());
-        let would_linger = acquire.wish.may_linger() && self.locks[lock].protocol().is_asked_for();
+        let would_linger = acquire.request.may_linger() && self.locks[lock].protocol().hears_requests();
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
             acquire.end(Ok(Some(granted)));
@@ -177,7 +177,7 @@ impl Session {
     fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let why = "the server's reply took longer than the lease";
         if self.is_last_attempt(now, ticket) {
-            self.take_back(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
+            self.withdraw(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
             return;
         }
         self.holds[number].clean_up.by_background = true;
@@ -215,7 +215,7 @@ impl Session {
 
     /// The owner's hold of the other half, beside which a waiting request may now acquire.
     pub(super) fn own_other_half(&self, acquire: &Acquire) -> Option<Bytes> {
-        let beside = self.look_at_siblings(acquire.lock, &acquire.wish).ok().flatten();
+        let beside = self.look_at_siblings(acquire.lock, &acquire.request).ok().flatten();
         beside.filter(|beside| !acquire.was_refused_beside(beside))
     }
 
@@ -227,19 +227,23 @@ impl Session {
     /// Checks the other locks of the same name. Returns the hold beside which the request may acquire, or why the request must fail.
     ///
     /// Only the client can see that a name is used for two kinds: their hashes look alike on the server.
-    pub(super) fn look_at_siblings(&self, lock: LockId, wish: &AcquireRequest) -> Result<Option<Bytes>, AcquireError> {
+    pub(super) fn look_at_siblings(
+        &self,
+        lock: LockId,
+        request: &AcquireRequest,
+    ) -> Result<Option<Bytes>, AcquireError> {
         let mut beside = None;
         for at in self.locks.same_name(lock).filter(|at| *at != lock) {
             let other = &self.locks[at];
-            let of_owner = wish.owner.and_then(|owner| self.owners.hold(at, owner));
-            let own = of_owner.or(wish.beside).and_then(|number| self.holds.get(number));
+            let of_owner = request.owner.and_then(|owner| self.owners.hold(at, owner));
+            let own = of_owner.or(request.beside).and_then(|number| self.holds.get(number));
             let own = own.filter(|hold| hold.lock == at && hold.is_live());
-            match (other.kind, wish.kind) {
+            match (other.kind, request.kind) {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
                 (kind, _) if other.held > 0 || other.line.contender.is_some() => {
-                    return Err(AcquireError::KeyConflict(kind.protocol().word().to_owned()));
+                    return Err(AcquireError::KeyConflict(kind.protocol().kind_name().to_owned()));
                 }
                 _ => {}
             }
@@ -258,7 +262,7 @@ impl Session {
         if self.holds.get(number).is_some_and(|hold| hold.is_live()) {
             self.lose_by_deadline(now, number);
         }
-        self.take_unread_back(now, ticket);
+        self.revoke_unread_grant(now, ticket);
     }
 
     /// Takes an unread grant from a request at its deadline. The request waits again, behind requests whose futures are polled. It keeps a grant
@@ -268,23 +272,23 @@ impl Session {
         if let Stage::Granted(Ok(Some(granted)), until) = &mut acquire.stage
             && granted.cell.is_degraded()
         {
-            *until = now + RESTORE;
+            *until = now + RESTORE_INTERVAL;
             return self.set_request_timer(now, ticket);
         }
         acquire.unpolled = true;
         let name = self.locks[acquire.lock].name.clone();
-        self.out.tell(Event::UnpolledTurn { name });
-        self.take_unread_back(now, ticket);
+        self.out.emit(Event::UnpolledTurn { name });
+        self.revoke_unread_grant(now, ticket);
     }
 
     /// Drops the unread grant's guard, and returns the request to its place.
-    fn take_unread_back(&mut self, now: Instant, ticket: Ticket) {
+    fn revoke_unread_grant(&mut self, now: Instant, ticket: Ticket) {
         let granted = self.requests[ticket].take_unread();
         let Some(granted) = granted else { return };
         self.drop_guard(now, granted.hold, granted.renewed);
         let acquire = &mut self.requests[ticket];
         if acquire.entering().is_none() && acquire.beside().is_none() {
-            let held = acquire.wish.owner.and_then(|owner| self.owners.hold(acquire.lock, owner));
+            let held = acquire.request.owner.and_then(|owner| self.owners.hold(acquire.lock, owner));
             let Some(number) = held else { return self.join_line(now, ticket, End::Front) };
             // Another request of this owner has re-entered the hold.
             acquire.route = Route::Reentering(number);
@@ -323,7 +327,7 @@ impl Session {
     pub(super) fn end_busy(&mut self, now: Instant, ticket: Ticket) {
         let timeout = self.settings.command_timeout;
         let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| !acquire.has_ended()) else { return };
-        let outcome = if acquire.wish.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
+        let outcome = if acquire.request.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
         let (lock, begun, until) = (acquire.lock, acquire.target(), acquire.wait_deadline(timeout).min(now) + timeout);
         self.leave_line(now, ticket, lock);
         let acquire = &mut self.requests[ticket];
@@ -341,18 +345,18 @@ impl Session {
         for hold in &holds {
             self.holds[*hold].wait(ticket);
         }
-        self.requests[ticket].take_back(outcome, holds, until);
+        self.requests[ticket].withdraw(outcome, holds, until);
         if until <= now {
-            self.stop_taking_back(now, ticket, "there was no time left");
+            self.stop_withdrawing(now, ticket, "there was no time left");
         }
         self.set_request_timer(now, ticket);
     }
 
     /// Releases a grant that must not reach the caller, then fails the request with `error`. The request waits for the release for one command
     /// timeout at most. The background continues the release.
-    pub(super) fn take_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
+    pub(super) fn withdraw(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
-        self.requests[ticket].take_back(Err(error), vec![number], until);
+        self.requests[ticket].withdraw(Err(error), vec![number], until);
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
@@ -362,10 +366,10 @@ impl Session {
     }
 
     /// A hold that acquires waited for is gone: its own acquire reports its outcome, and other requests retry.
-    pub(super) fn note_taken_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn note_withdrawn(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if acquire.is_taking_back() {
-            if let Some(outcome) = acquire.note_taken_back(number) {
+        if acquire.is_withdrawing() {
+            if let Some(outcome) = acquire.note_withdrawn(number) {
                 self.finish_acquire(now, ticket, outcome);
             }
         } else if acquire.note_cleaned_up(number) {
@@ -375,15 +379,15 @@ impl Session {
 
     /// Ends an acquire whose hold is not withdrawn yet, and leaves the withdrawal to the background. The caller learns that the server may
     /// still have the hold. A place in a queue is no hold, and a script that granted nothing leaves none.
-    pub(super) fn stop_taking_back(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        let taking_back = self.requests.acquire_mut(ticket).and_then(Acquire::stop_taking_back);
-        let Some(taking_back) = taking_back else { return };
+    pub(super) fn stop_withdrawing(&mut self, now: Instant, ticket: Ticket, why: &str) {
+        let withdrawal = self.requests.acquire_mut(ticket).and_then(Acquire::stop_withdrawing);
+        let Some(withdrawal) = withdrawal else { return };
         let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.state.is_queued());
-        let places = taking_back.holds.iter().all(is_place);
+        let places = withdrawal.holds.iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
         };
-        let outcome = match taking_back.outcome {
+        let outcome = match withdrawal.outcome {
             Err(AcquireError::Refused(refusal)) if refusal.proves_no_grant() => Err(AcquireError::Refused(
                 refusal
                     .adding("; the lock is not held, and taking back what the script may have prepared failed: ", why),

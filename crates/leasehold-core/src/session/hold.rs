@@ -64,20 +64,20 @@ pub(super) struct Extras {
 pub(super) struct Waiting(Vec<Ticket>);
 
 impl Hold {
-    pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, name: HoldName, wish: &AcquireRequest) -> Self {
-        let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+    pub(super) fn new(now: Instant, lock: LockId, ticket: Ticket, name: HoldName, request: &AcquireRequest) -> Self {
+        let latest = request.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         Self {
             lock,
-            owner: wish.owner,
-            class: wish.class.clone(),
-            cell: Arc::new(HoldCell::new(name, wish.permits, now, latest)),
+            owner: request.owner,
+            class: request.class.clone(),
+            cell: Arc::new(HoldCell::new(name, request.permits, now, latest)),
             count: Count::default(),
             begun_by: ticket,
             raising: Some(ticket),
             change: None,
             waiting: None,
-            lease: wish.lease,
-            extras: wish.replicas.map(|replicas| Box::new(Extras { replicas: Some(replicas), ..Extras::default() })),
+            lease: request.lease,
+            extras: request.replicas.map(|replicas| Box::new(Extras { replicas: Some(replicas), ..Extras::default() })),
             deadline: Deadline::until(latest),
             state: HoldState::default(),
             renew_at: None,
@@ -448,7 +448,6 @@ impl HoldState {
 pub(super) struct Count {
     /// The most that the server may have.
     pub(super) on_server: u32,
-    /// The guards, including detached guards.
     pub(super) wanted: u32,
     detached: u32,
     /// The guards that want the lease renewed.
@@ -628,7 +627,6 @@ impl Deadline {
     }
 }
 
-/// A change of a hold's count in flight.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Change {
     pub(super) id: CallId,

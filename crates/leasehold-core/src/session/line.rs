@@ -20,7 +20,6 @@ use std::time::Duration;
 
 /// How requests join the line, take turns in it, and leave it.
 impl Session {
-    /// Moves a request into the line.
     pub(super) fn join_line(&mut self, now: Instant, ticket: Ticket, end: End) {
         let acquire = &self.requests[ticket];
         if acquire.route == Route::Queued || acquire.has_ended() {
@@ -44,7 +43,6 @@ impl Session {
         self.begin_to_wait(now, ticket);
     }
 
-    /// Gives the contender its turn.
     pub(super) fn begin_turn(&mut self, now: Instant, lock: LockId) {
         let state = &mut self.locks[lock];
         let until = now + state.wait_policy().turn(&self.settings);
@@ -82,7 +80,7 @@ impl Session {
                     self.locks[lock].line.phase = Phase::Ready(now + turn);
                 } else if let Some(contender) = contender {
                     let name = self.locks[lock].name.clone();
-                    self.out.tell(Event::UnpolledTurn { name });
+                    self.out.emit(Event::UnpolledTurn { name });
                     self.turn_missed(now, contender);
                 }
             }
@@ -149,8 +147,8 @@ impl Session {
         let state = &self.locks[acquire.lock];
         let placed = acquire.hold.and_then(|number| self.holds.get(number)).is_some_and(|hold| hold.state.is_queued());
         // The contender asks in its turn.
-        let contends = state.line.is_contender(ticket) && !state.line.listens();
-        state.wait_policy() == WaitPolicy::ServerQueue && acquire.route == Route::Queued && !placed && !contends
+        let is_contender = state.line.is_contender(ticket) && !state.line.listens();
+        state.wait_policy() == WaitPolicy::ServerQueue && acquire.route == Route::Queued && !placed && !is_contender
     }
 
     /// The contender found the lock taken. It sleeps until a release notice, or until the holder's lease may be over.
@@ -224,7 +222,7 @@ impl Session {
             return;
         }
         let last = self.locks[lock].last_granted.and_then(|number| self.holds.get(number));
-        if !last.is_some_and(|hold| hold.is_asked_for()) && !self.listening.contains_key(&lock) {
+        if !last.is_some_and(|hold| hold.hears_requests()) && !self.listening.contains_key(&lock) {
             self.subscriptions.retain(lock, |_| false, &mut self.out);
         }
     }
@@ -285,16 +283,16 @@ impl Session {
         let out_of_reach = matches!(error, AcquireError::Unreachable(_));
         let (mut stay, mut fail) = (WaitQueue::default(), Vec::new());
         for ticket in std::mem::take(&mut self.locks[lock].line.queue).iter() {
-            match self.requests.waiter(ticket).map(|acquire| acquire.wish.fallback) {
+            match self.requests.waiter(ticket).map(|acquire| acquire.request.fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
                 Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
                 Some(_) => fail.push(ticket),
             }
         }
         if let Some(contender) = self.locks[lock].line.contender {
-            if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_taking_back()) {
+            if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_withdrawing()) {
                 // The contender has already failed, and waits for its withdrawal.
-                self.stop_taking_back(now, contender, &error.to_string());
+                self.stop_withdrawing(now, contender, &error.to_string());
             } else {
                 let unsure = self.is_outcome_unknown(contender);
                 let error = if unsure { self.failure_error(contender) } else { error.clone() };
@@ -418,7 +416,6 @@ pub(super) enum Phase {
     Gated,
 }
 
-/// The end of a queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Front,
@@ -535,7 +532,6 @@ impl Line {
         asks
     }
 
-    /// Sends the contender's command.
     pub(super) const fn begin_attempt(&mut self) {
         self.pipelining.is_attempt = matches!(self.phase, Phase::Pipelining(_));
         self.phase = Phase::Asking;
@@ -618,7 +614,7 @@ pub(super) struct Pipelining {
 }
 
 /// Maximum number of releases without pipelining after an attempt in vain.
-const MOST_SPARED: u8 = 64;
+const MAX_SPARED: u8 = 64;
 
 impl Pipelining {
     /// Records a release. Returns whether the contender is to ask behind it.
@@ -641,7 +637,7 @@ impl Pipelining {
 
     fn refused(&mut self) {
         if std::mem::take(&mut self.is_attempt) {
-            self.last_spared = (self.last_spared * 2).clamp(1, MOST_SPARED);
+            self.last_spared = (self.last_spared * 2).clamp(1, MAX_SPARED);
             self.spared = self.last_spared;
         }
     }
@@ -658,17 +654,15 @@ pub(super) struct WaitQueue {
 }
 
 /// Maximum number of empty places, in addition to the number of requests.
-const SPARE: usize = 32;
+const MAX_EMPTY_PLACES: usize = 32;
 
 impl WaitQueue {
-    /// Moves a request to the back.
     pub(super) fn push_back(&mut self, ticket: Ticket) {
         self.remove(ticket);
         self.positions.insert(ticket, self.first + offset(self.places.len()));
         self.places.push_back(Some(ticket));
     }
 
-    /// Moves a request to the front.
     pub(super) fn push_front(&mut self, ticket: Ticket) {
         self.remove(ticket);
         self.first -= 1;
@@ -691,7 +685,7 @@ impl WaitQueue {
             self.places.pop_back();
         }
         // Compact the queue: linear time, but rarely enough to be constant per request.
-        if self.places.len() > 2 * self.positions.len() + SPARE {
+        if self.places.len() > 2 * self.positions.len() + MAX_EMPTY_PLACES {
             self.places.retain(Option::is_some);
             for (index, ticket) in self.places.iter().flatten().enumerate() {
                 self.positions.insert(*ticket, self.first + offset(index));

@@ -24,9 +24,8 @@ use crate::time::Instant;
 use std::time::Duration;
 
 /// Maximum pause before a degraded hold is requested from the server again. The minimum is half of it.
-pub(super) const RESTORE: Duration = Duration::from_millis(250);
+pub(super) const RESTORE_INTERVAL: Duration = Duration::from_millis(250);
 
-/// A server that cannot be reached.
 #[derive(Debug)]
 pub(super) struct Outage {
     server: String,
@@ -43,12 +42,12 @@ impl Outage {
     }
 
     /// Adds the outage to the text about the other failures of the server.
-    pub(super) fn added_to(&self, since: Option<Instant>, in_words: String) -> String {
+    pub(super) fn added_to(&self, since: Option<Instant>, text: String) -> String {
         let told = not_connected(&self.server, &self.why).to_string();
         match since {
             None => told,
-            Some(_) if in_words.contains(&told) => in_words,
-            Some(_) => format!("{in_words}; {told}"),
+            Some(_) if text.contains(&told) => text,
+            Some(_) => format!("{text}; {told}"),
         }
     }
 }
@@ -62,7 +61,6 @@ pub(super) struct Outages {
 }
 
 impl Outages {
-    /// The outage of the server of a key.
     pub(super) fn of(&self, key: &[u8]) -> Option<&Outage> {
         self.told.iter().find(|outage| outage.concerns(key))
     }
@@ -81,7 +79,7 @@ impl Session {
         if !matches!(error, AcquireError::Unreachable(_)) || !self.falls_back(now, ticket) {
             self.fail_acquire(now, ticket, error);
         } else if self.is_gated(self.requests[ticket].lock) {
-            self.stand_at_gate(now, ticket);
+            self.wait_at_gate(now, ticket);
         } else {
             self.degrade(now, ticket);
         }
@@ -97,21 +95,20 @@ impl Session {
             .hold
             .and_then(|number| self.holds.get(number))
             .is_none_or(|hold| hold.count.on_server == 0 && hold.change.is_none());
-        acquire.wish.fallback != Fallback::Fail
+        acquire.request.fallback != Fallback::Fail
             && first
             && nothing_there
             && !acquire.failures.is_outcome_unknown()
             && now >= since + self.settings.unreachable_after
     }
 
-    /// Grants without the server.
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
         let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
         let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
         let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
         let hold = &mut self.holds[number];
-        let renewed = acquire.wish.renewed;
-        let restore_at = (acquire.wish.fallback == Fallback::Local).then_some(now + RESTORE);
+        let renewed = acquire.request.renewed;
+        let restore_at = (acquire.request.fallback == Fallback::Local).then_some(now + RESTORE_INTERVAL);
         hold.grant_locally(now, renewed, restore_at);
         let granted = hold.granted(number, renewed);
         match restore_at {
@@ -121,7 +118,7 @@ impl Session {
         let lock = hold.lock;
         self.locks[lock].add_held(hold.permits());
         self.locks[lock].line.queue.remove(ticket);
-        self.out.tell(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.out.emit(Event::Degraded { name: self.locks[lock].name.clone() });
         self.finish_grant(now, ticket, number, Duration::ZERO);
         self.wake(ticket);
     }
@@ -130,9 +127,9 @@ impl Session {
     /// fallback fails while the hold is degraded, because its caller relies on the server's grant.
     pub(super) fn enter_by_itself(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let acquire = &self.requests[ticket];
-        let needs_server = acquire.wish.fallback == Fallback::Fail;
+        let needs_server = acquire.request.fallback == Fallback::Fail;
         let is_degraded = self.holds.get(number).is_some_and(|hold| hold.state.is_degraded());
-        match acquire.wish.replicas {
+        match acquire.request.replicas {
             None if needs_server && is_degraded => {
                 let why =
                     "the owner's hold was granted without the server, and this acquire has no fallback".to_owned();
@@ -170,11 +167,11 @@ impl Session {
     }
 
     /// A request waits here for the task of this client that has the lock, and does not ask the server.
-    pub(super) fn stand_at_gate(&mut self, now: Instant, ticket: Ticket) {
+    pub(super) fn wait_at_gate(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &mut self.requests[ticket];
         acquire.failures.forget_failures();
-        let (lock, owner, in_line) = (acquire.lock, acquire.wish.owner, acquire.route == Route::Queued);
-        let ended = acquire.has_ended() || acquire.is_taking_back();
+        let (lock, owner, in_line) = (acquire.lock, acquire.request.owner, acquire.route == Route::Queued);
+        let ended = acquire.has_ended() || acquire.is_withdrawing();
         if in_line {
             self.close_gate(lock);
         }
@@ -191,13 +188,13 @@ impl Session {
             return;
         }
         let is_over = acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now;
-        if acquire.wish.patience == Patience::Try || is_over {
+        if acquire.request.patience == Patience::Try || is_over {
             self.end_busy(now, ticket);
         } else if in_line {
             self.begin_to_wait(now, ticket);
-        } else if let Some(acquire) = self.requests.acquire_mut(ticket) {
+        } else {
             // The other half, beside which the request asked, has ended.
-            acquire.stand_beside(None);
+            self.requests[ticket].stand_beside(None);
             self.join_line(now, ticket, End::Back);
         }
     }
@@ -223,7 +220,7 @@ impl Session {
         if self.locks[lock].line.phase == Phase::Gated
             && let Some(contender) = self.locks[lock].line.contender
         {
-            self.stand_at_gate(now, contender);
+            self.wait_at_gate(now, contender);
         }
         true
     }
@@ -235,7 +232,7 @@ impl Session {
     }
 
     /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
-    pub(super) fn give_grant_back(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+    pub(super) fn return_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
@@ -245,13 +242,13 @@ impl Session {
         for keeper in keepers {
             let hold = &mut self.holds[keeper];
             if hold.renew_at.is_some() {
-                hold.restore_at(now + RESTORE);
+                hold.restore_at(now + RESTORE_INTERVAL);
                 self.set_hold_timer(keeper);
             }
         }
         self.reconcile(now, number);
         self.requests[ticket].hold = None;
-        self.stand_at_gate(now, ticket);
+        self.wait_at_gate(now, ticket);
     }
 
     /// The degraded holds that shut the gate.
@@ -263,16 +260,15 @@ impl Session {
 
 /// Restores degraded holds.
 impl Session {
-    /// Requests a degraded hold from the server.
     pub(super) fn restore(&mut self, now: Instant, number: HoldNumber) {
-        let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
+        let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
         let hold = &mut self.holds[number];
         hold.renew_at = None;
         let (lock, has_change) = (hold.lock, hold.change.is_some());
         let leftovers = self.leftovers(lock);
         if has_change || !leftovers.is_empty() {
             for leftover in leftovers {
-                self.take_leftover_from_waiter(now, leftover);
+                self.withdraw_leftover(now, leftover);
             }
             self.holds[number].restore_at(again);
             return;
@@ -302,9 +298,9 @@ impl Session {
     fn leftovers(&self, lock: LockId) -> Vec<HoldNumber> {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
         let asks = |ticket| self.requests.acquire(ticket).is_some();
-        let is_asked_for = |hold: &Hold| hold.change.as_ref().and_then(|change| change.by).is_some_and(asks);
+        let is_requested = |hold: &Hold| hold.change.as_ref().and_then(|change| change.by).is_some_and(asks);
         let is_left = |hold: &Hold| {
-            hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.state.is_queued() && !is_asked_for(hold)
+            hold.count.on_server > 0 && hold.count.wanted == 0 && !hold.state.is_queued() && !is_requested(hold)
         };
         // Most holds are the only use of their lock, and a client may have thousands of holds.
         if same.iter().map(|lock| self.locks[*lock].refs).sum::<u32>() <= 1 {
@@ -316,7 +312,7 @@ impl Session {
 
     /// Withdraws the hold of a waiting request whose earlier acquire may have been applied. The request waits for the degraded hold, which
     /// cannot be restored before the server has released the other.
-    fn take_leftover_from_waiter(&mut self, now: Instant, number: HoldNumber) {
+    fn withdraw_leftover(&mut self, now: Instant, number: HoldNumber) {
         let Some(ticket) = self.holds.get(number).filter(|hold| hold.change.is_none()).and_then(|hold| hold.raising)
         else {
             return;
@@ -325,10 +321,9 @@ impl Session {
         self.abandon_hold(now, ticket, number);
     }
 
-    /// Handles the reply to a restoration.
     pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
         let outcome = self.raised(number, result);
-        let again = now + RESTORE / 2 + self.jitter(RESTORE / 2);
+        let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
         self.holds[number].restore_at(again);
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.begin_settling(number);
@@ -350,7 +345,7 @@ impl Session {
                     return;
                 }
                 let name = self.locks[hold.lock].name.clone();
-                self.out.tell(Event::Restored { name });
+                self.out.emit(Event::Restored { name });
                 self.outages.seen_since = None;
                 self.schedule_renewal(now, number);
             }
@@ -394,7 +389,7 @@ impl Session {
         }
         let first_lost_in = (first != Instant::FAR_FUTURE).then(|| first.since(now));
         self.outages.told.push(outage);
-        self.out.tell(Event::OutOfReach { server, why, holds, first_lost_in });
+        self.out.emit(Event::OutOfReach { server, why, holds, first_lost_in });
         let waited_for: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         waited_for.into_iter().for_each(|lock| self.set_lock_timer(lock));
         let open = self.requests.acquires().filter(|(_, acquire)| acquire.is_open());

@@ -38,7 +38,7 @@ impl Session {
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
         let ticket = Ticket::new(self.next_id());
-        let outcome = if self.keep(now, number, renewed) {
+        let outcome = if self.hand_over_or_linger(now, number, renewed) {
             Some(Ok(()))
         } else {
             // The number of a live guard always finds its hold.
@@ -128,7 +128,7 @@ impl Session {
 
     /// Releases a dropped guard in the background.
     pub fn drop_guard(&mut self, now: Instant, number: HoldNumber, renewed: bool) {
-        if !self.keep(now, number, renewed) {
+        if !self.hand_over_or_linger(now, number, renewed) {
             self.take_guard(now, number, renewed);
             self.clean_up_by_background(now, number);
         }
@@ -182,7 +182,7 @@ impl Session {
             self.drop_unwanted_notices(lock);
         }
         for ticket in waiting {
-            if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_taking_back()) {
+            if self.requests.acquire(ticket).is_some_and(|acquire| !acquire.is_withdrawing()) {
                 self.join_line(now, ticket, End::Back);
             } else {
                 self.holds[number].wait(ticket);
@@ -228,10 +228,10 @@ impl Session {
         if gone && live {
             self.lose(now, number, LossReason::Removed);
         } else if let Some(lost) = lost {
-            self.out.tell(lost);
+            self.out.emit(lost);
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
-            self.out.tell(Event::CleanedUp { name });
+            self.out.emit(Event::CleanedUp { name });
         }
         self.finish_waiting(now, number, change.by.into_iter().chain(waiting), &outcome);
         self.reconcile(now, number);
@@ -247,7 +247,7 @@ impl Session {
     ) {
         for ticket in tickets {
             self.finish_release(ticket, outcome.clone());
-            self.note_taken_back(now, ticket, number);
+            self.note_withdrawn(now, ticket, number);
             self.wake(ticket);
         }
     }
@@ -284,7 +284,7 @@ impl Session {
         {
             let lasting = error.is_lasting() && hold.note_refusal();
             let name = self.locks[hold.lock].name.clone();
-            self.out.tell(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+            self.out.emit(Event::CleanUpFailed { name, why: error.to_string(), lasting });
         }
         for ticket in releases {
             self.limit_wait(now, ticket, number);
@@ -303,11 +303,11 @@ impl Session {
             hold.doubt_lowering();
         }
         hold.change = None;
-        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.is_taking_back());
+        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.is_withdrawing());
         let (undoing, others) = hold.take_waiting().into_iter().partition::<Vec<_>, _>(is_undoing);
         others.into_iter().filter(|ticket| !releases.contains(ticket)).for_each(|ticket| hold.wait(ticket));
         for ticket in undoing {
-            self.stop_taking_back(now, ticket, refusal.text());
+            self.stop_withdrawing(now, ticket, refusal.text());
         }
         for ticket in releases {
             self.finish_release(*ticket, Err(refused.clone()));
@@ -417,7 +417,6 @@ impl Session {
         self.send_change(now, number, None, CountChange::LowerTo(target), call);
     }
 
-    /// Sends queued lowerings while the window has room.
     pub(super) fn lower_more(&mut self, now: Instant) {
         while self.to_lower.window.has_room(self.pending.lowerings)
             && let Some(number) = self.to_lower.pop()
@@ -440,7 +439,6 @@ impl Session {
     }
 }
 
-/// The state of the background lowering of a hold's count.
 #[derive(Debug)]
 pub(super) struct CleanUp {
     /// The background lowers the count, and no future does.
@@ -477,7 +475,6 @@ enum Repeats {
     Over,
 }
 
-/// The next step for a hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub(super) enum NextStep {
@@ -669,7 +666,6 @@ pub(super) struct ToLower {
     window: Window,
 }
 
-/// The lock that takes the next turn.
 #[derive(Clone, Copy, Debug, Default)]
 enum NextLock {
     /// The newest of `fresh`: a late lock does not wait for earlier locks.
@@ -715,7 +711,7 @@ impl ToLower {
         if holds.is_empty() {
             self.holds.remove(&lock);
             if self.holds.is_empty() {
-                self.window.begin_anew();
+                self.window.reset();
             }
         } else {
             self.served.push_back(lock);

@@ -71,7 +71,6 @@ impl Session {
         self.reconcile(now, number);
     }
 
-    /// Queues the renewal of a hold, if it is due.
     pub(super) fn queue_renewal(&mut self, now: Instant, number: HoldNumber) {
         let hold = &mut self.holds[number];
         if !hold.is_live() || hold.renew_at.is_none_or(|at| at > now) {
@@ -86,7 +85,6 @@ impl Session {
         self.renewals.push((script.name(), slot, replicas), number);
     }
 
-    /// Sends queued renewals while there is room.
     pub(super) fn send_renewals(&mut self, now: Instant) {
         loop {
             let Some(group) = self.renewals.next_group(|durable| self.pending.renewals(durable)) else { return };
@@ -141,7 +139,7 @@ impl Session {
                     None => Event::Renewed { holds, left, oldest },
                     Some(why) => Event::RenewalFailed { holds, why, lasting: self.note_refusals(&batch.holds) },
                 };
-                self.out.tell(event);
+                self.out.emit(event);
                 let mut failed = Vec::new();
                 for (number, outcome) in batch.holds.iter().copied().zip(outcomes) {
                     if !self.hold_renewed(now, batch.sent_at, number, outcome, acknowledged) {
@@ -152,7 +150,7 @@ impl Session {
             }
             Err((why, lasting)) => {
                 let lasting = lasting && self.note_refusals(&batch.holds);
-                self.out.tell(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
+                self.out.emit(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
                 for number in &batch.holds {
                     if let Some(hold) = self.holds.get_mut(*number) {
                         hold.end_renewal(false);
@@ -320,7 +318,7 @@ impl Session {
             return;
         }
         let waiting = hold.take_waiting();
-        self.out.tell(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
+        self.out.emit(hold.lost(now, self.locks[hold.lock].name.clone(), reason));
         for ticket in waiting {
             self.fail_acquire(now, ticket, AcquireError::Lost(reason));
             self.finish_release(ticket, Err(ReleaseError::Lost(reason)));
@@ -531,7 +529,7 @@ impl Renewals {
     fn ended(&mut self, took: Option<Duration>) {
         match took {
             None => self.window.not_answered(),
-            Some(_) if self.due.is_empty() => self.window.begin_anew(),
+            Some(_) if self.due.is_empty() => self.window.reset(),
             Some(took) => self.window.answered(took),
         }
     }

@@ -1,7 +1,7 @@
 //! The requests of callers: acquires, releases and pauses.
 //!
 //! An acquire is [`Stage::Open`] until it has an outcome. Its [`Route`] says where it asks: in its turn in the line of its lock, directly,
-//! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::TakingBack`]). It delays its
+//! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::Withdrawing`]). It delays its
 //! last attempt while another request of this client withdraws ([`LastRetry::Awaited`]).
 
 use crate::error::{AcquireError, ReleaseError};
@@ -15,13 +15,11 @@ use std::ops::{Index, IndexMut};
 use std::task::Waker;
 use std::time::Duration;
 
-/// The requests of a client that are not done.
 #[derive(Debug, Default)]
 pub(super) struct Requests {
     table: BoxMap<Ticket, Request>,
 }
 
-/// The request behind a ticket.
 #[derive(Debug)]
 pub(super) enum Request {
     Acquire(Acquire),
@@ -29,7 +27,6 @@ pub(super) enum Request {
     Pause(Pause),
 }
 
-/// A request to release one guard of a hold.
 #[derive(Debug)]
 pub(super) struct Release {
     pub(super) hold: HoldNumber,
@@ -67,12 +64,10 @@ impl Requests {
         self.table.get_mut(*ticket)
     }
 
-    /// All requests, unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Request)> {
         self.table.iter()
     }
 
-    /// All acquires, unordered.
     pub(super) fn acquires(&self) -> impl Iterator<Item = (Ticket, &Acquire)> {
         self.iter().filter_map(|(ticket, request)| match request {
             Request::Acquire(acquire) => Some((ticket, acquire)),
@@ -131,7 +126,6 @@ impl Request {
         }
     }
 
-    /// The timer's slot, which names the instant for which the timer is set.
     pub(super) const fn timer(&mut self) -> &mut Option<Instant> {
         match self {
             Self::Acquire(acquire) => &mut acquire.timer,
@@ -151,11 +145,10 @@ impl Request {
 
 pub(super) type AcquireOutcome = Result<Option<Granted>, AcquireError>;
 
-/// A request to acquire a lock.
 #[derive(Debug)]
 pub(super) struct Acquire {
     pub(super) lock: LockId,
-    pub(super) wish: Box<AcquireRequest>,
+    pub(super) request: Box<AcquireRequest>,
     pub(super) started: Instant,
     pub(super) stage: Stage,
     pub(super) route: Route,
@@ -163,7 +156,6 @@ pub(super) struct Acquire {
     other_half: Option<Box<OtherHalf>>,
     /// A hold of this request had a place in the server's queue.
     pub(super) had_place: bool,
-    /// Number of first acquires sent.
     pub(super) attempts: u32,
     /// Number of busy replies, for a kind that polls.
     pub(super) polls: u32,
@@ -190,13 +182,12 @@ pub(super) struct Acquire {
     pub(super) last_retry: LastRetry,
 }
 
-/// The progress of a request.
 #[derive(Debug)]
 pub(super) enum Stage {
     /// It sends acquires, or waits.
     Open,
     /// It ended without the lock. It reports the outcome after its withdrawal from the server.
-    TakingBack(Box<TakingBack>),
+    Withdrawing(Box<Withdrawal>),
     /// It has a grant, which its future must read before this instant.
     Granted(AcquireOutcome, Instant),
     /// It has an outcome, which its future has not read.
@@ -205,7 +196,7 @@ pub(super) enum Stage {
 
 /// An acquire that ended without the lock, during its withdrawal from the server.
 #[derive(Debug)]
-pub(super) struct TakingBack {
+pub(super) struct Withdrawal {
     pub(super) outcome: AcquireOutcome,
     pub(super) holds: Vec<HoldNumber>,
     until: Instant,
@@ -248,7 +239,6 @@ pub(super) enum LastRetry {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Alarm {
     Silent,
-    /// It waits.
     Noted,
     /// It may wait for itself.
     Raised,
@@ -265,21 +255,21 @@ pub(super) enum Due {
     /// Too early: set the timer again.
     Later,
     /// Its withdrawal took too long. Report the outcome now.
-    TakenBackTooLate,
+    WithdrawalTooSlow,
     /// The withdrawals of other requests took too long. Do not retry.
-    AwaitedTooLong,
+    CleanUpTooSlow,
     /// It may retry, or its patience has ended.
     Patience,
 }
 
 /// Minimum time to read the grant of an attempt that is not repeated.
-const LAST: Duration = Duration::from_secs(1);
+const MIN_READ_TIME: Duration = Duration::from_secs(1);
 
 impl Acquire {
-    pub(super) fn new(now: Instant, lock: LockId, wish: Box<AcquireRequest>) -> Self {
+    pub(super) fn new(now: Instant, lock: LockId, request: Box<AcquireRequest>) -> Self {
         Self {
             lock,
-            wish,
+            request,
             started: now,
             stage: Stage::Open,
             route: Route::Direct,
@@ -305,7 +295,7 @@ impl Acquire {
 
     /// The end of the caller's patience. A try waits for two command timeouts.
     pub(super) fn wait_deadline(&self, command_timeout: Duration) -> Instant {
-        match self.wish.patience {
+        match self.request.patience {
             Patience::Try => self.started + command_timeout * 2,
             Patience::Until(until) => until,
             Patience::Forever => Instant::FAR_FUTURE,
@@ -352,7 +342,6 @@ impl Acquire {
         self.retry_at.is_none_or(|at| at <= now)
     }
 
-    /// Whether it has an outcome.
     pub(super) const fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_) | Stage::Granted(..))
     }
@@ -361,8 +350,8 @@ impl Acquire {
         matches!(self.stage, Stage::Open)
     }
 
-    pub(super) const fn is_taking_back(&self) -> bool {
-        matches!(self.stage, Stage::TakingBack(_))
+    pub(super) const fn is_withdrawing(&self) -> bool {
+        matches!(self.stage, Stage::Withdrawing(_))
     }
 
     pub(super) fn waits_in_line(&self) -> bool {
@@ -371,7 +360,7 @@ impl Acquire {
 
     /// Whether it sends nothing, because it waits for a withdrawal.
     pub(super) const fn rests(&self) -> bool {
-        self.is_taking_back() || matches!(self.last_retry, LastRetry::Awaited(..))
+        self.is_withdrawing() || matches!(self.last_retry, LastRetry::Awaited(..))
     }
 
     /// Ends the request. Only the first outcome counts. Returns whether this is the first.
@@ -392,8 +381,8 @@ impl Acquire {
     /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, to at
     /// most 256 turns: a caller on a slow executor gets the lock eventually. A final attempt has more time: it would report a free lock as busy.
     pub(super) fn read_until(&self, now: Instant, turn: Duration) -> Instant {
-        if self.is_final_attempt || self.wish.patience == Patience::Try {
-            return now + turn.max(LAST);
+        if self.is_final_attempt || self.request.patience == Patience::Try {
+            return now + turn.max(MIN_READ_TIME);
         }
         now + turn * (1 << self.missed_grants.min(8))
     }
@@ -417,7 +406,7 @@ impl Acquire {
     pub(super) const fn outcome(&self) -> Option<&AcquireOutcome> {
         match &self.stage {
             Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
-            Stage::Open | Stage::TakingBack(_) => None,
+            Stage::Open | Stage::Withdrawing(_) => None,
         }
     }
 
@@ -432,24 +421,24 @@ impl Acquire {
     }
 
     /// Ends the request, but delays the outcome until these holds are withdrawn, or until `until`.
-    pub(super) fn take_back(&mut self, outcome: AcquireOutcome, holds: Vec<HoldNumber>, until: Instant) {
+    pub(super) fn withdraw(&mut self, outcome: AcquireOutcome, holds: Vec<HoldNumber>, until: Instant) {
         self.hold = None;
-        self.stage = Stage::TakingBack(Box::new(TakingBack { outcome, holds, until }));
+        self.stage = Stage::Withdrawing(Box::new(Withdrawal { outcome, holds, until }));
     }
 
     /// Records the withdrawal of a hold. Returns the outcome after the last hold.
-    pub(super) fn note_taken_back(&mut self, number: HoldNumber) -> Option<AcquireOutcome> {
-        let Stage::TakingBack(taking_back) = &mut self.stage else { return None };
-        taking_back.holds.retain(|awaited| *awaited != number);
-        if !taking_back.holds.is_empty() {
+    pub(super) fn note_withdrawn(&mut self, number: HoldNumber) -> Option<AcquireOutcome> {
+        let Stage::Withdrawing(withdrawal) = &mut self.stage else { return None };
+        withdrawal.holds.retain(|awaited| *awaited != number);
+        if !withdrawal.holds.is_empty() {
             return None;
         }
-        self.stop_taking_back().map(|taking_back| taking_back.outcome)
+        self.stop_withdrawing().map(|withdrawal| withdrawal.outcome)
     }
 
-    pub(super) fn stop_taking_back(&mut self) -> Option<TakingBack> {
+    pub(super) fn stop_withdrawing(&mut self) -> Option<Withdrawal> {
         match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::TakingBack(taking_back) => Some(*taking_back),
+            Stage::Withdrawing(withdrawal) => Some(*withdrawal),
             other => {
                 self.stage = other;
                 None
@@ -459,7 +448,7 @@ impl Acquire {
 
     /// Whether withdrawals of other requests matter: a busy reply may end this request, and its retry is unused.
     pub(super) fn may_await_cleanup(&self) -> bool {
-        self.wish.patience != Patience::Forever && self.last_retry != LastRetry::Done
+        self.request.patience != Patience::Forever && self.last_retry != LastRetry::Done
     }
 
     /// Waits for these holds to be gone before a last attempt, until `until`.
@@ -480,7 +469,7 @@ impl Acquire {
     pub(super) fn timeout(&self, now: Instant, end: Instant) -> Instant {
         match (&self.stage, &self.last_retry) {
             // A request in withdrawal never retries.
-            (Stage::TakingBack(taking_back), _) => taking_back.until,
+            (Stage::Withdrawing(withdrawal), _) => withdrawal.until,
             (Stage::Granted(_, until), _) | (_, LastRetry::Awaited(_, until)) => *until,
             _ => {
                 // The wait has expired; only the final attempt is outstanding.
@@ -494,9 +483,9 @@ impl Acquire {
         match (&self.stage, &self.last_retry) {
             (Stage::Ended(_), _) => Due::Nothing,
             (Stage::Granted(_, until), _) if *until <= now => Due::Unread,
-            (Stage::TakingBack(taking_back), _) if taking_back.until <= now => Due::TakenBackTooLate,
-            (Stage::Open, LastRetry::Awaited(_, until)) if *until <= now => Due::AwaitedTooLong,
-            (Stage::Granted(..) | Stage::TakingBack(_), _) | (Stage::Open, LastRetry::Awaited(..)) => Due::Later,
+            (Stage::Withdrawing(withdrawal), _) if withdrawal.until <= now => Due::WithdrawalTooSlow,
+            (Stage::Open, LastRetry::Awaited(_, until)) if *until <= now => Due::CleanUpTooSlow,
+            (Stage::Granted(..) | Stage::Withdrawing(_), _) | (Stage::Open, LastRetry::Awaited(..)) => Due::Later,
             (Stage::Open, _) => Due::Patience,
         }
     }
@@ -510,7 +499,6 @@ pub(super) struct Failures(Option<Box<Found>>);
 struct Found {
     since: Option<Instant>,
     tries: u32,
-    /// The last failure.
     why: String,
     is_outcome_unknown: bool,
     /// The last refusal by a replica, and the number of connection resets before the first refused call.
@@ -580,7 +568,7 @@ impl Failures {
     }
 
     /// The last failure, and whether the server was a replica.
-    pub(super) fn in_words(&self) -> String {
+    pub(super) fn text(&self) -> String {
         let Some(found) = &self.0 else { return String::new() };
         match &found.demotion {
             None => found.why.clone(),
@@ -601,7 +589,7 @@ pub(super) struct Owned {
     /// The eldest first.
     pub(super) holds: Vec<HoldNumber>,
     /// The eldest first.
-    pub(super) wishes: Vec<Ticket>,
+    pub(super) requests: Vec<Ticket>,
 }
 
 impl Owners {
@@ -609,7 +597,6 @@ impl Owners {
         self.0.len()
     }
 
-    /// All owners and their locks, unordered.
     pub(super) fn iter(&self) -> impl Iterator<Item = (LockId, OwnerId, &Owned)> {
         self.0.iter().map(|((lock, owner), owned)| (*lock, *owner, owned))
     }
@@ -619,9 +606,8 @@ impl Owners {
         self.0.get(&(lock, owner))?.holds.first().copied()
     }
 
-    /// The owner's requests for the lock.
-    pub(super) fn wishes(&self, lock: LockId, owner: OwnerId) -> &[Ticket] {
-        self.0.get(&(lock, owner)).map_or(&[], |owned| &owned.wishes)
+    pub(super) fn requests(&self, lock: LockId, owner: OwnerId) -> &[Ticket] {
+        self.0.get(&(lock, owner)).map_or(&[], |owned| &owned.requests)
     }
 
     pub(super) fn add_hold(&mut self, lock: LockId, owner: OwnerId, number: HoldNumber) {
@@ -632,18 +618,18 @@ impl Owners {
         self.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
     }
 
-    pub(super) fn add_wish(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
-        self.0.entry((lock, owner)).or_default().wishes.push(ticket);
+    pub(super) fn add_request(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
+        self.0.entry((lock, owner)).or_default().requests.push(ticket);
     }
 
-    pub(super) fn remove_wish(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
-        self.change(lock, owner, |owned| owned.wishes.retain(|wish| *wish != ticket));
+    pub(super) fn remove_request(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
+        self.change(lock, owner, |owned| owned.requests.retain(|request| *request != ticket));
     }
 
     fn change(&mut self, lock: LockId, owner: OwnerId, change: impl FnOnce(&mut Owned)) {
         let Some(owned) = self.0.get_mut(&(lock, owner)) else { return };
         change(owned);
-        if owned.holds.is_empty() && owned.wishes.is_empty() {
+        if owned.holds.is_empty() && owned.requests.is_empty() {
             self.0.remove(&(lock, owner));
         }
     }

@@ -13,7 +13,6 @@ use std::task::{Poll, Waker};
 pub(super) enum Step<T> {
     /// It sends a call.
     Send(CallId, Call),
-    /// It waits.
     Wait,
     /// It has an outcome.
     Done(T),

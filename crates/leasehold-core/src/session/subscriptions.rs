@@ -17,7 +17,7 @@ use std::fmt;
 use std::time::Duration;
 
 /// Minimum sleep of a contender whose subscription failed; the maximum is twice as long.
-const POLLING: Duration = Duration::from_millis(250);
+const MIN_POLL_PAUSE: Duration = Duration::from_millis(250);
 
 /// What the link reports.
 impl Session {
@@ -46,8 +46,8 @@ impl Session {
             }
             LinkEvent::Wanted { channel } => {
                 for lock in self.subscriptions.listeners(&channel) {
-                    if self.locks[lock].protocol().is_asked_for() {
-                        self.give_way(now, lock);
+                    if self.locks[lock].protocol().hears_requests() {
+                        self.yield_to_other_client(now, lock);
                     } else {
                         self.handle_notice(now, lock);
                     }
@@ -57,18 +57,18 @@ impl Session {
             LinkEvent::CallsReset => {
                 self.resets += 1;
                 self.renew_all(now);
-                self.all_try_again(now);
+                self.retry_all(now);
             }
             LinkEvent::Connected { server, again } => {
                 let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
-                self.out.tell(Event::Connected { server, again, out_for });
+                self.out.emit(Event::Connected { server, again, out_for });
             }
             LinkEvent::OutOfReach { server, why, lost_for, slots } => {
                 self.server_out_of_reach(now, server, why, lost_for, slots);
             }
             LinkEvent::Retired { server } => {
                 let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));
-                self.out.tell(Event::Retired { server, out_for });
+                self.out.emit(Event::Retired { server, out_for });
             }
         }
     }
@@ -99,12 +99,12 @@ impl Session {
                 for lock in locks.iter().copied() {
                     if self.locks[lock].line.phase == Phase::Subscribing {
                         // Without notices the contender polls.
-                        let until = now + POLLING + self.jitter(POLLING);
+                        let until = now + MIN_POLL_PAUSE + self.jitter(MIN_POLL_PAUSE);
                         self.locks[lock].line.phase = Phase::Sleeping(until);
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();
-                    self.out.tell(Event::SubscribeFailed { name, why: why.clone(), lasting });
+                    self.out.emit(Event::SubscribeFailed { name, why: why.clone(), lasting });
                 }
                 self.stop_lingering_of(now, |lock| locks.contains(&lock));
             }
@@ -123,7 +123,7 @@ impl Session {
     }
 
     /// Makes every sleeping contender try again, because notices may be missing. A jitter spreads the attempts.
-    fn all_try_again(&mut self, now: Instant) {
+    fn retry_all(&mut self, now: Instant) {
         let locks: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         for lock in locks {
             let at = now + self.jitter(Duration::from_millis(50));
@@ -303,7 +303,6 @@ impl Subscriptions {
         }
     }
 
-    /// Retries a failed command.
     pub(super) fn is_due(&mut self, id: ChannelId, out: &mut Out) {
         let Some(channel) = self.channels.get_mut(id) else { return };
         channel.timer = None;
@@ -342,7 +341,6 @@ impl Subscriptions {
         self.by_lock.keys().copied()
     }
 
-    /// Whether both tables agree.
     pub(super) fn is_sound(&self) -> bool {
         let forth = self.by_lock.iter().all(|(lock, channels)| {
             channels.iter().all(|id| self.channels.get(*id).is_some_and(|channel| channel.listeners.contains(lock)))
@@ -359,10 +357,10 @@ impl Subscriptions {
         let name = channel.name.clone();
         if channel.listeners.is_empty() {
             channel.state = Subscription::Ending;
-            out.act(Action::Unsubscribe { channel: name });
+            out.actions.push_back(Action::Unsubscribe { channel: name });
         } else {
             channel.state = Subscription::Asked { stale: false };
-            out.act(Action::Subscribe { channel: name });
+            out.actions.push_back(Action::Subscribe { channel: name });
         }
     }
 

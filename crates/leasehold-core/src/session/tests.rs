@@ -15,7 +15,7 @@ mod parts {
             ("its cell", size_of::<HoldCell>(), 128),
             ("a lock", size_of::<Lock>(), 96),
             ("a request", size_of::<Request>(), 200),
-            ("its wish", size_of::<AcquireRequest>(), 216),
+            ("its request", size_of::<AcquireRequest>(), 216),
         ];
         for (what, size, most) in sizes {
             assert!(size <= most, "{what} has {size} bytes, and may have {most}");
@@ -38,7 +38,7 @@ mod window {
         window.not_answered();
         assert!(window.has_room(63) && !window.has_room(64), "a reply that is missing does not close it");
         (0..10).for_each(|_| window.answered(round_trip));
-        window.begin_anew();
+        window.reset();
         assert!(!window.has_room(64), "the next crowd does not begin anew");
         window.answered(round_trip * 3);
         assert!(window.has_room(64), "the next crowd is measured by the last one's round trip");

@@ -65,17 +65,17 @@ const LINGER_HEAD_START: Duration = Duration::from_millis(250);
 const PAUSE_ALONE: Duration = Duration::from_micros(300);
 
 /// A client keeps a hold from the server for at most this multiple of the linger time, because JVMs send no requests.
-const TENURE: u32 = 10;
+const MAX_LINGER_TIMES: u32 = 10;
 
 /// How long a subscription outlives the last hold.
-const AFTER: Duration = Duration::from_secs(2);
+const LISTEN_AFTER_LAST_HOLD: Duration = Duration::from_secs(2);
 
 /// Maximum number of locks with such a subscription. Holds of further locks do not linger.
 const MOST_LISTENING: usize = 1_024;
 
 impl Session {
     /// Keeps the hold of a guard that goes: hands it over, or lets it linger. Returns whether the server needs no release.
-    pub(super) fn keep(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> bool {
+    pub(super) fn hand_over_or_linger(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> bool {
         self.lose_if_passed(now, number);
         if renewed && let Some(ticket) = self.next_holder(now, number) {
             self.transfer(now, number, ticket);
@@ -85,7 +85,7 @@ impl Session {
             self.take_guard(now, number, renewed);
             return true;
         }
-        self.let_others_in(now, number);
+        self.give_head_start(now, number);
         false
     }
 
@@ -96,7 +96,7 @@ impl Session {
         let ticket = line.contender.filter(|_| line.is_at_rest())?;
         let acquire = self.requests.waiter(ticket)?;
         let rests = !acquire.unpolled && acquire.is_open() && !acquire.rests() && acquire.hold.is_none();
-        (rests && !self.is_outcome_unknown(ticket) && hold.suits(&acquire.wish)).then_some(ticket)
+        (rests && !self.is_outcome_unknown(ticket) && hold.suits(&acquire.request)).then_some(ticket)
     }
 
     fn may_hand_over(&self, now: Instant, hold: &Hold) -> bool {
@@ -107,7 +107,7 @@ impl Session {
             !is_often && now.since(hold.tenure.since) < within
         }) && hold.may_be_handed_on(now)
             && lock.protocol().may_be_handed_on()
-            && self.is_well(hold.lock)
+            && self.is_server_usable(hold.lock)
     }
 
     /// Whether this client's hold of the lock is about to be handed over, so that a request in an empty line need not ask the server.
@@ -117,7 +117,7 @@ impl Session {
     }
 
     /// Whether the server is reachable as far as known, and no task of this client keeps the others from it.
-    pub(super) fn is_well(&self, lock: LockId) -> bool {
+    pub(super) fn is_server_usable(&self, lock: LockId) -> bool {
         !self.closed && !self.is_gated(lock) && self.outage_of(lock).is_none() && self.failing_since(lock).is_none()
     }
 
@@ -131,8 +131,8 @@ impl Session {
         if let Some(owner) = hold.owner {
             self.owners.remove_hold(lock, owner, number);
         }
-        hold.begin_again(now, ticket, &acquire.wish, &mut self.out.woken);
-        let granted = hold.granted(next, acquire.wish.renewed);
+        hold.begin_again(now, ticket, &acquire.request, &mut self.out.woken);
+        let granted = hold.granted(next, acquire.request.renewed);
         let left = hold.cell.deadline().since(now);
         if lingered {
             self.locks[lock].add_held(hold.permits());
@@ -167,7 +167,7 @@ impl Session {
     }
 
     fn may_linger(&self, lock: LockId) -> bool {
-        self.is_well(lock) && !self.is_local(lock)
+        self.is_server_usable(lock) && !self.is_local(lock)
     }
 
     /// Resumes the lingering hold of a request's lock, or ends the lingering. Returns whether the request has the hold.
@@ -180,7 +180,7 @@ impl Session {
             && self.may_linger(hold.lock)
             && !self.is_outcome_unknown(ticket)
             && hold.may_be_resumed(now)
-            && hold.suits(&acquire.wish);
+            && hold.suits(&acquire.request);
         if fits {
             self.transfer(now, number, ticket);
         } else {
@@ -198,7 +198,7 @@ impl Session {
         }
         self.drop_unwanted_notices(lock);
         if lingered {
-            self.let_others_in(now, number);
+            self.give_head_start(now, number);
             self.clean_up_by_background(now, number);
         }
     }
@@ -231,7 +231,7 @@ impl Session {
     ///
     /// A hold with a mark delays every request of this client. Other holds delay the contender. Without other clients there is almost no
     /// pause: behind a slow network it would cost more than the holds themselves.
-    fn let_others_in(&mut self, now: Instant, number: HoldNumber) {
+    fn give_head_start(&mut self, now: Instant, number: HoldNumber) {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.count.wanted <= 1) else { return };
         let lock = &self.locks[hold.lock];
         let was_handed_on = hold.tenure.handed_on > 0;
@@ -272,7 +272,7 @@ impl Session {
     }
 
     /// Ends lingering for a lock that another client wants.
-    pub(super) fn give_way(&mut self, now: Instant, lock: LockId) {
+    pub(super) fn yield_to_other_client(&mut self, now: Instant, lock: LockId) {
         self.contended.note(now, self.locks[lock].name.key());
         let last = self.locks[lock].last_granted.filter(|number| self.holds.contains(*number));
         self.stop_listening(lock);
@@ -296,7 +296,11 @@ impl Session {
     }
 
     fn keep_listening(&mut self, now: Instant, lock: LockId) {
-        self.timers.set(Timer::Listening(lock), self.listening.entry(lock).or_default(), Some(now + AFTER));
+        self.timers.set(
+            Timer::Listening(lock),
+            self.listening.entry(lock).or_default(),
+            Some(now + LISTEN_AFTER_LAST_HOLD),
+        );
     }
 
     /// Ends the subscription of a lock after its last hold, unless a hold or a request still refers to the lock.
@@ -329,15 +333,12 @@ impl Session {
 /// The time since the server granted a hold to this client.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Tenure {
-    /// When the acquire was sent.
     pub(super) asked_at: Instant,
-    /// When its reply was read.
     pub(super) since: Instant,
     pub(super) handed_on: u32,
 }
 
 impl Tenure {
-    /// Twice the round trip of the grant.
     fn two_round_trips(&self, most: Duration) -> Duration {
         (self.since.since(self.asked_at) * 2).clamp(LEAST_HEAD_START, most)
     }
@@ -383,19 +384,19 @@ impl Hold {
 
     /// Whether it is what a request wants. A `max_hold` below the lease does not fit: the server has the hold for a lease, whatever its
     /// guard does.
-    fn suits(&self, wish: &AcquireRequest) -> bool {
-        wish.renewed
-            && wish.lease == self.lease
-            && wish.replicas.is_none()
-            && wish.field.is_none()
-            && wish.permits == self.cell.permits()
-            && wish.max_hold.is_none_or(|most| most >= self.lease)
+    fn suits(&self, request: &AcquireRequest) -> bool {
+        request.renewed
+            && request.lease == self.lease
+            && request.replicas.is_none()
+            && request.field.is_none()
+            && request.permits == self.cell.permits()
+            && request.max_hold.is_none_or(|most| most >= self.lease)
     }
 
     /// Ends for its guard, and begins again for a request. Its name on the server and its lease go on.
-    fn begin_again(&mut self, now: Instant, ticket: Ticket, wish: &AcquireRequest, woken: &mut Vec<Waker>) {
+    fn begin_again(&mut self, now: Instant, ticket: Ticket, request: &AcquireRequest, woken: &mut Vec<Waker>) {
         self.cell.end(HoldEnd::Released, woken);
-        let latest = wish.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
+        let latest = request.max_hold.map_or(Instant::FAR_FUTURE, |most| now + most);
         let cell = HoldCell::new(self.cell.name().clone(), self.cell.permits(), now, latest);
         cell.set_deadline(self.cell.deadline());
         self.cell = Arc::new(cell);
@@ -403,8 +404,8 @@ impl Hold {
         self.count = Count::default();
         self.count.on_server = on_server;
         self.tenure.handed_on += 1;
-        self.owner = wish.owner;
-        self.class.clone_from(&wish.class);
+        self.owner = request.owner;
+        self.class.clone_from(&request.class);
         self.begun_by = ticket;
         self.deadline.latest = latest;
         self.state = HoldState::default();
@@ -412,12 +413,12 @@ impl Hold {
         if let Some(linger) = &mut self.linger
             && !matches!(**linger, Linger::Declined | Linger::Left)
         {
-            let longest = wish.linger.filter(|_| wish.max_hold.is_none()).map(LingerTime::get);
+            let longest = request.linger.filter(|_| request.max_hold.is_none()).map(LingerTime::get);
             **linger = longest.map_or(Linger::Declined, |most| Linger::For(most.min(self.lease / 3)));
         }
         self.extras = None;
         self.timer = None;
-        self.grant(wish.renewed);
+        self.grant(request.renewed);
     }
 
     /// Lets the hold linger for `longest` after its last guard. Its name on the server has the mark.
@@ -430,7 +431,7 @@ impl Hold {
         let (Some(Linger::For(longest)), Some(renew_at)) = (self.linger.as_deref().copied(), self.renew_at) else {
             return false;
         };
-        let until = (now + longest).min(renew_at).min(self.tenure.since + longest * TENURE);
+        let until = (now + longest).min(renew_at).min(self.tenure.since + longest * MAX_LINGER_TIMES);
         let may = until > now && self.may_be_handed_on(now);
         if may {
             self.linger = Some(Box::new(Linger::Lingers { until, renew_at }));
@@ -457,7 +458,7 @@ impl Hold {
     }
 
     /// Whether its client must receive requests of other clients.
-    pub(super) fn is_asked_for(&self) -> bool {
+    pub(super) fn hears_requests(&self) -> bool {
         match self.linger.as_deref() {
             Some(Linger::For(_)) => self.is_live(),
             Some(Linger::Lingers { .. }) => true,
@@ -507,7 +508,7 @@ impl OtherListeners {
 }
 
 /// How long the client remembers a request of another client.
-const LATELY: Duration = Duration::from_secs(1);
+const CONTENDED_FOR: Duration = Duration::from_secs(1);
 
 /// Maximum number of remembered locks. More locks are forgotten together, which costs a few messages.
 const MOST_CONTENDED: usize = 1_024;
@@ -534,7 +535,7 @@ impl Contended {
     }
 
     pub(super) fn is_contended(&self, now: Instant, key: &[u8]) -> bool {
-        self.0.get(key).and_then(|noted| noted.wanted).is_some_and(|at| now.since(at) < LATELY)
+        self.0.get(key).and_then(|noted| noted.wanted).is_some_and(|at| now.since(at) < CONTENDED_FOR)
     }
 
     /// The end of the head start of other clients. This client does not acquire before.
@@ -544,7 +545,7 @@ impl Contended {
 
     fn entry(&mut self, now: Instant, key: &[u8]) -> &mut Noted {
         if self.0.len() >= MOST_CONTENDED {
-            let is_recent = |noted: &Noted| noted.wanted.is_some_and(|at| now.since(at) < LATELY);
+            let is_recent = |noted: &Noted| noted.wanted.is_some_and(|at| now.since(at) < CONTENDED_FOR);
             self.0.retain(|_, noted| is_recent(noted) || noted.held_back_until > now);
         }
         if self.0.len() >= MOST_CONTENDED {

@@ -138,7 +138,7 @@ impl LockSpec {
     }
 
     pub(crate) fn kind_word(&self) -> &'static str {
-        self.0.kind.protocol().word()
+        self.0.kind.protocol().kind_name()
     }
 
     pub(crate) fn options(&self) -> &LockOptions {

@@ -55,8 +55,8 @@ mod beside {
     fn an_invitation_is_void_once_somebody_has_found_the_lock_busy() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
-        let wish = || AcquireRequest::new(name.clone(), Kind::Read, Duration::from_secs(4));
-        let tickets = [(); 6].map(|()| session.acquire(NOW, wish()));
+        let request = || AcquireRequest::new(name.clone(), Kind::Read, Duration::from_secs(4));
+        let tickets = [(); 6].map(|()| session.acquire(NOW, request()));
         // The contender asks, and each grant invites twice as many.
         let first = sent(&mut session, tickets[0]).expect("the first asks");
         assert!(tickets[1..].iter().all(|ticket| sent(&mut session, *ticket).is_none()), "the others wait");
@@ -90,8 +90,8 @@ mod after_attempt {
         let name = LockName::new("", "stock").expect("a name");
         let pause = Duration::from_millis(10);
         let backoff = Some(Arc::new(Backoff::custom(move |_| Some(pause))));
-        let wish = AcquireRequest { backoff, ..AcquireRequest::new(name, Kind::Spin, Duration::from_secs(30)) };
-        let ticket = session.acquire(now, wish);
+        let request = AcquireRequest { backoff, ..AcquireRequest::new(name, Kind::Spin, Duration::from_secs(30)) };
+        let ticket = session.acquire(now, request);
         let mut asked = Vec::new();
         for _ in 0..3 {
             assert_eq!(session.poll_backoff(ticket), None, "no failure has come");
@@ -124,17 +124,17 @@ mod warn {
         let mut now = Instant::from_nanos(1_000_000_000);
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let name = LockName::new("", "stock").expect("a name");
-        let wish = || AcquireRequest::new(name.clone(), Kind::Lock, Duration::from_secs(30));
-        let holder = session.acquire(now, wish());
+        let request = || AcquireRequest::new(name.clone(), Kind::Lock, Duration::from_secs(30));
+        let holder = session.acquire(now, request());
         let Step::Send(flight, _) = session.step_acquire(now, holder, Waker::noop()) else { panic!("it asks") };
         session.handle_called(now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
         assert!(matches!(session.step_acquire(now, holder, Waker::noop()), Step::Done(Ok(Some(_)))));
-        let contender = session.acquire(now, wish());
+        let contender = session.acquire(now, request());
         let Step::Send(flight, _) = session.step_acquire(now, contender, Waker::noop()) else { panic!("it asks") };
         session.handle_called(now, flight, Ok(Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec())));
         let mut told = Vec::new();
         for _ in 0..20 {
-            let waits = session.acquire(now, wish());
+            let waits = session.acquire(now, request());
             assert!(matches!(session.step_acquire(now, waits, Waker::noop()), Step::Wait));
             let events = std::iter::from_fn(|| session.poll_event());
             told.push(events.filter(|event| matches!(event, Event::QueuesBehindOwnClient { .. })).count());

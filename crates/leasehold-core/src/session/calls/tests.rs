@@ -27,7 +27,7 @@ mod pending {
                 pending.take(CallId(id)).expect("it was in flight");
             }
         }
-        assert!(pending.by_deadline.len() <= COMPACT, "{}", pending.by_deadline.len());
+        assert!(pending.by_deadline.len() <= MIN_TO_COMPACT, "{}", pending.by_deadline.len());
         assert_eq!(pending.by_deadline.front(), Some(&(NOW, CallId(0))));
     }
 }
@@ -52,10 +52,9 @@ mod settlements {
         assert!(settlements.begin(SCOPE, CallId(1)).is_some());
         assert!(!settlements.add(SCOPE, Bytes::new(), late), "one settlement at a time");
         assert!(settlements.at_work_since(NOW + Duration::from_secs(1)));
-        assert_eq!(settlements.answered(NOW, CallId(2), true, || 0.0), SettleAnswer::Unknown);
-        let done = settlements.answered(NOW, CallId(1), true, || 0.0);
-        let expected = SettleAnswer::Done { scope: SCOPE, key: Bytes::new(), settled: vec![one], late: vec![late] };
-        assert_eq!(done, expected);
+        assert!(settlements.take(NOW, CallId(2)).is_none());
+        let (scope, done) = settlements.take(NOW, CallId(1)).expect("it is in flight");
+        assert_eq!((scope, done.holds, done.late), (SCOPE, vec![one], vec![late]));
         assert!(settlements.at_work_since(NOW) && !settlements.at_work_since(NOW + Duration::from_nanos(1)));
         assert!(settlements.add(SCOPE, Bytes::new(), other), "the next one asks anew");
     }
@@ -71,7 +70,8 @@ mod settlements {
             if attempt == 1 {
                 assert!(!settlements.add(SCOPE, Bytes::new(), late));
             }
-            assert_eq!(settlements.answered(NOW, CallId(attempt), false, || 1.0), SettleAnswer::Failed(Some(one)));
+            let (scope, failed) = settlements.take(NOW, CallId(attempt)).expect("it is in flight");
+            settlements.retry(NOW, scope, failed, 1.0);
             let at = settlements.next_timeout().expect("it is tried again");
             assert_eq!(settlements.due(at), [SCOPE]);
             waits.push(at.since(NOW).as_millis());
@@ -79,8 +79,8 @@ mod settlements {
         assert_eq!(waits, [20, 40, 80]);
         assert!(!settlements.add(SCOPE, Bytes::new(), other), "it waits for the next attempt");
         assert!(settlements.begin(SCOPE, CallId(9)).is_some());
-        let done = settlements.answered(NOW, CallId(9), true, || 0.0);
-        assert!(matches!(done, SettleAnswer::Done { settled, .. } if settled == [one, late, other]));
+        let (_, done) = settlements.take(NOW, CallId(9)).expect("it is in flight");
+        assert_eq!(done.holds, [one, late, other]);
     }
 }
 

@@ -10,7 +10,7 @@ mod client_record {
     fn kept() -> (ClientRecord, ClientId) {
         let (host, application) = ("host".to_owned(), "orders".to_owned());
         let mut record = ClientRecord::default();
-        record.keep(
+        record.start(
             NOW,
             record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
             LIFETIME,
@@ -20,7 +20,14 @@ mod client_record {
 
     fn holds(key: &str) -> Vec<LockUse> {
         let hold = Some("a:1".to_owned());
-        vec![LockUse { key: key.to_owned(), kind: Kind::Lock, hold, owners: Vec::new(), lasted: COMPARE, lease: None }]
+        vec![LockUse {
+            key: key.to_owned(),
+            kind: Kind::Lock,
+            hold,
+            owners: Vec::new(),
+            lasted: COMPARE_INTERVAL,
+            lease: None,
+        }]
     }
 
     #[test]
@@ -40,7 +47,7 @@ mod client_record {
         let (mut record, client) = kept();
         assert!(record.write(NOW, &client, Vec::new()).is_some());
         record.written(NOW, false);
-        assert_eq!(record.next(true), Some(NOW + RETRY));
+        assert_eq!(record.next(true), Some(NOW + RETRY_PAUSE));
     }
 
     #[test]
@@ -49,20 +56,20 @@ mod client_record {
         assert!(record.write(NOW, &client, Vec::new()).is_some());
         record.written(NOW, true);
         assert_eq!(record.next(true), Some(NOW + LIFETIME / 3), "an idle client does not look");
-        assert_eq!(record.next(false), Some(NOW + COMPARE));
-        let mut now = NOW + COMPARE;
+        assert_eq!(record.next(false), Some(NOW + COMPARE_INTERVAL));
+        let mut now = NOW + COMPARE_INTERVAL;
         assert!(record.write(now, &client, holds("stock")).is_some());
         assert_eq!(record.next(false), None);
         record.written(now, true);
-        assert_eq!(record.next(false), Some(now + COMPARE));
-        now = now + COMPARE;
+        assert_eq!(record.next(false), Some(now + COMPARE_INTERVAL));
+        now = now + COMPARE_INTERVAL;
         assert!(record.write(now, &client, holds("stock")).is_none(), "they have only lasted longer");
-        assert_eq!(record.next(false), Some(now + COMPARE), "and are looked at no more often for that");
-        now = now + COMPARE;
+        assert_eq!(record.next(false), Some(now + COMPARE_INTERVAL), "and are looked at no more often for that");
+        now = now + COMPARE_INTERVAL;
         assert!(record.write(now, &client, holds("other")).is_some());
         record.written(now, true);
-        assert_eq!(record.next(true), Some(now + COMPARE), "the server is still told of a lock");
-        assert!(record.write(now + COMPARE, &client, Vec::new()).is_some());
+        assert_eq!(record.next(true), Some(now + COMPARE_INTERVAL), "the server is still told of a lock");
+        assert!(record.write(now + COMPARE_INTERVAL, &client, Vec::new()).is_some());
     }
 
     #[test]
@@ -71,7 +78,7 @@ mod client_record {
         assert!(record.write(NOW, &client, Vec::new()).is_some());
         assert!(record.0.take().is_some());
         let (host, application) = ("host".to_owned(), "other".to_owned());
-        record.keep(
+        record.start(
             NOW,
             record::ClientRecord { host, pid: 7, application, since: 0, within: Vec::new(), note: String::new() },
             LIFETIME,
@@ -98,9 +105,9 @@ mod shut_down {
     #[test]
     fn release_without_a_reply_ends_with_its_client() {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
-        let wish =
+        let request =
             AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, Duration::from_secs(30));
-        let ticket = session.acquire(NOW, wish);
+        let ticket = session.acquire(NOW, request);
         let Step::Send(call, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
         session.handle_called(NOW, call, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
         let Step::Done(Ok(Some(guard))) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("a guard") };
@@ -119,8 +126,9 @@ mod shut_down {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let stock = LockName::new("", "stock").expect("a name");
         assert!(session.is_quiet() && session.holds_nothing());
-        let mut wish = || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
-        let [holder, waiter] = [(); 2].map(|()| wish());
+        let mut request =
+            || session.acquire(NOW, AcquireRequest::new(stock.clone(), Kind::Lock, Duration::from_secs(30)));
+        let [holder, waiter] = [(); 2].map(|()| request());
         let poll = |session: &mut Session, ticket| session.step_acquire(NOW, ticket, Waker::noop());
         let Step::Send(flight, _) = poll(&mut session, holder) else { panic!("it asks") };
         session.handle_called(NOW, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));

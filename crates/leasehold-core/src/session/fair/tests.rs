@@ -38,8 +38,8 @@ mod fair_queue {
             let now = Instant::from_nanos(1_000_000_000);
             let mut session = Session::new(ID, Settings::default(), 1);
             let mut asks = |reply| {
-                let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Fair, LEASE);
-                let ticket = session.acquire(now, wish);
+                let request = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Fair, LEASE);
+                let ticket = session.acquire(now, request);
                 let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else {
                     panic!("everybody asks once")
                 };

@@ -29,9 +29,9 @@ mod first_reply {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let begun = Instant::from_nanos(1_000_000_000);
         let name = LockName::new("", "stock").expect("a name");
-        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
-        wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
-        let ticket = session.acquire(begun, wish);
+        let mut request = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
+        request.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
+        let ticket = session.acquire(begun, request);
         let Step::Send(flight, call) = session.step_acquire(begun, ticket, Waker::noop()) else {
             panic!("it is sent at once");
         };
@@ -57,9 +57,9 @@ mod first_reply {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let begun = Instant::from_nanos(1_000_000_000);
         let name = LockName::new("", "stock").expect("a name");
-        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_millis(100));
-        wish.patience = Patience::Until(begun + Duration::from_millis(120));
-        let ticket = session.acquire(begun, wish);
+        let mut request = AcquireRequest::new(name, Kind::Lock, Duration::from_millis(100));
+        request.patience = Patience::Until(begun + Duration::from_millis(120));
+        let ticket = session.acquire(begun, request);
         let Step::Send(flight, _) = session.step_acquire(begun, ticket, Waker::noop()) else { panic!("it is sent") };
         let late = begun + Duration::from_millis(150);
         session.handle_timeout(late);
@@ -78,13 +78,13 @@ mod first_reply {
         assert!(matches!(step, Step::Done(Err(AcquireError::Unreachable(_)))), "{step:?}");
     }
 
-    /// A wish of an owner for a lock that one replica acknowledges.
+    /// A request of an owner for a lock that one replica acknowledges.
     fn wish_of(owner: OwnerId) -> AcquireRequest {
         let name = LockName::new("", "stock").expect("a name");
-        let mut wish = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
-        wish.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
-        wish.owner = Some(owner);
-        wish
+        let mut request = AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4));
+        request.replicas = Some(Replicas { at_least: 1, within: Duration::from_secs(1) });
+        request.owner = Some(owner);
+        request
     }
 
     #[test]
@@ -122,8 +122,8 @@ mod first_reply {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);
-        let wish = AcquireRequest { replicas: None, fallback: Fallback::Local, ..wish_of(owner) };
-        let ticket = session.acquire(now, wish.clone());
+        let request = AcquireRequest { replicas: None, fallback: Fallback::Local, ..wish_of(owner) };
+        let ticket = session.acquire(now, request.clone());
         let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else { panic!("it is sent") };
         let loading = ServerError::new("LOADING the data");
         session.handle_called(now, flight, Err(LinkError::Refused(loading)));
@@ -132,8 +132,8 @@ mod first_reply {
         let Step::Done(Ok(Some(first))) = session.step_acquire(later, ticket, Waker::noop()) else {
             panic!("it does without the server");
         };
-        let mut enter = |wish| {
-            let ticket = session.acquire(later, wish);
+        let mut enter = |request| {
+            let ticket = session.acquire(later, request);
             session.step_acquire(later, ticket, Waker::noop())
         };
         let step = enter(wish_of(owner));
@@ -141,7 +141,7 @@ mod first_reply {
             matches!(step, Step::Done(Err(AcquireError::NotReplicated { acknowledged: 0, wanted: 1 }))),
             "{step:?}"
         );
-        let step = enter(wish);
+        let step = enter(request);
         assert!(
             matches!(&step, Step::Done(Ok(Some(again))) if again.hold == first.hold && again.count == 2),
             "{step:?}"
@@ -174,8 +174,8 @@ mod first_reply {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let owner = session.new_owner();
         let now = Instant::from_nanos(1_000_000_000);
-        let mut acquire = |wish, reply: Reply| {
-            let ticket = session.acquire(now, wish);
+        let mut acquire = |request, reply: Reply| {
+            let ticket = session.acquire(now, request);
             let Step::Send(flight, _) = session.step_acquire(now, ticket, Waker::noop()) else {
                 panic!("it is sent at once");
             };
@@ -218,14 +218,14 @@ mod unread {
         Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1)
     }
 
-    fn wish(kind: Kind, owner: Option<OwnerId>) -> AcquireRequest {
+    fn request(kind: Kind, owner: Option<OwnerId>) -> AcquireRequest {
         let name = LockName::new("", "stock").expect("a name");
         AcquireRequest { owner, ..AcquireRequest::new(name, kind, Duration::from_secs(30)) }
     }
 
     /// Sends an acquire, and replies with `code`.
-    fn answered(session: &mut Session, wish: AcquireRequest, code: i64) -> Ticket {
-        let ticket = session.acquire(NOW, wish);
+    fn answered(session: &mut Session, request: AcquireRequest, code: i64) -> Ticket {
+        let ticket = session.acquire(NOW, request);
         let step = session.step_acquire(NOW, ticket, Waker::noop());
         let Step::Send(id, _) = step else { panic!("it asks: {step:?}") };
         session.handle_called(NOW, id, Ok(Reply::Array([code, 30_000, 0].map(Reply::Int).to_vec())));
@@ -246,12 +246,12 @@ mod unread {
     fn unread_read_beside_its_own_writer_is_asked_for_beside_it_again() {
         let mut session = session();
         let owner = Some(session.new_owner());
-        let write = answered(&mut session, wish(Kind::Write, owner), 1);
+        let write = answered(&mut session, request(Kind::Write, owner), 1);
         let step = session.step_acquire(NOW, write, Waker::noop());
         assert!(matches!(step, Step::Done(Ok(Some(_)))), "{step:?}");
-        let other = answered(&mut session, wish(Kind::Read, None), 0);
+        let other = answered(&mut session, request(Kind::Read, None), 0);
         assert!(matches!(session.step_acquire(NOW, other, Waker::noop()), Step::Wait), "the writer keeps it out");
-        let read = answered(&mut session, wish(Kind::Read, owner), 1);
+        let read = answered(&mut session, request(Kind::Read, owner), 1);
         miss(&mut session);
         let step = session.step_acquire(LATER, read, Waker::noop());
         assert!(matches!(step, Step::Send(..)), "{step:?}");
@@ -260,10 +260,10 @@ mod unread {
     #[test]
     fn unread_re_entry_enters_the_same_hold_again() {
         let mut session = session();
-        let first = answered(&mut session, wish(Kind::Lock, None), 1);
+        let first = answered(&mut session, request(Kind::Lock, None), 1);
         let Step::Done(Ok(Some(guard))) = session.step_acquire(NOW, first, Waker::noop()) else { panic!("a guard") };
         let reenter = Some(guard.hold);
-        let again = answered(&mut session, AcquireRequest { reenter, ..wish(Kind::Lock, None) }, 1);
+        let again = answered(&mut session, AcquireRequest { reenter, ..request(Kind::Lock, None) }, 1);
         miss(&mut session);
         let step = session.step_acquire(LATER, again, Waker::noop());
         let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
@@ -273,7 +273,7 @@ mod unread {
     #[test]
     fn call_given_up_before_it_left_is_not_sent() {
         let mut session = session();
-        let ticket = session.acquire(NOW, wish(Kind::Lock, None));
+        let ticket = session.acquire(NOW, request(Kind::Lock, None));
         assert!(session.poll_acquire(NOW, ticket, Waker::noop()).is_pending());
         session.handle_timeout(NOW + Duration::from_secs(10));
         assert!(session.poll_call().is_none());
@@ -304,8 +304,8 @@ mod give_up {
 
     fn asks(session: &mut Session, patience: Patience) -> (Ticket, CallId) {
         let name = LockName::new("", "stock").expect("a name");
-        let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
-        let ticket = session.acquire(NOW, wish);
+        let request = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, request);
         let Step::Send(flight, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
         (ticket, flight)
     }

@@ -219,7 +219,7 @@ mod lock_wait_queue {
             assert!(queue.iter().eq(list.iter().copied()), "{queue:?} is not {list:?}");
             assert_eq!((queue.len(), queue.is_empty()), (list.len(), list.is_empty()));
             assert_eq!(queue.positions.len(), list.len(), "nothing is kept of a request that has left");
-            assert!(queue.places.len() <= 2 * list.len() + SPARE, "few places are empty");
+            assert!(queue.places.len() <= 2 * list.len() + MAX_EMPTY_PLACES, "few places are empty");
         }
     }
 
@@ -231,7 +231,7 @@ mod lock_wait_queue {
             queue.push_back(Ticket::new(number));
             queue.push_back(Ticket::new(number + 1));
             queue.remove(Ticket::new(number));
-            assert!(queue.places.len() <= 2 * queue.len() + SPARE, "{} places", queue.places.len());
+            assert!(queue.places.len() <= 2 * queue.len() + MAX_EMPTY_PLACES, "{} places", queue.places.len());
             assert!(queue.iter().eq([1, number + 1].map(Ticket::new)), "{queue:?}");
         }
     }
@@ -256,8 +256,8 @@ mod line {
     /// Asks for a fair lock, and gives the call that takes a place in its queue.
     fn asks(session: &mut Session, owner: Option<OwnerId>) -> (Ticket, CallId) {
         let name = LockName::new("", "stock").expect("a name");
-        let wish = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
-        let ticket = session.acquire(NOW, wish);
+        let request = AcquireRequest { owner, ..AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4)) };
+        let ticket = session.acquire(NOW, request);
         let step = session.step_acquire(NOW, ticket, Waker::noop());
         let Step::Send(flight, _) = step else { panic!("everybody takes a place at once: {step:?}") };
         (ticket, flight)
@@ -305,8 +305,8 @@ mod line {
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
         let [_, second, _] = [(); 3].map(|()| asks(&mut session, None).0);
         let name = LockName::new("", "stock").expect("a name");
-        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
-        let refused = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        let request = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let refused = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..request });
         // Its future is dropped before it has read that.
         session.abandon_acquire(NOW, refused);
         the_queue_has_waiters_only(&session);
@@ -350,8 +350,8 @@ mod line {
         let loading = ServerError::new("LOADING the data");
         session.handle_called(NOW, flight, Err(LinkError::Refused(loading)));
         let name = LockName::new("", "stock").expect("a name");
-        let wish = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
-        let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..wish });
+        let request = AcquireRequest::new(name, Kind::Fair, Duration::from_secs(4));
+        let ticket = session.acquire(NOW, AcquireRequest { patience: Patience::Try, ..request });
         let mut step = session.step_acquire(NOW, ticket, Waker::noop());
         // It is done after the first. Were it not, the second would be a new one, behind all others.
         for placed in [[4, 4_000, 0, 1, 1, 0]; 2] {

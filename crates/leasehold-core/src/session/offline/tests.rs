@@ -24,8 +24,8 @@ mod fallback {
         let settings = Settings { unreachable_after: Duration::ZERO, ..Settings::default() };
         let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1);
         let name = || LockName::new("", "stock").expect("a name");
-        let asks = |session: &mut Session, wish: AcquireRequest| {
-            let ticket = session.acquire(NOW, wish);
+        let asks = |session: &mut Session, request: AcquireRequest| {
+            let ticket = session.acquire(NOW, request);
             let Step::Send(flight, _) = session.step_acquire(NOW, ticket, Waker::noop()) else { panic!("it asks") };
             (ticket, flight)
         };
@@ -41,7 +41,7 @@ mod fallback {
                 step => panic!("it falls back: {step:?}"),
             }
         };
-        let later = NOW + RESTORE;
+        let later = NOW + RESTORE_INTERVAL;
         session.handle_timeout(later);
         let call = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
             Deed::Call { id, call } if call.script().name() == "fair/acquire" => Some(id),
@@ -78,7 +78,7 @@ mod wait_at_gate {
         Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1)
     }
 
-    fn wish(kind: Kind, fallback: Fallback) -> AcquireRequest {
+    fn request(kind: Kind, fallback: Fallback) -> AcquireRequest {
         let name = LockName::new("", "stock").expect("a name");
         AcquireRequest { fallback, ..AcquireRequest::new(name, kind, Duration::from_secs(30)) }
     }
@@ -87,8 +87,8 @@ mod wait_at_gate {
         session.step_acquire(now, ticket, Waker::noop())
     }
 
-    fn asks(session: &mut Session, now: Instant, wish: AcquireRequest) -> (Ticket, CallId) {
-        let ticket = session.acquire(now, wish);
+    fn asks(session: &mut Session, now: Instant, request: AcquireRequest) -> (Ticket, CallId) {
+        let ticket = session.acquire(now, request);
         let Step::Send(flight, _) = poll(session, now, ticket) else { panic!("it asks") };
         (ticket, flight)
     }
@@ -140,8 +140,8 @@ mod wait_at_gate {
     fn hold_that_passes_through_is_never_asked_for() {
         for renewed in [false, true] {
             let mut session = session();
-            let wish = AcquireRequest { renewed, ..wish(Kind::Lock, Fallback::PassThrough) };
-            let (ticket, flight) = asks(&mut session, NOW, wish);
+            let request = AcquireRequest { renewed, ..request(Kind::Lock, Fallback::PassThrough) };
+            let (ticket, flight) = asks(&mut session, NOW, request);
             let guard = falls_back(&mut session, ticket, flight);
             let mut now = NOW + UNREACHABLE;
             session.handle_event(now, LinkEvent::CallsReset);
@@ -158,8 +158,8 @@ mod wait_at_gate {
     #[test]
     fn try_beside_the_line_does_not_fall_back_to_a_held_lock() {
         let mut session = session();
-        let try_it = || AcquireRequest { patience: Patience::Try, ..wish(Kind::Lock, Fallback::Local) };
-        let (first, flight) = asks(&mut session, NOW, wish(Kind::Lock, Fallback::Local));
+        let try_it = || AcquireRequest { patience: Patience::Try, ..request(Kind::Lock, Fallback::Local) };
+        let (first, flight) = asks(&mut session, NOW, request(Kind::Lock, Fallback::Local));
         fails(&mut session, NOW, first, flight);
         let soon = NOW + UNREACHABLE / 2;
         let [second, third] = [(); 2].map(|()| {
@@ -182,9 +182,9 @@ mod wait_at_gate {
     fn grant_of_what_a_task_has_without_the_server_is_given_back() {
         for patience in [Patience::Try, Patience::Forever] {
             let mut session = session();
-            let (first, flight) = asks(&mut session, NOW, wish(Kind::Read, Fallback::Local));
+            let (first, flight) = asks(&mut session, NOW, request(Kind::Read, Fallback::Local));
             let (second, asked) =
-                asks(&mut session, NOW, AcquireRequest { patience, ..wish(Kind::Write, Fallback::Fail) });
+                asks(&mut session, NOW, AcquireRequest { patience, ..request(Kind::Write, Fallback::Fail) });
             let guard = falls_back(&mut session, first, flight);
             let now = NOW + UNREACHABLE;
             session.handle_called(now, asked, granted());
@@ -193,12 +193,12 @@ mod wait_at_gate {
                 Deed::Call { id, call } if call.script().name() == "write/release" => Some(id),
                 _ => None,
             });
-            session.handle_timeout(now + RESTORE / 2);
+            session.handle_timeout(now + RESTORE_INTERVAL / 2);
             assert_eq!(scripts(&mut session), NONE, "the server may still have the other one");
             session.handle_called(now, release.expect("it is given back"), Ok(Reply::Int(1)));
             let step = poll(&mut session, now, second);
             assert!(if patience == Patience::Try { is_busy(&step) } else { is_waiting(&step) });
-            session.handle_timeout(now + RESTORE);
+            session.handle_timeout(now + RESTORE_INTERVAL);
             assert_eq!((scripts(&mut session), guard.cell.ended(now)), (vec!["read/acquire"], None));
         }
     }
@@ -207,7 +207,7 @@ mod wait_at_gate {
     fn request_at_the_gate_enters_what_its_own_owner_has() {
         let mut session = session();
         let owner = Some(session.new_owner());
-        let of_owner = |patience| AcquireRequest { owner, patience, ..wish(Kind::Lock, Fallback::Local) };
+        let of_owner = |patience| AcquireRequest { owner, patience, ..request(Kind::Lock, Fallback::Local) };
         let (first, flight) = asks(&mut session, NOW, of_owner(Patience::Forever));
         fails(&mut session, NOW, first, flight);
         let soon = NOW + UNREACHABLE / 2;
@@ -228,8 +228,8 @@ mod wait_at_gate {
     fn halves_of_one_client_do_not_both_fall_back() {
         for (one, other) in [(Kind::Read, Kind::Write), (Kind::Write, Kind::Read)] {
             let mut session = session();
-            let (first, first_flight) = asks(&mut session, NOW, wish(one, Fallback::Local));
-            let (second, second_flight) = asks(&mut session, NOW, wish(other, Fallback::Local));
+            let (first, first_flight) = asks(&mut session, NOW, request(one, Fallback::Local));
+            let (second, second_flight) = asks(&mut session, NOW, request(other, Fallback::Local));
             fails(&mut session, NOW, second, second_flight);
             let guard = falls_back(&mut session, first, first_flight);
             let mut now = NOW + UNREACHABLE;
@@ -264,14 +264,14 @@ mod restore {
         Session::new(ClientId::new(uuid::Uuid::nil()), settings, 1)
     }
 
-    fn wish(renewed: bool) -> AcquireRequest {
-        let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
-        AcquireRequest { fallback: Fallback::Local, renewed, ..wish }
+    fn request(renewed: bool) -> AcquireRequest {
+        let request = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
+        AcquireRequest { fallback: Fallback::Local, renewed, ..request }
     }
 
     /// Acquires without the server.
-    fn granted(session: &mut Session, wish: AcquireRequest) -> Granted {
-        let ticket = session.acquire(NOW, wish);
+    fn granted(session: &mut Session, request: AcquireRequest) -> Granted {
+        let ticket = session.acquire(NOW, request);
         loop {
             match session.step_acquire(NOW, ticket, Waker::noop()) {
                 Step::Send(flight, _) => {
@@ -294,7 +294,7 @@ mod restore {
     #[test]
     fn grant_that_comes_after_the_lease_loses_the_hold_at_once() {
         let mut session = session();
-        let guard = granted(&mut session, wish(false));
+        let guard = granted(&mut session, request(false));
         let later = NOW + LEASE.mul_f64(0.9);
         session.handle_timeout(later);
         let call = asked(&mut session).expect("the server is asked");
@@ -311,8 +311,8 @@ mod restore {
     fn restoration_counts_once_its_replicas_have_it() {
         let mut session = session();
         let replicas = Some(Replicas { at_least: 1, within: Duration::from_millis(10) });
-        let guard = granted(&mut session, AcquireRequest { replicas, ..wish(true) });
-        for (acknowledged, later) in [(0, NOW + RESTORE), (1, NOW + RESTORE * 3)] {
+        let guard = granted(&mut session, AcquireRequest { replicas, ..request(true) });
+        for (acknowledged, later) in [(0, NOW + RESTORE_INTERVAL), (1, NOW + RESTORE_INTERVAL * 3)] {
             session.handle_timeout(later);
             let asked = std::iter::from_fn(|| session.poll_deed()).find_map(|action| match action {
                 Deed::Call { id, call } => Some((id, call.replicas())),
@@ -332,9 +332,9 @@ mod restore {
         for is_answered in [true, false] {
             let mut session = session();
             let owner = Some(session.new_owner());
-            let fixed = granted(&mut session, AcquireRequest { owner, ..wish(false) });
+            let fixed = granted(&mut session, AcquireRequest { owner, ..request(false) });
             assert_eq!(fixed.cell.deadline(), NOW + LEASE);
-            let renewing = granted(&mut session, AcquireRequest { owner, ..wish(true) });
+            let renewing = granted(&mut session, AcquireRequest { owner, ..request(true) });
             let later = NOW + LEASE * 10;
             session.handle_timeout(later);
             assert_eq!(fixed.cell.ended(later), None);
@@ -349,7 +349,7 @@ mod restore {
             if !is_answered {
                 session.handle_called(later, call, not_sent());
             }
-            session.handle_timeout(later + RESTORE);
+            session.handle_timeout(later + RESTORE_INTERVAL);
             assert!(asked(&mut session).is_some(), "the server is still asked");
         }
     }

@@ -80,8 +80,8 @@ mod hold_clean_up {
     /// A hold that was asked for at 0.
     fn asked_for() -> Hold {
         let name = HoldName::new(ClientId::new(uuid::Uuid::nil()), HoldNumber::FIRST, None);
-        let wish = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
-        let mut hold = Hold::new(at(0), LockId::new(0), Ticket::new(1), name, &wish);
+        let request = AcquireRequest::new(LockName::new("", "stock").expect("a name"), Kind::Lock, LEASE);
+        let mut hold = Hold::new(at(0), LockId::new(0), Ticket::new(1), name, &request);
         hold.begin_change(change(at(0), Some(Ticket::new(1)), CountChange::RaiseTo(1)));
         hold.extend_clean_up(at(0));
         hold

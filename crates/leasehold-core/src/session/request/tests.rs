@@ -14,8 +14,8 @@ mod request_acquire_ending {
 
     fn acquire(patience: Patience) -> Acquire {
         let name = LockName::new("", "stock").expect("a name");
-        let wish = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)) };
-        Acquire::new(NOW, LockId::new(0), Box::new(wish))
+        let request = AcquireRequest { patience, ..AcquireRequest::new(name, Kind::Lock, Duration::from_secs(4)) };
+        Acquire::new(NOW, LockId::new(0), Box::new(request))
     }
 
     fn holds() -> [HoldNumber; 2] {
@@ -35,11 +35,11 @@ mod request_acquire_ending {
     fn caller_is_told_when_the_last_hold_is_taken_back() {
         let mut acquire = acquire(Patience::Forever);
         let [one, other] = holds();
-        acquire.take_back(Err(AcquireError::WaitElapsed), vec![one, other], SOON);
-        assert!(acquire.rests() && !acquire.has_ended() && acquire.note_taken_back(one).is_none());
-        assert!(acquire.note_taken_back(one).is_none(), "the other one is still there");
-        assert!(matches!(acquire.note_taken_back(other), Some(Err(AcquireError::WaitElapsed))));
-        assert!(acquire.stop_taking_back().is_none() && acquire.take_outcome().is_none());
+        acquire.withdraw(Err(AcquireError::WaitElapsed), vec![one, other], SOON);
+        assert!(acquire.rests() && !acquire.has_ended() && acquire.note_withdrawn(one).is_none());
+        assert!(acquire.note_withdrawn(one).is_none(), "the other one is still there");
+        assert!(matches!(acquire.note_withdrawn(other), Some(Err(AcquireError::WaitElapsed))));
+        assert!(acquire.stop_withdrawing().is_none() && acquire.take_outcome().is_none());
     }
 
     #[test]
@@ -61,8 +61,8 @@ mod request_acquire_ending {
         let rows: [(Prepare, Instant, Due, Due); 4] = [
             (|_| {}, LATER, Due::Patience, Due::Patience),
             (|acquire| acquire.retry_at = Some(SOON), SOON, Due::Patience, Due::Patience),
-            (|acquire| acquire.take_back(Ok(None), vec![], SOON), SOON, Due::Later, Due::TakenBackTooLate),
-            (|acquire| acquire.await_cleanup(vec![], SOON), SOON, Due::Later, Due::AwaitedTooLong),
+            (|acquire| acquire.withdraw(Ok(None), vec![], SOON), SOON, Due::Later, Due::WithdrawalTooSlow),
+            (|acquire| acquire.await_cleanup(vec![], SOON), SOON, Due::Later, Due::CleanUpTooSlow),
         ];
         for (prepare, timeout, before, at) in rows {
             let mut acquire = acquire(Patience::Until(LATER));

@@ -34,8 +34,8 @@ impl World {
     }
 
     /// Begins to acquire, and polls once.
-    fn begin(&mut self, wish: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
-        let ticket = self.session.acquire(self.now, wish);
+    fn begin(&mut self, request: AcquireRequest) -> (Ticket, Step<AcquireOutcome>) {
+        let ticket = self.session.acquire(self.now, request);
         let step = self.poll(ticket);
         (ticket, step)
     }
@@ -46,9 +46,9 @@ impl World {
     }
 
     /// Acquires, and is granted the lock by the server.
-    fn holds(&mut self, wish: AcquireRequest) -> Granted {
-        let left = i64::try_from(wish.lease.as_millis()).expect("a lease");
-        let (ticket, step) = self.begin(wish);
+    fn holds(&mut self, request: AcquireRequest) -> Granted {
+        let left = i64::try_from(request.lease.as_millis()).expect("a lease");
+        let (ticket, step) = self.begin(request);
         let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
         self.reply((ticket, flight), [1, left, 0]);
         self.read(ticket)
@@ -101,8 +101,8 @@ mod hand_over {
         }
 
         /// Waits in the line. The first waiter listens, as the server has confirmed.
-        pub(super) fn waits(&mut self, wish: AcquireRequest) -> Ticket {
-            let (ticket, step) = self.begin(wish);
+        pub(super) fn waits(&mut self, request: AcquireRequest) -> Ticket {
+            let (ticket, step) = self.begin(request);
             if let Step::Send(flight, _) = step {
                 self.reply((ticket, flight), [0, 30_000, 0]);
                 assert!(matches!(self.poll(ticket), Step::Wait));
@@ -120,7 +120,7 @@ mod hand_over {
 
         /// A notice of a release comes.
         pub(super) fn is_told(&mut self) {
-            self.session.handle_event(self.now, LinkEvent::Notice { channel: wish().name.channel() });
+            self.session.handle_event(self.now, LinkEvent::Notice { channel: request().name.channel() });
         }
 
         fn contender_asks(&mut self) {
@@ -157,15 +157,15 @@ mod hand_over {
         AcquireRequest::new(LockName::new("", "stock").expect("a name"), kind, LEASE)
     }
 
-    pub(super) fn wish() -> AcquireRequest {
+    pub(super) fn request() -> AcquireRequest {
         of(Kind::Lock)
     }
 
     #[test]
     fn hold_goes_on_without_a_word_to_the_server() {
         let mut world = World::new(Some(LIMITS));
-        let first = world.holds(wish());
-        let second = world.waits(AcquireRequest { max_hold: Some(LEASE * 2), ..wish() });
+        let first = world.holds(request());
+        let second = world.waits(AcquireRequest { max_hold: Some(LEASE * 2), ..request() });
         world.listens(second);
         world.pass(MS);
         let deadline = first.cell.deadline();
@@ -186,8 +186,8 @@ mod hand_over {
     #[test]
     fn hold_number_of_the_last_guard_names_nothing_any_more() {
         let mut world = World::new(Some(LIMITS));
-        let first = world.holds(wish());
-        let second = world.waits(wish());
+        let first = world.holds(request());
+        let second = world.waits(request());
         world.listens(second);
         world.releases(&first);
         let next = world.read(second);
@@ -196,7 +196,7 @@ mod hand_over {
         world.session.detach(world.now, first.hold, true);
         assert_eq!(world.releases(&first), Some(Err(ReleaseError::Lost(LossReason::ShutDown))));
         // A re-entry by the old guard is a request like any other, for a hold of its own.
-        let (late, step) = world.begin(AcquireRequest { reenter: Some(first.hold), ..wish() });
+        let (late, step) = world.begin(AcquireRequest { reenter: Some(first.hold), ..request() });
         let Step::Send(flight, call) = step else { panic!("it asks: {step:?}") };
         assert!(call.args()[0] != first.cell.field() && &call.args()[1][..] == b"1");
         world.reply((late, flight), [0, 30_000, 0]);
@@ -209,8 +209,8 @@ mod hand_over {
     #[test]
     fn dropped_guards_and_dropped_futures_hand_on_in_order() {
         let mut world = World::new(Some(LIMITS));
-        let first = world.holds(wish());
-        let waiters = [(); 3].map(|()| world.waits(wish()));
+        let first = world.holds(request());
+        let waiters = [(); 3].map(|()| world.waits(request()));
         world.listens(waiters[0]);
         world.session.drop_guard(world.now, first.hold, first.renewed);
         world.session.abandon_acquire(world.now, waiters[0]);
@@ -218,17 +218,22 @@ mod hand_over {
         assert_eq!((world.calls().len(), world.session.hand_overs()), (0, 2));
     }
 
-    /// An obstacle to handing a hold on: its name, a change of the holder's wish and of the waiter's, and an event before the release.
+    /// An obstacle to handing a hold on: its name, a change of the holder's request and of the waiter's, and an event before the release.
     type Row = (&'static str, fn(&mut AcquireRequest), fn(&mut AcquireRequest), fn(&mut World));
 
     const ROWS: &[Row] = &[
         ("a fixed lease is held", |held| held.renewed = false, |_| (), |_| ()),
-        ("a fixed lease is wished for", |_| (), |wish| wish.renewed = false, |_| ()),
-        ("another lease is wished for", |_| (), |wish| wish.lease = LEASE / 2, |_| ()),
-        ("a shorter time to be held", |_| (), |wish| wish.max_hold = Some(LEASE - MS), |_| ()),
-        ("replicas are wished for", |_| (), |wish| wish.replicas = Some(Replicas { at_least: 1, within: MS }), |_| ()),
-        ("a name is wished for", |_| (), |wish| wish.field = Some(Bytes::from_static(b"mine")), |_| ()),
-        ("the lock is local", |_| (), |wish| wish.fallback = Fallback::Local, |_| ()),
+        ("a fixed lease is wished for", |_| (), |request| request.renewed = false, |_| ()),
+        ("another lease is wished for", |_| (), |request| request.lease = LEASE / 2, |_| ()),
+        ("a shorter time to be held", |_| (), |request| request.max_hold = Some(LEASE - MS), |_| ()),
+        (
+            "replicas are wished for",
+            |_| (),
+            |request| request.replicas = Some(Replicas { at_least: 1, within: MS }),
+            |_| (),
+        ),
+        ("a name is wished for", |_| (), |request| request.field = Some(Bytes::from_static(b"mine")), |_| ()),
+        ("the lock is local", |_| (), |request| request.fallback = Fallback::Local, |_| ()),
         ("the lease is old", |_| (), |_| (), |world| world.now = world.now + LEASE * 2 / 3),
         ("a renewal is on its way", |_| (), |_| (), |world| world.pass(LEASE / 3)),
         ("a renewal is due", |_| (), |_| (), |world| world.session.look_again(world.now, "stock")),
@@ -242,10 +247,10 @@ mod hand_over {
     fn whatever_stands_in_the_way_leads_to_a_release() {
         for (what, held, wished, before) in ROWS {
             let mut world = World::new(Some(LIMITS));
-            let mut wishes = [wish(), wish()];
-            held(&mut wishes[0]);
-            wished(&mut wishes[1]);
-            let [held, wished] = wishes;
+            let mut requests = [request(), request()];
+            held(&mut requests[0]);
+            wished(&mut requests[1]);
+            let [held, wished] = requests;
             let guard = world.holds(held);
             let waiter = world.waits(wished);
             if world.phase() == Phase::Subscribing {
@@ -272,10 +277,10 @@ mod hand_over {
     fn hold_with_a_second_guard_is_kept() {
         let mut world = World::new(Some(LIMITS));
         let owner = Some(world.session.new_owner());
-        let first = world.holds(AcquireRequest { owner, ..wish() });
-        let second = world.waits(wish());
+        let first = world.holds(AcquireRequest { owner, ..request() });
+        let second = world.waits(request());
         world.listens(second);
-        let entry = world.holds(AcquireRequest { owner, ..wish() });
+        let entry = world.holds(AcquireRequest { owner, ..request() });
         assert_eq!(entry.hold, first.hold);
         assert_eq!((world.releases(&entry), world.session.hand_overs()), (None, 0));
         assert!(matches!(world.poll(second), Step::Wait) && first.cell.ended(world.now).is_none());
@@ -284,8 +289,8 @@ mod hand_over {
     #[test]
     fn grant_that_is_not_read_in_time_goes_on() {
         let mut world = World::new(Some(LIMITS));
-        let guard = world.holds(wish());
-        let [unpolled, next, last] = [(); 3].map(|()| world.waits(wish()));
+        let guard = world.holds(request());
+        let [unpolled, next, last] = [(); 3].map(|()| world.waits(request()));
         world.listens(unpolled);
         world.releases(&guard);
         world.pass(world.session.settings().turn);
@@ -297,8 +302,8 @@ mod hand_over {
         assert_eq!(queue, [last, unpolled]);
         // A grant that none but the unpolled waiter wants is released.
         let mut world = World::new(Some(LIMITS));
-        let guard = world.holds(wish());
-        let unpolled = world.waits(wish());
+        let guard = world.holds(request());
+        let unpolled = world.waits(request());
         world.listens(unpolled);
         world.releases(&guard);
         world.pass(world.session.settings().turn);
@@ -310,8 +315,8 @@ mod hand_over {
     fn patience_that_ends_before_the_grant_is_read_ends_the_wait() {
         for (patience, busy) in [(Patience::Until(NOW + MS * 20), true), (Patience::Until(NOW + LEASE), false)] {
             let mut world = World::new(Some(LIMITS));
-            let guard = world.holds(wish());
-            let unpolled = world.waits(AcquireRequest { patience, ..wish() });
+            let guard = world.holds(request());
+            let unpolled = world.waits(AcquireRequest { patience, ..request() });
             world.listens(unpolled);
             world.releases(&guard);
             world.pass(world.session.settings().turn);
@@ -324,8 +329,8 @@ mod hand_over {
     fn hold_that_ends_before_it_is_read_is_none() {
         for closes in [false, true] {
             let mut world = World::new(Some(LIMITS));
-            let guard = world.holds(wish());
-            let second = world.waits(wish());
+            let guard = world.holds(request());
+            let second = world.waits(request());
             world.listens(second);
             world.releases(&guard);
             if closes {
@@ -343,12 +348,12 @@ mod hand_over {
     fn owner_of_the_next_guard_enters_and_that_of_the_last_waits() {
         let mut world = World::new(Some(LIMITS));
         let [one, other] = [(); 2].map(|()| Some(world.session.new_owner()));
-        let first = world.holds(AcquireRequest { owner: one, ..wish() });
-        let second = world.waits(AcquireRequest { owner: other, ..wish() });
+        let first = world.holds(AcquireRequest { owner: one, ..request() });
+        let second = world.waits(AcquireRequest { owner: other, ..request() });
         world.listens(second);
-        let entry = world.waits(AcquireRequest { owner: other, ..wish() });
+        let entry = world.waits(AcquireRequest { owner: other, ..request() });
         world.releases(&first);
-        let (late, step) = world.begin(AcquireRequest { owner: one, ..wish() });
+        let (late, step) = world.begin(AcquireRequest { owner: one, ..request() });
         assert!(matches!(step, Step::Wait), "another owner has it: {step:?}");
         let Step::Send(flight, call) = world.poll(entry) else { panic!("it enters what its owner has") };
         assert_eq!((&call.args()[0], &call.args()[1]), (&first.cell.field()[..], b"2".as_slice()));
@@ -362,10 +367,10 @@ mod hand_over {
     fn grant_not_read_is_entered_by_its_owner_later() {
         let mut world = World::new(Some(LIMITS));
         let owner = Some(world.session.new_owner());
-        let first = world.holds(wish());
-        let unpolled = world.waits(AcquireRequest { owner, ..wish() });
+        let first = world.holds(request());
+        let unpolled = world.waits(AcquireRequest { owner, ..request() });
         world.listens(unpolled);
-        let entry = world.waits(AcquireRequest { owner, ..wish() });
+        let entry = world.waits(AcquireRequest { owner, ..request() });
         world.releases(&first);
         let Step::Send(flight, _) = world.poll(entry) else { panic!("it enters what its owner has") };
         world.reply((entry, flight), [1, 30_000, 0]);
@@ -379,23 +384,23 @@ mod hand_over {
     #[test]
     fn first_waiter_of_a_held_lock_asks_once_it_listens() {
         let mut world = World::new(Some(LIMITS));
-        world.holds(wish());
-        let (second, step) = world.begin(wish());
+        world.holds(request());
+        let (second, step) = world.begin(request());
         assert!(matches!(step, Step::Wait), "the lock is busy: {step:?}");
         world.confirm();
         assert!(matches!(world.poll(second), Step::Send(..)), "a release may have been missed");
         // A try is told by the server.
         let mut world = World::new(Some(LIMITS));
-        world.holds(wish());
-        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
+        world.holds(request());
+        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..request() });
         assert!(matches!(step, Step::Send(..)), "{step:?}");
     }
 
     #[test]
     fn request_whose_grant_ended_unread_stands_right_behind_the_contender() {
         let mut world = World::new(Some(LIMITS));
-        let guard = world.holds(wish());
-        let [unread, contender, last] = [(); 3].map(|()| world.waits(wish()));
+        let guard = world.holds(request());
+        let [unread, contender, last] = [(); 3].map(|()| world.waits(request()));
         world.listens(unread);
         world.releases(&guard);
         world.now = world.now + LEASE;
@@ -407,8 +412,8 @@ mod hand_over {
     #[test]
     fn notice_of_an_own_release_wakes_the_next_before_the_reply() {
         let mut world = World::new(None);
-        let guard = world.holds(wish());
-        let waiter = world.waits(wish());
+        let guard = world.holds(request());
+        let waiter = world.waits(request());
         world.listens(waiter);
         assert_eq!(world.releases(&guard), None, "the server gets the release");
         world.is_told();
@@ -418,10 +423,10 @@ mod hand_over {
     #[test]
     fn late_grant_of_a_dropped_future_is_released_and_nobody_has_it() {
         let mut world = World::new(Some(LIMITS));
-        let (ticket, step) = world.begin(wish());
+        let (ticket, step) = world.begin(request());
         let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
         world.session.abandon_acquire(world.now, ticket);
-        let (next, step) = world.begin(wish());
+        let (next, step) = world.begin(request());
         let Step::Send(busy, _) = step else { panic!("it asks: {step:?}") };
         world.reply((next, busy), [0, 30_000, 0]);
         world.listens(next);
@@ -434,10 +439,10 @@ mod hand_over {
     fn hold_is_not_handed_on_while_its_renewal_is_in_flight() {
         let mut world = World::new(Some(LIMITS));
         let owner = Some(world.session.new_owner());
-        let guard = world.holds(AcquireRequest { owner, ..wish() });
+        let guard = world.holds(AcquireRequest { owner, ..request() });
         world.pass(LEASE / 3);
         assert_eq!(world.calls(), ["lock/renew"]);
-        let (again, step) = world.begin(AcquireRequest { owner, ..wish() });
+        let (again, step) = world.begin(AcquireRequest { owner, ..request() });
         let Step::Send(flight, _) = step else { panic!("it re-enters: {step:?}") };
         world.reply((again, flight), [1, 30_000, 0]);
         let entered = world.read(again);
@@ -455,14 +460,14 @@ mod hand_over {
 mod hand_over_rivals {
     //! How often a lock is handed on before other clients are let in, and what they get then.
 
-    use super::hand_over::{LIMITS, wish};
+    use super::hand_over::{LIMITS, request};
     use super::*;
 
     #[test]
     fn others_get_a_head_start_after_the_last_of_the_grants() {
         let mut world = World::new(Some(LIMITS));
-        let mut guard = world.holds(wish());
-        let waiters = [(); 4].map(|()| world.waits(wish()));
+        let mut guard = world.holds(request());
+        let waiters = [(); 4].map(|()| world.waits(request()));
         world.listens(waiters[0]);
         for waiter in &waiters[..2] {
             assert_eq!(world.releases(&guard), Some(Ok(())));
@@ -480,8 +485,8 @@ mod hand_over_rivals {
     fn released_with(reply: i64, listens: bool, change: impl FnOnce(&mut Settings)) -> (World, Granted) {
         let mut world = World::new(Some(LIMITS));
         change(&mut world.session.settings);
-        let mut guard = world.holds(wish());
-        let waiters = [(); 3].map(|()| world.waits(wish()));
+        let mut guard = world.holds(request());
+        let waiters = [(); 3].map(|()| world.waits(request()));
         if listens {
             world.listens(waiters[0]);
         }
@@ -503,7 +508,7 @@ mod hand_over_rivals {
 
     /// Hands the lock on once, and releases it to the server then, with this reply. Says whether others get a head start, and gives the next grant.
     fn released_again(world: &mut World, guard: &Granted, reply: i64) -> (bool, Granted) {
-        let waiters = [(); 2].map(|()| world.waits(wish()));
+        let waiters = [(); 2].map(|()| world.waits(request()));
         if world.phase() == Phase::Subscribing {
             world.listens(waiters[0]);
         }
@@ -557,7 +562,7 @@ mod hand_over_rivals {
     /// How often the lock is handed on after that, of four times that are wished for.
     fn handed_on_after((mut world, mut guard): (World, Granted)) -> u64 {
         let before = world.session.hand_overs();
-        for waiter in [(); 4].map(|()| world.waits(wish())) {
+        for waiter in [(); 4].map(|()| world.waits(request())) {
             if world.releases(&guard).is_none() {
                 break;
             }
@@ -595,12 +600,15 @@ mod contended {
         let mut contended = Contended::default();
         assert!(!contended.is_contended(now, key));
         contended.note(now, key);
-        assert!(contended.is_contended(now + LATELY / 2, key) && !contended.is_contended(now + LATELY, key));
-        assert_eq!(contended.held_back_until(now, key), None);
-        contended.hold_back(now, key, now + LATELY / 4);
-        assert_eq!(contended.held_back_until(now, key), Some(now + LATELY / 4));
         assert!(
-            contended.is_contended(now + LATELY / 2, key) && contended.held_back_until(now + LATELY / 4, key).is_none()
+            contended.is_contended(now + CONTENDED_FOR / 2, key) && !contended.is_contended(now + CONTENDED_FOR, key)
+        );
+        assert_eq!(contended.held_back_until(now, key), None);
+        contended.hold_back(now, key, now + CONTENDED_FOR / 4);
+        assert_eq!(contended.held_back_until(now, key), Some(now + CONTENDED_FOR / 4));
+        assert!(
+            contended.is_contended(now + CONTENDED_FOR / 2, key)
+                && contended.held_back_until(now + CONTENDED_FOR / 4, key).is_none()
         );
         for other in 0..MOST_CONTENDED {
             contended.note(now, other.to_string().as_bytes());

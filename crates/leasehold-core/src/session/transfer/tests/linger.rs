@@ -14,7 +14,7 @@ impl World {
     /// The client has had the lock before, and hears who wants it.
     fn warm() -> Self {
         let mut world = Self::cold();
-        world.holds_and_releases(wish());
+        world.holds_and_releases(request());
         world
     }
 
@@ -24,8 +24,8 @@ impl World {
     }
 
     /// Acquires, and releases to the server, which answers. Gives the field of the hold.
-    fn holds_and_releases(&mut self, wish: AcquireRequest) -> Bytes {
-        let guard = self.holds_and_hears(wish);
+    fn holds_and_releases(&mut self, request: AcquireRequest) -> Bytes {
+        let guard = self.holds_and_hears(request);
         let ticket = self.session.release(self.now, guard.hold, guard.renewed);
         let step = self.session.step_release(self.now, ticket, Waker::noop());
         let Step::Send(flight, _) = step else { panic!("it is released: {step:?}") };
@@ -38,21 +38,21 @@ impl World {
     /// The lock lingers, after one guard.
     fn lingering() -> (Self, Granted) {
         let mut world = Self::warm();
-        let guard = world.holds_and_hears(wish());
+        let guard = world.holds_and_hears(request());
         assert!(world.keeps(&guard), "it is kept");
         (world, guard)
     }
 
     /// Acquires, and is granted the lock by the server. The server confirms all subscriptions.
-    fn holds_and_hears(&mut self, wish: AcquireRequest) -> Granted {
-        let granted = self.holds(wish);
+    fn holds_and_hears(&mut self, request: AcquireRequest) -> Granted {
+        let granted = self.holds(request);
         self.confirm();
         granted
     }
 
     /// Acquires. Gives the grant where the server is not asked.
-    fn resumes(&mut self, wish: AcquireRequest) -> Option<Granted> {
-        match self.begin(wish).1 {
+    fn resumes(&mut self, request: AcquireRequest) -> Option<Granted> {
+        match self.begin(request).1 {
             Step::Done(Ok(granted)) => granted,
             Step::Done(Err(error)) => panic!("{error:?}"),
             Step::Send(..) | Step::Wait => None,
@@ -86,13 +86,13 @@ impl World {
     }
 }
 
-fn wish() -> AcquireRequest {
+fn request() -> AcquireRequest {
     let name = LockName::new("", "stock").expect("a name");
     AcquireRequest { linger: LingerTime::new(LONGEST), ..AcquireRequest::new(name, Kind::Lock, LEASE) }
 }
 
 fn wanted() -> LinkEvent {
-    LinkEvent::Wanted { channel: wish().name.channel().clone() }
+    LinkEvent::Wanted { channel: request().name.channel().clone() }
 }
 
 #[test]
@@ -101,14 +101,14 @@ fn next_request_has_the_hold_under_another_number() {
     assert!(world.lingers(first.hold) && world.actions().is_empty(), "the server is not told");
     world.pass(LONGEST - MS);
     let deadline = first.cell.deadline();
-    let second = world.resumes(wish()).expect("it costs no command");
+    let second = world.resumes(request()).expect("it costs no command");
     assert!(second.hold != first.hold && second.handed_on && second.cell.key().field() == first.cell.key().field());
     assert!(second.cell.key().field().ends_with(b"~"), "others can see that it may linger");
     assert_eq!((second.cell.deadline(), second.cell.acquired_at()), (deadline, world.now));
     assert_eq!((world.session.resumed(), world.actions()), (1, vec![]));
     // A try has it too, and so has a wait that is over at once.
     assert!(world.keeps(&second));
-    let third = world.resumes(AcquireRequest { patience: Patience::Try, ..wish() }).expect("a try");
+    let third = world.resumes(AcquireRequest { patience: Patience::Try, ..request() }).expect("a try");
     world.session.drop_guard(world.now, third.hold, third.renewed);
     assert!(world.lingers(third.hold), "a dropped guard leaves it as well");
 }
@@ -118,15 +118,15 @@ fn hold_is_released_when_its_time_is_over() {
     let (mut world, guard) = World::lingering();
     world.pass(LONGEST);
     assert_eq!(world.actions(), ["lock/release"], "it goes on to listen");
-    assert!(!world.lingers(guard.hold) && world.resumes(wish()).is_none());
+    assert!(!world.lingers(guard.hold) && world.resumes(request()).is_none());
 }
 
 #[test]
 fn hold_has_the_mark_only_if_its_client_hears_who_wants_it_since_before() {
     let mut world = World::cold();
-    let first = world.holds_and_hears(wish());
-    assert!(!first.cell.field().ends_with(b"~") && !world.keeps(&first), "a wish may have been missed");
-    assert!(World::warm().holds(wish()).cell.field().ends_with(b"~"));
+    let first = world.holds_and_hears(request());
+    assert!(!first.cell.field().ends_with(b"~") && !world.keeps(&first), "a request may have been missed");
+    assert!(World::warm().holds(request()).cell.field().ends_with(b"~"));
 }
 
 #[test]
@@ -142,7 +142,7 @@ fn subscription_outlives_a_hold_for_two_seconds() {
     assert_eq!(world.actions(), ["unsubscribe"]);
     // While a guard exists, and whatever it is of, the next hold is soon to come.
     let mut world = World::warm();
-    let guard = world.holds_and_hears(wish());
+    let guard = world.holds_and_hears(request());
     world.pass(Duration::from_secs(5));
     assert!(!world.actions().contains(&"unsubscribe") && guard.cell.ended(world.now).is_none());
 }
@@ -150,7 +150,7 @@ fn subscription_outlives_a_hold_for_two_seconds() {
 #[test]
 fn messages_that_may_be_missed_while_there_is_a_guard_end_its_lingering() {
     let mut world = World::warm();
-    let guard = world.holds_and_hears(wish());
+    let guard = world.holds_and_hears(request());
     world.hears(LinkEvent::NoticesReset);
     world.confirm();
     assert!(!world.keeps(&guard), "it hears again, and may have missed something");
@@ -160,7 +160,7 @@ fn messages_that_may_be_missed_while_there_is_a_guard_end_its_lingering() {
 fn request_that_meets_what_lingered_here_asks_once_more() {
     for patience in [Patience::Until(NOW), Patience::Try] {
         let (mut world, _) = World::lingering();
-        let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..wish() });
+        let (ticket, step) = world.begin(AcquireRequest { lease: LEASE * 2, patience, ..request() });
         let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
         let release = std::iter::from_fn(|| world.session.poll_deed()).find_map(|action| match action {
             Deed::Call { id, call } if call.script().name() == "lock/release" => Some(id),
@@ -173,7 +173,7 @@ fn request_that_meets_what_lingered_here_asks_once_more() {
         world.session.handle_called(world.now, release.expect("a release"), Ok(Reply::Int(6)));
         let step = world.session.step_acquire(world.now, ticket, Waker::noop());
         assert!(matches!(step, Step::Send(..)), "it asks once more: {step:?}");
-        let key = wish().name.key().to_vec();
+        let key = request().name.key().to_vec();
         assert!(!world.session.contended.is_contended(world.now, &key), "no other client has wanted it");
     }
 }
@@ -181,7 +181,7 @@ fn request_that_meets_what_lingered_here_asks_once_more() {
 #[test]
 fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
     let mut world = World::warm();
-    let (ticket, step) = world.begin(wish());
+    let (ticket, step) = world.begin(request());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     // The message comes by another connection than the reply, which it overtakes.
     world.hears(wanted());
@@ -195,14 +195,14 @@ fn hold_that_is_asked_for_before_its_grant_is_read_does_not_linger() {
 #[test]
 fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
     let mut world = World::cold();
-    let (first, step) = world.begin(wish());
+    let (first, step) = world.begin(request());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
     let Step::Done(Ok(Some(guard))) = world.session.step_acquire(world.now, first, Waker::noop()) else {
         panic!("it is granted")
     };
     assert!(!world.keeps(&guard));
-    let (second, step) = world.begin(AcquireRequest { renewed: false, ..wish() });
+    let (second, step) = world.begin(AcquireRequest { renewed: false, ..request() });
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     // Another client has had the lock, and has released it before the server confirms the subscription of the first hold.
     world.confirm();
@@ -215,7 +215,7 @@ fn request_under_way_when_its_client_begins_to_hear_asks_once_more() {
 fn client_that_gives_way_leaves_others_two_round_trips() {
     let mut world = World::warm();
     let sent = world.now;
-    let (ticket, step) = world.begin(wish());
+    let (ticket, step) = world.begin(request());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     world.now = sent + MS * 100;
     world.session.handle_called(world.now, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
@@ -224,13 +224,13 @@ fn client_that_gives_way_leaves_others_two_round_trips() {
     };
     assert!(world.keeps(&guard));
     world.hears(wanted());
-    let (ticket, step) = world.begin(wish());
+    let (ticket, step) = world.begin(request());
     assert!(matches!(step, Step::Wait), "{step:?}");
     world.pass(MS * 199);
     assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Wait));
     world.pass(MS);
     assert!(matches!(world.session.step_acquire(world.now, ticket, Waker::noop()), Step::Send(..)));
-    let (_, step) = World::warm().begin(wish());
+    let (_, step) = World::warm().begin(request());
     assert!(matches!(step, Step::Send(..)), "nobody wants it");
 }
 
@@ -240,7 +240,7 @@ fn hold_that_others_want_is_released_at_once_or_by_its_guard() {
     world.hears(wanted());
     assert_eq!(world.actions(), ["lock/release", "unsubscribe"]);
     let mut world = World::warm();
-    let guard = world.holds_and_hears(wish());
+    let guard = world.holds_and_hears(request());
     world.hears(wanted());
     assert_eq!(world.actions(), ["unsubscribe"]);
     assert!(!world.keeps(&guard), "it is released to the server");
@@ -251,7 +251,7 @@ fn lock_that_others_wanted_has_no_mark_for_a_second() {
     let (mut world, _) = World::lingering();
     world.hears(wanted());
     let field = |world: &mut World| {
-        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..wish() });
+        let (_, step) = world.begin(AcquireRequest { patience: Patience::Try, ..request() });
         let Step::Send(_, call) = step else { panic!("it asks: {step:?}") };
         call.args().to_vec()[0].clone()
     };
@@ -267,7 +267,7 @@ fn hold_is_not_kept_for_longer_than_ten_times_its_longest() {
     let (mut world, mut guard) = World::lingering();
     for _ in 0..10 {
         world.pass(LONGEST - MS);
-        guard = world.resumes(wish()).expect("it lingers");
+        guard = world.resumes(request()).expect("it lingers");
         assert!(world.keeps(&guard));
     }
     // It has lingered for a fifth of its time since the last release.
@@ -278,8 +278,8 @@ fn hold_is_not_kept_for_longer_than_ten_times_its_longest() {
 #[test]
 fn hold_does_not_linger_beyond_its_renewal() {
     let mut world = World::warm();
-    let wish = || AcquireRequest { lease: MS * 300, linger: LingerTime::new(MS * 300), ..wish() };
-    let guard = world.holds_and_hears(wish());
+    let request = || AcquireRequest { lease: MS * 300, linger: LingerTime::new(MS * 300), ..request() };
+    let guard = world.holds_and_hears(request());
     world.pass(MS * 60);
     assert!(world.keeps(&guard));
     world.pass(MS * 45);
@@ -290,20 +290,20 @@ fn hold_does_not_linger_beyond_its_renewal() {
 fn what_is_not_plain_is_released() {
     type Change = fn(AcquireRequest) -> AcquireRequest;
     let changes: [Change; 5] = [
-        |wish| AcquireRequest { linger: None, ..wish },
-        |wish| AcquireRequest { renewed: false, ..wish },
-        |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
-        |wish| AcquireRequest { max_hold: Some(LEASE / 3), ..wish },
-        |wish| AcquireRequest { max_hold: Some(LEASE * 2), ..wish },
+        |request| AcquireRequest { linger: None, ..request },
+        |request| AcquireRequest { renewed: false, ..request },
+        |request| AcquireRequest { fallback: Fallback::Local, ..request },
+        |request| AcquireRequest { max_hold: Some(LEASE / 3), ..request },
+        |request| AcquireRequest { max_hold: Some(LEASE * 2), ..request },
     ];
     for change in changes {
         let mut world = World::warm();
-        let guard = world.holds_and_hears(change(wish()));
-        assert!(!world.keeps(&guard), "{:?}", change(wish()));
+        let guard = world.holds_and_hears(change(request()));
+        assert!(!world.keeps(&guard), "{:?}", change(request()));
     }
     for kind in [Kind::Fenced, Kind::Spin, Kind::Write] {
         let mut world = World::warm();
-        let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..wish() });
+        let ticket = world.session.acquire(world.now, AcquireRequest { kind, ..request() });
         let Step::Send(_, call) = world.session.step_acquire(world.now, ticket, Waker::noop()) else {
             panic!("it asks")
         };
@@ -314,8 +314,8 @@ fn what_is_not_plain_is_released() {
 #[test]
 fn entered_hold_lingers_after_its_last_guard_alone() {
     let mut world = World::warm();
-    let first = world.holds_and_hears(wish());
-    let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..wish() });
+    let first = world.holds_and_hears(request());
+    let ticket = world.session.acquire(world.now, AcquireRequest { reenter: Some(first.hold), ..request() });
     let Step::Send(flight, _) = world.session.step_acquire(world.now, ticket, Waker::noop()) else { panic!("it asks") };
     let reply = Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec());
     world.session.handle_called(world.now, flight, Ok(reply));
@@ -329,19 +329,19 @@ fn entered_hold_lingers_after_its_last_guard_alone() {
 fn request_for_something_else_ends_the_lingering_and_asks() {
     type Change = fn(AcquireRequest) -> AcquireRequest;
     let changes: [Change; 4] = [
-        |wish| AcquireRequest { lease: LEASE * 2, ..wish },
-        |wish| AcquireRequest { renewed: false, ..wish },
-        |wish| AcquireRequest { replicas: Some(Replicas { at_least: 1, within: MS }), ..wish },
-        |wish| AcquireRequest { fallback: Fallback::Local, ..wish },
+        |request| AcquireRequest { lease: LEASE * 2, ..request },
+        |request| AcquireRequest { renewed: false, ..request },
+        |request| AcquireRequest { replicas: Some(Replicas { at_least: 1, within: MS }), ..request },
+        |request| AcquireRequest { fallback: Fallback::Local, ..request },
     ];
     for change in changes {
         let (mut world, _) = World::lingering();
-        assert!(world.resumes(change(wish())).is_none());
+        assert!(world.resumes(change(request())).is_none());
         assert!(world.actions().contains(&"lock/release"));
     }
     let (mut world, _) = World::lingering();
-    let guard = world.resumes(AcquireRequest { linger: None, ..wish() }).expect("the lock");
-    assert!(!world.keeps(&guard), "its own wish does not let it linger");
+    let guard = world.resumes(AcquireRequest { linger: None, ..request() }).expect("the lock");
+    assert!(!world.keeps(&guard), "its own request does not let it linger");
 }
 
 #[test]
@@ -359,9 +359,9 @@ fn nothing_lingers_that_may_miss_who_wants_it() {
         assert!(!world.lingers(guard.hold) && world.actions().contains(&"lock/release"), "{event:?}");
     }
     let mut world = World::warm();
-    let guard = world.holds_and_hears(wish());
+    let guard = world.holds_and_hears(request());
     world.hears(LinkEvent::NoticesReset);
-    let channel = wish().name.channel().clone();
+    let channel = request().name.channel().clone();
     world.session.handle_subscribed(world.now, &channel, Err(LinkError::NotSent("no connection".to_owned())));
     assert!(!world.keeps(&guard), "nothing is heard");
 }
@@ -384,8 +384,8 @@ fn nothing_lingers_through_the_end_or_a_force_release() {
 #[test]
 fn waiting_request_is_served_by_a_release() {
     let mut world = World::warm();
-    let guard = world.holds_and_hears(wish());
-    let (ticket, step) = world.begin(wish());
+    let guard = world.holds_and_hears(request());
+    let (ticket, step) = world.begin(request());
     let Step::Send(flight, _) = step else { panic!("it asks: {step:?}") };
     let busy = Reply::Array([0, 30_000, 0].map(Reply::Int).to_vec());
     world.session.handle_called(world.now, flight, Ok(busy));
@@ -399,7 +399,7 @@ fn hold_whose_time_is_over_is_not_resumed_without_a_timer() {
         let (mut world, guard) = World::lingering();
         // The process was paused: the caller is polled before the background looks at its timers.
         world.now = world.now + late;
-        assert!(world.resumes(wish()).is_none() && !world.lingers(guard.hold), "after {late:?}");
+        assert!(world.resumes(request()).is_none() && !world.lingers(guard.hold), "after {late:?}");
         // A hold whose lease is over is forgotten by its timer.
         let (mut world, guard) = World::lingering();
         world.pass(late);
