@@ -4,7 +4,7 @@
 //! at a time, so that no command overtakes another.
 
 use crate::error::AcquireError;
-use crate::link::{LinkError, LinkEvent, ServerError};
+use crate::link::{LinkError, LinkEvent};
 use crate::session::calls::Out;
 use crate::session::line::{Line, Phase};
 use crate::session::lock::LockId;
@@ -75,46 +75,77 @@ impl Session {
 
     /// Handles the result of [`Action::Subscribe`].
     pub fn handle_subscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let spread = || self.rng.f64();
-        let (out, timers) = (&mut self.out, &mut self.timers);
-        match self.subscriptions.subscribed(now, channel, &result, spread, out, timers) {
-            Answered::Nothing => {}
-            Answered::Confirmed(locks) => {
-                for lock in locks {
+        let subscriptions = &mut self.subscriptions;
+        let Some(id) = subscriptions.by_name.get(channel).copied() else { return };
+        let Subscription::Asked { stale } = subscriptions.channels[id].state else { return };
+        if stale {
+            return subscriptions.update(id, &mut self.out);
+        }
+        let listeners = subscriptions.channels[id].listeners.clone();
+        match result {
+            Ok(()) => {
+                subscriptions.channels[id].state = Subscription::Confirmed;
+                if listeners.is_empty() {
+                    subscriptions.update(id, &mut self.out);
+                }
+                for lock in listeners {
                     let line = &mut self.locks[lock].line;
                     if self.subscriptions.is_confirmed(lock) && line.get_mut().is_some_and(Line::note_confirmed) {
                         self.begin_turn(now, lock);
                     }
                 }
+                return;
             }
-            Answered::Refused(locks, why) => {
-                for lock in &locks {
-                    self.fail_line(now, *lock, &AcquireError::Refused(why.clone()));
+            // The server will refuse it again: these locks stop listening.
+            Err(LinkError::Refused(refusal)) if !refusal.is_transient() => {
+                subscriptions.channels[id].listeners.clear();
+                subscriptions.update(id, &mut self.out);
+                for lock in &listeners {
+                    if let Some(of_lock) = subscriptions.by_lock.get_mut(lock) {
+                        of_lock.retain(|heard| *heard != id);
+                    }
                 }
-                self.stop_lingering_of(now, |lock| locks.contains(&lock));
+                subscriptions.by_lock.retain(|_, channels| !channels.is_empty());
+                for lock in &listeners {
+                    self.fail_line(now, *lock, &AcquireError::Refused(refusal.clone()));
+                }
             }
-            Answered::Failed(locks) => {
-                let Err(error) = result else { return };
-                let (why, lasting) = (error.to_string(), error.is_lasting());
-                for lock in locks.iter().copied() {
+            // A retry follows. Until then the contenders poll.
+            Err(error) => {
+                subscriptions.retry(now, id, self.rng.f64(), &mut self.timers);
+                for lock in listeners.iter().copied() {
                     if self.locks[lock].line.phase == Phase::Subscribing {
-                        // Without notices the contender polls.
                         let until = now + MIN_POLL_PAUSE + self.jitter(MIN_POLL_PAUSE);
                         self.locks[lock].line.phase = Phase::Sleeping(until);
                         self.set_lock_timer(lock);
                     }
                     let name = self.locks[lock].name.clone();
-                    self.out.emit(Event::SubscribeFailed { name, why: why.clone(), lasting });
+                    let (why, lasting) = (error.to_string(), error.is_lasting());
+                    self.out.emit(Event::SubscribeFailed { name, why, lasting });
                 }
-                self.stop_lingering_of(now, |lock| locks.contains(&lock));
             }
         }
+        self.stop_lingering_of(now, |lock| listeners.contains(&lock));
     }
 
     /// Handles the result of [`Action::Unsubscribe`].
     pub fn handle_unsubscribed(&mut self, now: Instant, channel: &Bytes, result: Result<(), LinkError>) {
-        let spread = || self.rng.f64();
-        self.subscriptions.unsubscribed(now, channel, &result, spread, &mut self.out, &mut self.timers);
+        let subscriptions = &mut self.subscriptions;
+        let Some(id) = subscriptions.by_name.get(channel).copied() else { return };
+        if subscriptions.channels[id].state != Subscription::Ending {
+            return;
+        }
+        match result {
+            Err(error) if !matches!(error, LinkError::Refused(_)) => {
+                subscriptions.retry(now, id, self.rng.f64(), &mut self.timers);
+            }
+            _ if subscriptions.channels[id].listeners.is_empty() => {
+                let mut gone = subscriptions.channels.remove(id);
+                self.timers.set(Timer::Channel(id), &mut gone.timer, None);
+                subscriptions.by_name.remove(&gone.name);
+            }
+            _ => subscriptions.update(id, &mut self.out),
+        }
     }
 
     /// Stores the server's command for release notices, for a client that was created before it connected.
@@ -163,19 +194,6 @@ enum Subscription {
     Ending,
     /// The last command failed, and a timer retries.
     Retry,
-}
-
-/// What an answer to a subscription means for its listeners.
-#[derive(Clone, Debug, PartialEq, Eq)]
-#[must_use = "waiters may be due"]
-pub(super) enum Answered {
-    Nothing,
-    /// These locks hear of releases from now on. An attempt finds what they missed before.
-    Confirmed(Vec<LockId>),
-    /// The server will refuse it again: these locks stop listening.
-    Refused(Vec<LockId>, ServerError),
-    /// A retry follows. Until then these locks hear nothing.
-    Failed(Vec<LockId>),
 }
 
 impl Subscriptions {
@@ -235,72 +253,6 @@ impl Subscriptions {
 
     pub(super) fn listeners(&self, name: &Bytes) -> Vec<LockId> {
         self.by_name.get(name).map(|id| self.channels[*id].listeners.clone()).unwrap_or_default()
-    }
-
-    /// Handles the result of [`Action::Subscribe`]. `spread` is between 0 and 1.
-    pub(super) fn subscribed(
-        &mut self,
-        now: Instant,
-        name: &Bytes,
-        result: &Result<(), LinkError>,
-        spread: impl FnOnce() -> f64,
-        out: &mut Out,
-        timers: &mut Timers,
-    ) -> Answered {
-        let Some(id) = self.by_name.get(name).copied() else { return Answered::Nothing };
-        let Subscription::Asked { stale } = self.channels[id].state else { return Answered::Nothing };
-        let listeners = self.channels[id].listeners.clone();
-        match result {
-            _ if stale => self.update(id, out),
-            Ok(()) => {
-                self.channels[id].state = Subscription::Confirmed;
-                if listeners.is_empty() {
-                    self.update(id, out);
-                }
-                return Answered::Confirmed(listeners);
-            }
-            Err(LinkError::Refused(error)) if !error.is_transient() => {
-                self.channels[id].listeners.clear();
-                self.update(id, out);
-                for lock in &listeners {
-                    if let Some(of_lock) = self.by_lock.get_mut(lock) {
-                        of_lock.retain(|heard| *heard != id);
-                    }
-                }
-                self.by_lock.retain(|_, channels| !channels.is_empty());
-                return Answered::Refused(listeners, error.clone());
-            }
-            Err(_) => {
-                self.retry(now, id, spread(), timers);
-                return Answered::Failed(listeners);
-            }
-        }
-        Answered::Nothing
-    }
-
-    /// Handles the result of [`Action::Unsubscribe`]. `spread` is between 0 and 1.
-    pub(super) fn unsubscribed(
-        &mut self,
-        now: Instant,
-        name: &Bytes,
-        result: &Result<(), LinkError>,
-        spread: impl FnOnce() -> f64,
-        out: &mut Out,
-        timers: &mut Timers,
-    ) {
-        let Some(id) = self.by_name.get(name).copied() else { return };
-        if self.channels[id].state != Subscription::Ending {
-            return;
-        }
-        match result {
-            Err(error) if !matches!(error, LinkError::Refused(_)) => self.retry(now, id, spread(), timers),
-            _ if self.channels[id].listeners.is_empty() => {
-                let mut gone = self.channels.remove(id);
-                timers.set(Timer::Channel(id), &mut gone.timer, None);
-                self.by_name.remove(&gone.name);
-            }
-            _ => self.update(id, out),
-        }
     }
 
     pub(super) fn is_due(&mut self, id: ChannelId, out: &mut Out) {

@@ -184,7 +184,6 @@ mod lock_line_pipelining {
     #[test]
     fn attempt_in_turn_tells_nothing_of_asking_ahead() {
         let mut pipelining = Pipelining::default();
-        pipelining.is_attempt = false;
         pipelining.refused();
         assert!(pipelining.note_release());
         pipelining.is_attempt = true;

@@ -2,45 +2,58 @@ use super::*;
 
 mod subscriptions {
     use super::*;
+    use crate::command::Kind;
     use crate::link::ServerError;
+    use crate::name::LockName;
+    use crate::owner::ClientId;
+    use crate::settings::Settings;
 
     const NOW: Instant = Instant::from_nanos(1_000_000_000);
 
-    /// Subscriptions, and what they hand out.
+    /// A session with two locks, which listen to channels.
     struct Bench {
-        subscriptions: Subscriptions,
-        out: Out,
-        timers: Timers,
+        session: Session,
+        locks: [LockId; 2],
     }
 
     impl Bench {
         fn new() -> Self {
-            Self { subscriptions: Subscriptions::new(), out: Out::default(), timers: Timers::default() }
+            let client = ClientId::new(uuid::Uuid::nil());
+            let mut session = Session::new(client, Settings::default(), 1);
+            let locks = ["one", "other"].map(|name| {
+                let name = LockName::new("", name).expect("a name");
+                session.locks.get_or_insert(&name, Kind::Lock, &client)
+            });
+            Self { session, locks }
         }
 
         fn listen(&mut self, lock: usize, name: &'static str) {
-            self.subscriptions.listen(LockId::new(lock), &Bytes::from_static(name.as_bytes()), &mut self.out);
+            let name = Bytes::from_static(name.as_bytes());
+            self.session.subscriptions.listen(self.locks[lock], &name, &mut self.session.out);
         }
 
         fn drop_all(&mut self, lock: usize) {
-            self.subscriptions.retain(LockId::new(lock), |_| false, &mut self.out);
+            self.session.subscriptions.retain(self.locks[lock], |_| false, &mut self.session.out);
         }
 
-        fn subscribed(&mut self, name: &'static str, result: Result<(), LinkError>) -> Answered {
-            let name = Bytes::from_static(name.as_bytes());
-            self.subscriptions.subscribed(NOW, &name, &result, || 0.5, &mut self.out, &mut self.timers)
+        fn subscribed(&mut self, name: &'static str, result: Result<(), LinkError>) {
+            self.session.handle_subscribed(NOW, &Bytes::from_static(name.as_bytes()), result);
         }
 
         fn unsubscribed(&mut self, name: &'static str, result: Result<(), LinkError>) {
-            let name = Bytes::from_static(name.as_bytes());
-            self.subscriptions.unsubscribed(NOW, &name, &result, || 0.5, &mut self.out, &mut self.timers);
+            self.session.handle_unsubscribed(NOW, &Bytes::from_static(name.as_bytes()), result);
         }
 
-        /// The commands for the server since the last look: `+` subscribes, `-` unsubscribes.
+        /// The locks whose subscriptions the server has confirmed.
+        fn hear(&self) -> [bool; 2] {
+            self.locks.map(|lock| self.session.subscriptions.hears(lock))
+        }
+
+        /// The commands for the server since the last call: `+` subscribes, `-` unsubscribes.
         fn commands(&mut self) -> Vec<String> {
-            assert!(self.subscriptions.is_sound());
+            assert!(self.session.subscriptions.is_sound());
             let text = |name: &Bytes| String::from_utf8_lossy(name).into_owned();
-            let actions = std::iter::from_fn(|| self.out.actions.pop_front());
+            let actions = std::iter::from_fn(|| self.session.poll_action());
             let commands = actions.map(|action| match action {
                 Action::Subscribe { channel } => format!("+{}", text(&channel)),
                 Action::Unsubscribe { channel } => format!("-{}", text(&channel)),
@@ -53,28 +66,28 @@ mod subscriptions {
     #[test]
     fn locks_share_a_subscription_and_the_last_one_ends_it() {
         let mut bench = Bench::new();
+        bench.listen(0, "a");
         bench.listen(1, "a");
-        bench.listen(2, "a");
         assert_eq!(bench.commands(), ["+a"]);
-        assert!(!bench.subscriptions.is_confirmed(LockId::new(1)));
-        assert_eq!(bench.subscribed("a", Ok(())), Answered::Confirmed(vec![LockId::new(1), LockId::new(2)]));
-        assert!(bench.subscriptions.is_confirmed(LockId::new(2)));
-        bench.drop_all(1);
+        assert_eq!(bench.hear(), [false, false]);
+        bench.subscribed("a", Ok(()));
+        assert_eq!(bench.hear(), [true, true]);
+        bench.drop_all(0);
         assert_eq!(bench.commands(), [""; 0]);
-        bench.drop_all(2);
+        bench.drop_all(1);
         assert_eq!(bench.commands(), ["-a"]);
         bench.unsubscribed("a", Ok(()));
-        assert!(bench.subscriptions.is_empty());
+        assert!(bench.session.subscriptions.is_empty());
     }
 
     #[test]
     fn listener_during_an_unsubscription_subscribes_after_it() {
         let mut bench = Bench::new();
+        bench.listen(0, "a");
+        bench.subscribed("a", Ok(()));
+        assert_eq!(bench.hear(), [true, false]);
+        bench.drop_all(0);
         bench.listen(1, "a");
-        let confirmed = bench.subscribed("a", Ok(()));
-        assert_eq!(confirmed, Answered::Confirmed(vec![LockId::new(1)]));
-        bench.drop_all(1);
-        bench.listen(2, "a");
         assert_eq!(bench.commands(), ["+a", "-a"], "one command at a time");
         bench.unsubscribed("a", Ok(()));
         assert_eq!(bench.commands(), ["+a"]);
@@ -83,32 +96,32 @@ mod subscriptions {
     #[test]
     fn subscription_asked_on_a_lost_connection_is_asked_again() {
         let mut bench = Bench::new();
-        bench.listen(1, "a");
+        bench.listen(0, "a");
         bench.commands();
-        bench.subscriptions.reset(&mut bench.out);
-        assert_eq!(bench.commands(), [""; 0], "the command under way is answered first");
-        assert_eq!(bench.subscribed("a", Ok(())), Answered::Nothing);
-        assert_eq!(bench.commands(), ["+a"]);
-        assert_eq!(bench.subscribed("a", Ok(())), Answered::Confirmed(vec![LockId::new(1)]));
-        bench.subscriptions.reset(&mut bench.out);
+        bench.session.handle_event(NOW, LinkEvent::NoticesReset);
+        assert_eq!(bench.commands(), [""; 0], "the command in flight is answered first");
+        bench.subscribed("a", Ok(()));
+        assert_eq!((bench.commands(), bench.hear()), (vec!["+a".to_owned()], [false, false]));
+        bench.subscribed("a", Ok(()));
+        assert_eq!(bench.hear(), [true, false]);
+        bench.session.handle_event(NOW, LinkEvent::NoticesReset);
         assert_eq!(bench.commands(), ["+a"]);
     }
 
     #[test]
     fn failed_subscription_is_retried_and_a_refused_one_is_not() {
         let mut bench = Bench::new();
-        bench.listen(1, "a");
+        bench.listen(0, "a");
         bench.commands();
-        let failed = bench.subscribed("a", Err(LinkError::NotSent("no connection".to_owned())));
-        assert_eq!(failed, Answered::Failed(vec![LockId::new(1)]));
-        assert_eq!((bench.subscriptions.timers(), bench.timers.len()), (1, 1));
-        let Some(Timer::Channel(id)) = bench.timers.pop(NOW + Duration::from_secs(1)) else { panic!("a timer is set") };
-        bench.subscriptions.is_due(id, &mut bench.out);
+        bench.subscribed("a", Err(LinkError::NotSent("no connection".to_owned())));
+        let event = bench.session.poll_event();
+        assert!(matches!(event, Some(Event::SubscribeFailed { lasting: false, .. })), "{event:?}");
+        assert_eq!((bench.session.subscriptions.timers(), bench.session.timers.len()), (1, 1));
+        bench.session.handle_timeout(NOW + Duration::from_secs(1));
         assert_eq!(bench.commands(), ["+a"]);
         let refusal = ServerError::new("NOPERM No permissions to access a channel");
-        let refused = bench.subscribed("a", Err(LinkError::Refused(refusal.clone())));
-        assert_eq!(refused, Answered::Refused(vec![LockId::new(1)], refusal));
+        bench.subscribed("a", Err(LinkError::Refused(refusal)));
         assert_eq!(bench.commands(), ["-a"]);
-        assert_eq!(bench.subscriptions.locks().count(), 0, "the lock listens no more");
+        assert_eq!(bench.session.subscriptions.locks().count(), 0, "the lock listens no more");
     }
 }
