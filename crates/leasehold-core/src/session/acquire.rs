@@ -8,7 +8,7 @@ use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::name::LockName;
 use crate::owner::{HoldName, HoldNumber, OwnerId};
-use crate::reply::Reply;
+use crate::session::calls::CallResult;
 use crate::session::grant::both_conditions;
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::{End, Phase};
@@ -315,13 +315,7 @@ impl Session {
         true
     }
 
-    pub(super) fn handle_enter_reply(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        number: HoldNumber,
-        result: Result<Reply, LinkError>,
-    ) {
+    pub(super) fn handle_enter_reply(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, result: CallResult) {
         let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let hold = &mut self.holds[number];
         match outcome {

@@ -171,11 +171,7 @@ impl Session {
     }
 
     /// Decodes the reply to an acquire, and stores how many replicas acknowledged it.
-    pub(super) fn raised(
-        &mut self,
-        number: HoldNumber,
-        result: Result<Reply, LinkError>,
-    ) -> Result<Acquired, LinkError> {
+    pub(super) fn raised(&mut self, number: HoldNumber, result: CallResult) -> Result<Acquired, LinkError> {
         let (reply, protocol) = (result?, self.protocol_of(number));
         let change = self.holds.get_mut(number).and_then(|hold| hold.change.as_mut());
         let acquired = match change.filter(|change| change.replicas.is_some()) {
@@ -225,7 +221,7 @@ impl Session {
     }
 
     /// Handles the outcome of a request's change.
-    fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: Result<Reply, LinkError>) {
+    fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: CallResult) {
         let Some(hold) = self.holds.get(number) else { return };
         let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
         let Some((change, ticket)) = change.and_then(|change| Some((change, change.by?))) else { return };
@@ -250,7 +246,7 @@ impl Session {
         now: Instant,
         ticket: Ticket,
         number: HoldNumber,
-        result: Result<Reply, LinkError>,
+        result: CallResult,
     ) -> Option<(Change, Result<Acquired, LinkError>)> {
         let outcome = self.raised(number, result);
         if let Err(LinkError::Unknown(why)) = &outcome {
@@ -273,7 +269,7 @@ impl Session {
     }
 
     /// Handles the reply to a call whose request ended or no longer needs it. The background reverts the call's effect.
-    fn handle_abandoned_reply(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+    fn handle_abandoned_reply(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
         match result {
             Err(LinkError::Unknown(_)) => self.begin_settling(number),
             Err(LinkError::NotSent(_)) => {
@@ -460,6 +456,8 @@ impl Settlements {
         self.open.insert(scope, settlement);
     }
 }
+
+pub(super) type CallResult = Result<Reply, LinkError>;
 
 #[derive(Debug)]
 pub(super) enum Purpose {

@@ -16,11 +16,9 @@ use crate::call::Call;
 use crate::command::record;
 use crate::command::record::uses::{LockUse, MOST};
 use crate::error::{AcquireError, LossReason};
-use crate::link::LinkError;
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
-use crate::reply::Reply;
-use crate::session::calls::Purpose;
+use crate::session::calls::{CallResult, Purpose};
 use crate::session::hold::Hold;
 use crate::session::lock::LockId;
 use crate::session::request::{Acquire, Request};
@@ -81,7 +79,7 @@ impl Session {
         self.holds.is_empty() && self.requests.len() == 0
     }
 
-    pub(super) fn handle_recorded(&mut self, now: Instant, result: &Result<Reply, LinkError>) {
+    pub(super) fn handle_recorded(&mut self, now: Instant, result: &CallResult) {
         self.record.written(now, result.as_ref().is_ok_and(|reply| record::put_done(reply).is_ok()));
     }
 
@@ -112,30 +110,24 @@ impl Session {
             ((!may_lock, hold.cell.acquired_at(), number), hold)
         });
         let holds = smallest(MOST - requests.len(), holds);
-        let of_request = |acquire: &Acquire| {
-            let owners = blocked_owners(&acquire.request).map(OwnerId::number).collect();
-            self.lock_use(acquire.lock, None, owners, now.since(acquire.started), None)
+        let key = |lock: LockId| String::from_utf8_lossy(self.locks[lock].name.key()).into_owned();
+        let of_request = |acquire: &Acquire| LockUse {
+            key: key(acquire.lock),
+            kind: self.locks[acquire.lock].kind,
+            hold: None,
+            owners: blocked_owners(&acquire.request).map(OwnerId::number).collect(),
+            lasted: now.since(acquire.started),
+            lease: None,
         };
-        let of_hold = |hold: &Hold| {
-            let field = String::from_utf8_lossy(&hold.cell.field()).into_owned();
-            let owners = hold.owner.into_iter().map(OwnerId::number).collect();
-            let lease = hold.count.is_renewed().then_some(hold.lease);
-            self.lock_use(hold.lock, Some(field), owners, now.since(hold.cell.acquired_at()), lease)
+        let of_hold = |hold: &Hold| LockUse {
+            key: key(hold.lock),
+            kind: self.locks[hold.lock].kind,
+            hold: Some(String::from_utf8_lossy(&hold.cell.field()).into_owned()),
+            owners: hold.owner.into_iter().map(OwnerId::number).collect(),
+            lasted: now.since(hold.cell.acquired_at()),
+            lease: hold.count.is_renewed().then_some(hold.lease),
         };
         requests.into_iter().map(of_request).chain(holds.into_iter().map(of_hold)).collect()
-    }
-
-    fn lock_use(
-        &self,
-        lock: LockId,
-        hold: Option<String>,
-        owners: Vec<u64>,
-        lasted: Duration,
-        lease: Option<Duration>,
-    ) -> LockUse {
-        let state = &self.locks[lock];
-        let key = String::from_utf8_lossy(state.name.key()).into_owned();
-        LockUse { key, kind: state.kind, hold, owners, lasted, lease }
     }
 }
 

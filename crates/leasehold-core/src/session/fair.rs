@@ -6,10 +6,8 @@
 use crate::command::fair::{Heartbeat, Standing};
 use crate::command::{HoldKey, ReleaseArgs, WaitPolicy, fair};
 use crate::error::AcquireError;
-use crate::link::LinkError;
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
-use crate::session::calls::Purpose;
+use crate::session::calls::{CallResult, Purpose};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
 use crate::session::request::Route;
@@ -99,7 +97,7 @@ impl Session {
         self.send_by_background(now, call, Purpose::Heartbeat(lock));
     }
 
-    pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: Result<Reply, LinkError>) {
+    pub(super) fn handle_heartbeat(&mut self, now: Instant, lock: LockId, result: CallResult) {
         let heartbeat = match result {
             Ok(reply) => fair::beaten(&reply).map_err(|error| (error.to_string(), true)),
             Err(error) => Err((error.to_string(), error.is_lasting())),

@@ -10,6 +10,7 @@ use crate::error::AcquireError;
 use crate::link::LinkError;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
+use crate::session::calls::CallResult;
 use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
 use crate::session::lock::LockId;
@@ -21,13 +22,7 @@ use bytes::Bytes;
 use std::time::Duration;
 
 impl Session {
-    pub(super) fn handle_first_reply(
-        &mut self,
-        now: Instant,
-        ticket: Ticket,
-        number: HoldNumber,
-        result: Result<Reply, LinkError>,
-    ) {
+    pub(super) fn handle_first_reply(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, result: CallResult) {
         let Some((change, outcome)) = self.end_raise(now, ticket, number, result) else { return };
         let acquired = match outcome {
             Ok(acquired) => acquired,

@@ -14,7 +14,7 @@ use crate::error::{AcquireError, LossReason};
 use crate::link::{LinkError, not_connected};
 use crate::name;
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
+use crate::session::calls::CallResult;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
@@ -28,12 +28,12 @@ pub(super) const RESTORE_INTERVAL: Duration = Duration::from_millis(250);
 
 #[derive(Debug)]
 pub(super) struct Outage {
-    server: String,
+    pub(super) server: String,
     /// When its connection was lost.
     pub(super) since: Instant,
-    why: String,
+    pub(super) why: String,
     /// The slots that it owns, sorted; `None` if it owns all.
-    slots: Option<Vec<u16>>,
+    pub(super) slots: Option<Vec<u16>>,
 }
 
 impl Outage {
@@ -57,17 +57,17 @@ pub(super) struct Outages {
     /// Since when all first acquires have failed.
     pub(super) seen_since: Option<Instant>,
     /// The outages that the link has reported.
-    told: Vec<Outage>,
+    known: Vec<Outage>,
 }
 
 impl Outages {
     pub(super) fn of(&self, key: &[u8]) -> Option<&Outage> {
-        self.told.iter().find(|outage| outage.concerns(key))
+        self.known.iter().find(|outage| outage.concerns(key))
     }
 
     pub(super) fn end(&mut self, server: &str) -> Option<Outage> {
-        let at = self.told.iter().position(|outage| outage.server == server)?;
-        Some(self.told.swap_remove(at))
+        let at = self.known.iter().position(|outage| outage.server == server)?;
+        Some(self.known.swap_remove(at))
     }
 }
 
@@ -321,7 +321,7 @@ impl Session {
         self.abandon_hold(now, ticket, number);
     }
 
-    pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+    pub(super) fn handle_restored(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
         let outcome = self.raised(number, result);
         let again = now + RESTORE_INTERVAL / 2 + self.jitter(RESTORE_INTERVAL / 2);
         self.holds[number].restore_at(again);
@@ -370,16 +370,8 @@ impl Session {
 
 /// Events of the link.
 impl Session {
-    pub(super) fn server_out_of_reach(
-        &mut self,
-        now: Instant,
-        server: String,
-        why: String,
-        lost_for: Duration,
-        slots: Option<Vec<u16>>,
-    ) {
-        self.outages.end(&server);
-        let outage = Outage { server: server.clone(), since: now - lost_for, why: why.clone(), slots };
+    pub(super) fn begin_outage(&mut self, now: Instant, outage: Outage) {
+        self.outages.end(&outage.server);
         let concerned =
             self.holds.iter().map(|(_, hold)| hold).filter(|hold| hold.is_live() && !hold.state.is_degraded());
         let (mut holds, mut first) = (0, Instant::FAR_FUTURE);
@@ -388,7 +380,8 @@ impl Session {
             first = first.min(hold.cell.deadline());
         }
         let first_lost_in = (first != Instant::FAR_FUTURE).then(|| first.since(now));
-        self.outages.told.push(outage);
+        let (server, why) = (outage.server.clone(), outage.why.clone());
+        self.outages.known.push(outage);
         self.out.emit(Event::OutOfReach { server, why, holds, first_lost_in });
         let waited_for: Vec<_> = self.locks.iter().map(|(lock, _)| lock).collect();
         waited_for.into_iter().for_each(|lock| self.set_lock_timer(lock));

@@ -8,12 +8,12 @@ use crate::command::{Kind, Released, WaitPolicy};
 use crate::error::{HoldEnd, LossReason, ReleaseError};
 use crate::link::{LinkError, ServerError};
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
-use crate::session::calls::release_call;
+use crate::session::calls::{CallResult, release_call};
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::request::{Release, Request};
+use crate::session::transfer::Linger;
 use crate::session::{Event, Session, Ticket, Timer, Window, pause_before};
 use crate::time::Instant;
 use std::collections::{HashMap, VecDeque};
@@ -190,7 +190,7 @@ impl Session {
         }
     }
 
-    pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: Result<Reply, LinkError>) {
+    pub(super) fn handle_lowered(&mut self, now: Instant, number: HoldNumber, result: CallResult) {
         let protocol = self.protocol_of(number);
         let decode = |reply| protocol.released(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
         let released = match result.and_then(decode) {
@@ -564,7 +564,9 @@ impl Hold {
 
     /// Whether the background releases what no caller has: an abandoned acquire, or a hold that has lingered.
     pub(super) fn is_given_up(&self) -> bool {
-        (!self.state.is_granted() || self.has_left()) && self.is_high() && self.clean_up.repeats == Repeats::No
+        (!self.state.is_granted() || self.linger.as_deref() == Some(&Linger::Left))
+            && self.is_high()
+            && self.clean_up.repeats == Repeats::No
     }
 
     /// Whether a release may return permits of which the server has no record. Not if a copy may have been applied so long ago that its

@@ -26,8 +26,7 @@ use crate::error::{AcquireError, LossReason, ReleaseError};
 use crate::link::LinkError;
 use crate::name;
 use crate::owner::HoldNumber;
-use crate::reply::Reply;
-use crate::session::calls::{Batch, Purpose};
+use crate::session::calls::{Batch, CallResult, Purpose};
 use crate::session::hold::{Change, Deadline, Hold, Observed, Range};
 use crate::session::{Event, Session, Window};
 use crate::settings::{RENEWALS_BY_SLOT, Settings};
@@ -115,7 +114,7 @@ impl Session {
         self.send_by_background(now, call, Purpose::Renewal(Batch { sent_at: now, holds: batch, replicas }));
     }
 
-    pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: Result<Reply, LinkError>) {
+    pub(super) fn handle_renewed(&mut self, now: Instant, batch: Batch, result: CallResult) {
         if batch.replicas.is_none() {
             let is_answered = matches!(&result, Ok(_) | Err(LinkError::Refused(_)));
             self.renewals.ended(is_answered.then(|| now.since(batch.sent_at)));

@@ -8,6 +8,7 @@ use crate::link::{LinkError, LinkEvent};
 use crate::session::calls::Out;
 use crate::session::line::{Line, Phase};
 use crate::session::lock::LockId;
+use crate::session::offline::Outage;
 use crate::session::{Action, Event, Session, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -64,7 +65,7 @@ impl Session {
                 self.out.emit(Event::Connected { server, again, out_for });
             }
             LinkEvent::OutOfReach { server, why, lost_for, slots } => {
-                self.server_out_of_reach(now, server, why, lost_for, slots);
+                self.begin_outage(now, Outage { server, since: now - lost_for, why, slots });
             }
             LinkEvent::Retired { server } => {
                 let out_for = self.outages.end(&server).map(|outage| now.since(outage.since));

@@ -470,11 +470,6 @@ impl Hold {
     pub(super) fn may_linger(&self) -> bool {
         matches!(self.linger.as_deref(), Some(Linger::For(_) | Linger::Lingers { .. }))
     }
-
-    /// Whether it has lingered, and its release is in flight.
-    pub(super) fn has_left(&self) -> bool {
-        self.linger.as_deref() == Some(&Linger::Left)
-    }
 }
 
 /// After this many releases in a row without another listener, others get a head start all the same: pollers do not subscribe.

@@ -251,6 +251,7 @@ mod restore {
     use crate::error::HoldEnd;
     use crate::name::LockName;
     use crate::owner::ClientId;
+    use crate::reply::Reply;
     use crate::session::steps::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Fallback, Granted, Session};
     use crate::settings::Settings;
