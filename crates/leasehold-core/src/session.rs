@@ -313,7 +313,7 @@ impl Session {
     }
 
     fn wake(&mut self, ticket: Ticket) {
-        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker().take()) {
+        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker.take()) {
             self.out.wake(waker);
         }
     }
@@ -496,7 +496,8 @@ impl Session {
             ensure(unread.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
                 format!("{ticket:?} was handed {unread:?}, which is no hold of its lock")
             })?;
-            ensure(unread.is_none() || acquire.timer.is_some(), || {
+            let is_timed = self.requests.get(&ticket).is_some_and(|request| request.timer.is_some());
+            ensure(unread.is_none() || is_timed, || {
                 format!("nothing watches whether the future of {ticket:?} reads its grant")
             })?;
             ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
@@ -512,7 +513,7 @@ impl Session {
 
     /// Each timer has a slot, and the holds and requests of each owner exist.
     fn check_tables(&self) -> Result<(), String> {
-        let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer_at());
+        let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer);
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
         let of_holds = self.holds.iter().map(|(_, hold)| hold).filter_map(|hold| hold.timer);
         let slots =

@@ -14,7 +14,7 @@ use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
-use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, Pause, Request, Route};
+use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, RequestKind, Route};
 use crate::session::{AcquireRequest, Event, Fallback, Patience, Session, Ticket, Timer, pause_before};
 use crate::time::Instant;
 use std::task::{Poll, Waker};
@@ -54,7 +54,7 @@ impl Session {
         if let Some(owner) = acquire.request.owner {
             self.owners.add_request(lock, owner, ticket);
         }
-        self.requests.insert(ticket, Request::Acquire(acquire));
+        self.requests.insert(ticket, RequestKind::Acquire(acquire));
         if let Some(number) = entering {
             self.check_entry(now, ticket, number);
         } else if waits {
@@ -116,9 +116,11 @@ impl Session {
         if acquire.has_ended() {
             return self.poll_outcome(ticket);
         }
-        acquire.waker = Some(waker.clone());
         let missed = std::mem::take(&mut acquire.unpolled);
         let (rests, entering) = (acquire.rests(), acquire.entering());
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            request.waker = Some(waker.clone());
+        }
         if rests || self.is_under_way(ticket) {
             return Poll::Pending;
         }
@@ -265,8 +267,8 @@ impl Session {
     /// Forgets a request whose future is done or dropped.
     pub(super) fn remove_request(&mut self, ticket: Ticket) {
         let Some(mut request) = self.requests.remove(ticket) else { return };
-        self.timers.set(Timer::Request(ticket), request.timer(), None);
-        if let Request::Acquire(acquire) = request {
+        self.timers.set(Timer::Request(ticket), &mut request.timer, None);
+        if let RequestKind::Acquire(acquire) = request.kind {
             if let Some(owner) = acquire.request.owner {
                 self.owners.remove_request(acquire.lock, owner, ticket);
             }
@@ -634,19 +636,15 @@ impl Session {
     /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
     pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
         let Some(request) = self.requests.get_mut(&ticket) else { return };
-        *request.timer() = None;
-        let acquire = match request {
-            Request::Acquire(acquire) => acquire,
-            Request::Release(release) => {
-                let number = release.hold;
+        request.timer = None;
+        let acquire = match &mut request.kind {
+            RequestKind::Acquire(acquire) => acquire,
+            RequestKind::Release { hold, .. } => {
+                let number = *hold;
                 let why = "no reply came in time; the release is repeated in the background";
-                self.give_up_release(ticket, number, why);
-                return;
+                return self.give_up_release(ticket, number, why);
             }
-            Request::Pause(_) => {
-                self.wake(ticket);
-                return;
-            }
+            RequestKind::Pause { .. } => return self.wake(ticket),
         };
         match acquire.due(now) {
             Due::Nothing => return,
@@ -732,7 +730,9 @@ impl Session {
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &self.requests[ticket];
         let next = acquire.timeout(now, self.request_deadline(ticket, acquire));
-        self.timers.set(Timer::Request(ticket), &mut self.requests[ticket].timer, Some(next));
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            self.timers.set(Timer::Request(ticket), &mut request.timer, Some(next));
+        }
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
@@ -811,27 +811,28 @@ impl Session {
         let reach = self.outage_of(hold.lock).map_or(now, |outage| outage.since) + self.settings.unreachable_after;
         let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
         let Some(request) = self.requests.get_mut(&ticket) else { return };
-        let waits = matches!(request, Request::Release(release) if release.outcome.is_none());
-        if waits && request.timer().is_none() {
-            self.timers.set(Timer::Request(ticket), request.timer(), Some(limit));
+        let waits = matches!(request.kind, RequestKind::Release { outcome: None, .. });
+        if waits && request.timer.is_none() {
+            self.timers.set(Timer::Request(ticket), &mut request.timer, Some(limit));
         }
     }
 
     /// Begins a pause by the session's clock, so that a test which moves the clock also moves the pause.
     pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
         let ticket = Ticket::new(self.next_id());
-        self.requests.insert(ticket, Request::Pause(Pause { until: now + pause, timer: None, waker: None }));
+        self.requests.insert(ticket, RequestKind::Pause { until: now + pause });
         ticket
     }
 
     /// Whether a pause is over; `waker` is woken when it is.
     pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
-        let Some(Request::Pause(pause)) = self.requests.get_mut(&ticket) else { return true };
-        if self.lost_all || pause.until <= now {
+        let Some(request) = self.requests.get_mut(&ticket) else { return true };
+        let RequestKind::Pause { until } = request.kind else { return true };
+        if self.lost_all || until <= now {
             return true;
         }
-        pause.waker = Some(waker.clone());
-        self.timers.set(Timer::Request(ticket), &mut pause.timer, Some(pause.until));
+        request.waker = Some(waker.clone());
+        self.timers.set(Timer::Request(ticket), &mut request.timer, Some(until));
         false
     }
 

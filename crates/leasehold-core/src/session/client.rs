@@ -21,7 +21,7 @@ use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::session::calls::{CallResult, Purpose};
 use crate::session::hold::Hold;
 use crate::session::lock::LockId;
-use crate::session::request::{Acquire, Request};
+use crate::session::request::{Acquire, RequestKind};
 use crate::session::{AcquireRequest, Patience, Session, Ticket};
 use crate::time::Instant;
 use std::collections::HashSet;
@@ -225,7 +225,7 @@ impl Session {
     /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold was lost.
     pub fn lose_all(&mut self, now: Instant) -> bool {
         self.lost_all = true;
-        let pauses = self.requests.iter().filter(|(_, request)| matches!(request, Request::Pause(_)));
+        let pauses = self.requests.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Pause { .. }));
         let pauses: Vec<Ticket> = pauses.map(|(ticket, _)| ticket).collect();
         pauses.into_iter().for_each(|ticket| self.wake(ticket));
         let guarded = self.holds.iter().filter(|(_, hold)| hold.state.is_granted() && hold.count.has_guards());
@@ -242,8 +242,8 @@ impl Session {
     pub fn end(&mut self, now: Instant) {
         self.close(now);
         self.lose_all(now);
-        let open = self.requests.iter().filter_map(|(ticket, request)| match request {
-            Request::Release(release) if release.outcome.is_none() => Some((ticket, release.hold)),
+        let open = self.requests.iter().filter_map(|(ticket, request)| match request.kind {
+            RequestKind::Release { hold, outcome: None } => Some((ticket, hold)),
             _ => None,
         });
         for (ticket, number) in open.collect::<Vec<_>>() {

@@ -18,7 +18,7 @@ use crate::session::calls::CallResult;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
-use crate::session::request::{Request, Route};
+use crate::session::request::Route;
 use crate::session::{Event, Fallback, Patience, Session, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -105,7 +105,7 @@ impl Session {
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
         let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
         let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
-        let Some(Request::Acquire(acquire)) = self.requests.get_mut(&ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let hold = &mut self.holds[number];
         let renewed = acquire.request.renewed;
         let restore_at = (acquire.request.fallback == Fallback::Local).then_some(now + RESTORE_INTERVAL);

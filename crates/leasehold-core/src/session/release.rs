@@ -12,7 +12,7 @@ use crate::session::calls::{CallResult, release_call};
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::End;
 use crate::session::lock::LockId;
-use crate::session::request::{Release, Request};
+use crate::session::request::{Acquire, RequestKind};
 use crate::session::transfer::Linger;
 use crate::session::{Event, Session, Ticket, Timer, Window, pause_before};
 use crate::time::Instant;
@@ -53,18 +53,18 @@ impl Session {
             }
             lost.map(|reason| Err(ReleaseError::Lost(reason)))
         };
-        let release = Release { hold: number, timer: None, waker: None, outcome };
-        self.requests.insert(ticket, Request::Release(release));
+        self.requests.insert(ticket, RequestKind::Release { hold: number, outcome });
         ticket
     }
 
     /// Polls a release. The ticket is invalid once this is ready.
     pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
-        let Some(Request::Release(release)) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
-        let number = release.hold;
-        let Some(hold) = self.holds.get_mut(number).filter(|_| release.outcome.is_none()) else {
+        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
+        let RequestKind::Release { hold: number, outcome } = &mut request.kind else { return Poll::Ready(Ok(())) };
+        let number = *number;
+        let Some(hold) = self.holds.get_mut(number).filter(|_| outcome.is_none()) else {
             // Without an outcome, another release of the same hold has released it.
-            let outcome = release.outcome.take().unwrap_or(Ok(()));
+            let outcome = outcome.take().unwrap_or(Ok(()));
             self.remove_request(ticket);
             return Poll::Ready(outcome);
         };
@@ -76,14 +76,14 @@ impl Session {
         if hold.change.is_none() && hold.is_high() && !hold.clean_up.by_background {
             let (lock, target) = (hold.lock, hold.count.wanted);
             let call = release_call(now, &self.locks[lock], hold, &self.settings);
-            release.waker = Some(waker.clone());
+            request.waker = Some(waker.clone());
             self.send_change(now, number, Some(ticket), CountChange::LowerTo(target), call);
             if target == 0 {
                 self.ask_ahead(lock);
             }
             return Poll::Pending;
         }
-        release.waker = Some(waker.clone());
+        request.waker = Some(waker.clone());
         if hold.is_flying_by(ticket) {
             return Poll::Pending;
         }
@@ -96,8 +96,9 @@ impl Session {
     }
 
     pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
-        if let Some(Request::Release(release)) = self.requests.get_mut(&ticket) {
-            release.outcome.get_or_insert(outcome);
+        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        if let RequestKind::Release { outcome: known, .. } = &mut request.kind {
+            known.get_or_insert(outcome);
             self.wake(ticket);
         }
     }
@@ -117,8 +118,8 @@ impl Session {
 
     /// Drops the future of a release; the background completes the release.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
-        let Some(Request::Release(release)) = self.requests.get(&ticket) else { return };
-        let number = release.hold;
+        let Some(request) = self.requests.get(&ticket) else { return };
+        let RequestKind::Release { hold: number, .. } = request.kind else { return };
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(number) {
             hold.stop_waiting(ticket);
@@ -303,7 +304,7 @@ impl Session {
             hold.doubt_lowering();
         }
         hold.change = None;
-        let is_undoing = |ticket: &Ticket| matches!(self.requests.get(ticket), Some(Request::Acquire(acquire)) if acquire.is_withdrawing());
+        let is_undoing = |ticket: &Ticket| self.requests.acquire(*ticket).is_some_and(Acquire::is_withdrawing);
         let (undoing, others) = hold.take_waiting().into_iter().partition::<Vec<_>, _>(is_undoing);
         others.into_iter().filter(|ticket| !releases.contains(ticket)).for_each(|ticket| hold.wait(ticket));
         for ticket in undoing {

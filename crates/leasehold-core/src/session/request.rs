@@ -21,26 +21,24 @@ pub(super) struct Requests {
 }
 
 #[derive(Debug)]
-pub(super) enum Request {
+pub(super) struct Request {
+    pub(super) timer: Option<Instant>,
+    pub(super) waker: Option<Waker>,
+    pub(super) kind: RequestKind,
+}
+
+#[derive(Debug)]
+pub(super) enum RequestKind {
     Acquire(Acquire),
-    Release(Release),
-    Pause(Pause),
-}
-
-#[derive(Debug)]
-pub(super) struct Release {
-    pub(super) hold: HoldNumber,
-    pub(super) timer: Option<Instant>,
-    pub(super) waker: Option<Waker>,
-    pub(super) outcome: Option<Result<(), ReleaseError>>,
-}
-
-/// A caller that sleeps by the session's clock.
-#[derive(Debug)]
-pub(super) struct Pause {
-    pub(super) until: Instant,
-    pub(super) timer: Option<Instant>,
-    pub(super) waker: Option<Waker>,
+    /// It releases one guard of a hold.
+    Release {
+        hold: HoldNumber,
+        outcome: Option<Result<(), ReleaseError>>,
+    },
+    /// Its caller sleeps by the session's clock.
+    Pause {
+        until: Instant,
+    },
 }
 
 impl Requests {
@@ -48,8 +46,8 @@ impl Requests {
         self.table.len()
     }
 
-    pub(super) fn insert(&mut self, ticket: Ticket, request: Request) {
-        self.table.insert(ticket, request);
+    pub(super) fn insert(&mut self, ticket: Ticket, kind: RequestKind) {
+        self.table.insert(ticket, Request { timer: None, waker: None, kind });
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Request> {
@@ -69,23 +67,23 @@ impl Requests {
     }
 
     pub(super) fn acquires(&self) -> impl Iterator<Item = (Ticket, &Acquire)> {
-        self.iter().filter_map(|(ticket, request)| match request {
-            Request::Acquire(acquire) => Some((ticket, acquire)),
-            Request::Release(_) | Request::Pause(_) => None,
+        self.iter().filter_map(|(ticket, request)| match &request.kind {
+            RequestKind::Acquire(acquire) => Some((ticket, acquire)),
+            _ => None,
         })
     }
 
     /// The acquire of a ticket; `None` if it is done, or the ticket is of another request.
     pub(super) fn acquire(&self, ticket: Ticket) -> Option<&Acquire> {
-        match self.get(&ticket) {
-            Some(Request::Acquire(acquire)) => Some(acquire),
+        match &self.get(&ticket)?.kind {
+            RequestKind::Acquire(acquire) => Some(acquire),
             _ => None,
         }
     }
 
     pub(super) fn acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match self.get_mut(&ticket) {
-            Some(Request::Acquire(acquire)) => Some(acquire),
+        match &mut self.get_mut(&ticket)?.kind {
+            RequestKind::Acquire(acquire) => Some(acquire),
             _ => None,
         }
     }
@@ -96,7 +94,7 @@ impl Requests {
     }
 
     pub(super) fn is_release(&self, ticket: Ticket) -> bool {
-        matches!(self.get(&ticket), Some(Request::Release(_)))
+        self.get(&ticket).is_some_and(|request| matches!(request.kind, RequestKind::Release { .. }))
     }
 }
 
@@ -114,32 +112,6 @@ impl IndexMut<Ticket> for Requests {
     #[track_caller]
     fn index_mut(&mut self, ticket: Ticket) -> &mut Acquire {
         self.acquire_mut(ticket).expect("a ticket that the session still uses is of an acquire")
-    }
-}
-
-impl Request {
-    pub(super) const fn waker(&mut self) -> &mut Option<Waker> {
-        match self {
-            Self::Acquire(acquire) => &mut acquire.waker,
-            Self::Release(release) => &mut release.waker,
-            Self::Pause(pause) => &mut pause.waker,
-        }
-    }
-
-    pub(super) const fn timer(&mut self) -> &mut Option<Instant> {
-        match self {
-            Self::Acquire(acquire) => &mut acquire.timer,
-            Self::Release(release) => &mut release.timer,
-            Self::Pause(pause) => &mut pause.timer,
-        }
-    }
-
-    pub(super) const fn timer_at(&self) -> Option<Instant> {
-        match self {
-            Self::Acquire(acquire) => acquire.timer,
-            Self::Release(release) => release.timer,
-            Self::Pause(pause) => pause.timer,
-        }
     }
 }
 
@@ -177,8 +149,6 @@ pub(super) struct Acquire {
     /// Number of unsent calls that were sent again at once.
     pub(super) resends: u8,
     pub(super) retry_at: Option<Instant>,
-    pub(super) timer: Option<Instant>,
-    pub(super) waker: Option<Waker>,
     pub(super) last_retry: LastRetry,
 }
 
@@ -287,8 +257,6 @@ impl Acquire {
             alarm: Alarm::Silent,
             resends: 0,
             retry_at: None,
-            timer: None,
-            waker: None,
             last_retry: LastRetry::Nothing,
         }
     }

@@ -15,7 +15,7 @@ mod parts {
             ("its cell", size_of::<HoldCell>(), 128),
             ("a lock", size_of::<Lock>(), 96),
             ("a request", size_of::<Request>(), 200),
-            ("its request", size_of::<AcquireRequest>(), 216),
+            ("its parameters", size_of::<AcquireRequest>(), 216),
         ];
         for (what, size, most) in sizes {
             assert!(size <= most, "{what} has {size} bytes, and may have {most}");

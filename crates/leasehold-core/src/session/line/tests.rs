@@ -243,7 +243,6 @@ mod line {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
-    use crate::session::request::Request;
     use crate::session::steps::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Patience, Session};
     use crate::settings::Settings;
@@ -289,8 +288,7 @@ mod line {
         session.handle_called(NOW, flight, reply(held));
         the_queue_has_waiters_only(&session);
         // Those who were to re-enter wait again.
-        let Some(Request::Acquire(acquire)) = session.requests.get(&granted) else { panic!("it is there") };
-        let Some(Ok(Some(guard))) = acquire.outcome().cloned() else { panic!("it is granted") };
+        let Some(Ok(Some(guard))) = session.requests[granted].outcome().cloned() else { panic!("it is granted") };
         session.drop_guard(NOW, guard.hold, guard.renewed);
         the_queue_has_waiters_only(&session);
         for ticket in [contender, other] {
