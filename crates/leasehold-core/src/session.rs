@@ -11,6 +11,8 @@
 //!
 //! `now` never decreases from one call to the next.
 //!
+//! An id that must exist indexes its table, as in `self.requests[ticket]`. A missing entry is a bug of the session, and panics.
+//!
 //! Each file of `session/` is one story and adds its methods to [`Session`]:
 //!
 //! | file | story |
