@@ -174,6 +174,7 @@ pub(crate) async fn every_series_is_there_before_its_first_event(_: World) {
         telemetry::UNPOLLED_TURNS_TOTAL,
         telemetry::QUEUE_POSITIONS_LOST_TOTAL,
         telemetry::ENDLESS_TOTAL,
+        telemetry::BUG_TOTAL,
         telemetry::UNSET_TOTAL,
         telemetry::RECONNECTS_TOTAL,
         telemetry::EVICTION_TOTAL,

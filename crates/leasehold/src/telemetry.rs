@@ -22,6 +22,7 @@
 //! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and rejoined at the tail |
 //! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that block a caller |
 //! | [`UNSET_TOTAL`] | counter | | missing semaphores that block a caller |
+//! | [`BUG_TOTAL`] | counter | | panics of a client's background: please report them |
 //! | [`FALLBACK_TOTAL`] | counter | `event` | locks granted without the server, and locks restored afterwards |
 //! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | cleanups by the background |
 //! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
@@ -163,6 +164,16 @@ pub(crate) struct Classes {
     met: Mutex<HashMap<Arc<str>, Arc<Class>>>,
     /// The connected servers, as counted in the gauge.
     connected: Mutex<HashSet<String>>,
+}
+
+/// Counts and logs a panic of the background.
+pub(crate) fn report_panic() {
+    Count::of(|| counter!(BUG_TOTAL)).add(1);
+    event!(
+        error,
+        "a bug of leasehold: the background panicked, and all locks of this client are lost; please report the panic's message and \
+         the version"
+    );
 }
 
 impl Classes {

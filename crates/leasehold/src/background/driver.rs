@@ -3,6 +3,7 @@
 use crate::background::FLUSH;
 use crate::client::inner::ClientInner;
 use crate::runtime::user_code::{self, UserCode};
+use crate::telemetry;
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
@@ -149,11 +150,18 @@ struct Last<'a>(&'a ClientInner);
 
 impl Drop for Last<'_> {
     fn drop(&mut self) {
-        let (unreleased, _) = self.0.drive(|session, now| {
+        let ((unreleased, events), _) = self.0.drive(|session, now| {
             let unreleased = names(session);
             // Without renewals, guards and waiters must end, even if this thread panics.
             session.end(now);
-            unreleased
+            let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
+            (unreleased, events)
+        });
+        user_code::call(UserCode::Telemetry, || {
+            if std::thread::panicking() {
+                telemetry::report_panic();
+            }
+            events.into_iter().for_each(|event| self.0.classes.report(event));
         });
         self.0.classes.end_connections();
         self.0.background.ended(unreleased);
@@ -197,5 +205,26 @@ fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome>
                 Outcome::Unsubscribed(channel, result)
             }
         }
+    }
+}
+
+#[cfg(all(test, feature = "embedded"))]
+mod tests {
+    use super::*;
+    use crate::Client;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    #[tokio::test]
+    async fn panic_of_the_background_loses_the_locks_and_refuses_new_ones() {
+        let client = Client::embedded();
+        let guard = client.lock("orders").acquire().await.expect("the lock");
+        let panicked = catch_unwind(AssertUnwindSafe(|| {
+            let _last = Last(client.handle().shared());
+            panic!("as a bug would");
+        }));
+        assert!(panicked.is_err());
+        assert!(!guard.is_held());
+        guard.lost().await;
+        client.lock("orders").acquire().await.expect_err("no renewals");
     }
 }

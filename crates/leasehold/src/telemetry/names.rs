@@ -32,6 +32,8 @@ pub const UNPOLLED_TURNS_TOTAL: &str = "leasehold_unpolled_turns_total";
 pub const QUEUE_POSITIONS_LOST_TOTAL: &str = "leasehold_queue_positions_lost_total";
 /// Counts locks without a time to live that block a caller: no lease ends them.
 pub const ENDLESS_TOTAL: &str = "leasehold_endless_total";
+/// Counts panics of a client's background. Each is a bug of leasehold, and loses all locks of the client.
+pub const BUG_TOTAL: &str = "leasehold_bug_total";
 /// Counts missing semaphores that block a caller: they were never set, or were deleted.
 pub const UNSET_TOTAL: &str = "leasehold_unset_total";
 /// Counts by `event` locks granted without the server (`degraded`) and locks restored afterwards (`restored`).
@@ -85,6 +87,7 @@ pub(super) fn register() {
         QUEUE_POSITIONS_LOST_TOTAL,
         ENDLESS_TOTAL,
         UNSET_TOTAL,
+        BUG_TOTAL,
         RECONNECTS_TOTAL,
         EVICTION_TOTAL,
     ] {
@@ -105,6 +108,7 @@ pub(super) fn describe() {
         (QUEUE_POSITIONS_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
         (ENDLESS_TOTAL, "Locks without a time to live that block a caller"),
         (UNSET_TOTAL, "Missing semaphores that block a caller"),
+        (BUG_TOTAL, "Panics of a client's background, which lose all its locks"),
         (FALLBACK_TOTAL, "Locks granted without the server, and locks restored afterwards"),
         (CLEAN_UP_TOTAL, "Cleanups by the background"),
         (USER_CODE_PANIC_TOTAL, "Caught panics of the application's code"),
