@@ -18,6 +18,7 @@ pub mod name;
 mod number_map;
 pub mod owner;
 pub mod plain;
+mod queue;
 pub mod reply;
 pub mod scan;
 pub mod script;

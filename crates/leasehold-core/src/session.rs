@@ -74,6 +74,7 @@ pub use api::{
 use crate::name::LockName;
 use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
+use crate::queue::Queue;
 use crate::session::calls::{Out, Pending, Settlements};
 use crate::session::client::ClientRecord;
 use crate::session::hold::Holds;
@@ -87,7 +88,7 @@ use crate::session::transfer::Contended;
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, HashSet};
 use std::ops::RangeInclusive;
 use std::task::Waker;
 use std::time::Duration;
@@ -210,7 +211,7 @@ impl Session {
     pub fn poll_timeout(&self) -> Option<Instant> {
         self.assert_invariants();
         let due =
-            [self.timers.0.first().map(|(at, _)| *at), self.settlements.next_timeout(), self.pending.next_timeout()];
+            [self.timers.0.first().map(|(at, _)| at), self.settlements.next_timeout(), self.pending.next_timeout()];
         due.into_iter().chain([self.record.next(self.is_idle())]).flatten().min()
     }
 
@@ -321,7 +322,7 @@ impl Session {
     }
 }
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 enum Timer {
     /// A turn lapses, or a sleep or a pause of the contender ends.
     Lock(LockId),
@@ -337,28 +338,27 @@ enum Timer {
 
 /// Timers, each set at most once: the setter's slot stores the instant, and removes the timer with it.
 #[derive(Debug, Default)]
-struct Timers(BTreeSet<(Instant, Timer)>);
+struct Timers(Queue<Instant, Timer>);
 
 impl Timers {
     fn set(&mut self, timer: Timer, slot: &mut Option<Instant>, to: Option<Instant>) {
         if *slot == to {
             return;
         }
-        if let Some(at) = slot.take() {
-            self.0.remove(&(at, timer));
+        if slot.take().is_some() {
+            self.0.remove(timer);
         }
         if let Some(at) = to.filter(|at| *at != Instant::FAR_FUTURE) {
-            self.0.insert((at, timer));
+            self.0.insert(at, timer);
             *slot = Some(at);
         }
     }
 
     /// Removes one due timer. Its slot is stale until the next `set`, which is harmless.
     fn pop(&mut self, now: Instant) -> Option<Timer> {
-        if self.0.first()?.0 > now {
-            return None;
-        }
-        self.0.pop_first().map(|(_, timer)| timer)
+        let (_, timer) = self.0.first().filter(|(at, _)| *at <= now)?;
+        self.0.remove(timer);
+        Some(timer)
     }
 
     fn len(&self) -> usize {
