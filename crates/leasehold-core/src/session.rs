@@ -75,7 +75,7 @@ use crate::name::LockName;
 use crate::number_map::NumberMap;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
 use crate::queue::Queue;
-use crate::session::calls::{Out, Pending, Settlements};
+use crate::session::calls::{Out, Pending, ServerClock, Settlements};
 use crate::session::client::ClientRecord;
 use crate::session::hold::Holds;
 use crate::session::lock::{LockId, Locks};
@@ -117,7 +117,7 @@ pub struct Session {
     resets: u64,
     outages: Outages,
     to_lower: ToLower,
-    server_clock: Option<(u64, Instant)>,
+    server_clock: Option<ServerClock>,
     record: ClientRecord,
     hand_overs: u64,
     granted_ahead: u64,

@@ -186,18 +186,33 @@ impl Session {
 
     /// The server time after which the script refuses a first acquire that is sent now; 0 while the server's clock is unknown.
     pub(super) fn not_after(&self, now: Instant) -> u64 {
-        self.server_clock.map_or(0, |(time, at)| {
-            let millis = (now.since(at) + self.settings.command_timeout).as_millis();
-            time.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
+        self.server_clock.as_ref().map_or(0, |clock| {
+            let millis = (now.since(clock.at) + self.settings.command_timeout).as_millis();
+            clock.time.saturating_add(u64::try_from(millis).unwrap_or(u64::MAX))
         })
     }
 
     /// Stores the server's time. The server read it after the call left, so an estimate from it is never behind.
-    pub(super) fn note_time(&mut self, sent_at: Instant, time: Option<u64>) {
+    pub(super) fn note_time(&mut self, now: Instant, sent_at: Instant, time: Option<u64>) {
         if let Some(time) = time {
-            self.server_clock = Some((time, sent_at));
+            let known_since = self.server_clock.as_ref().map_or(now, |clock| clock.known_since);
+            self.server_clock = Some(ServerClock { time, at: sent_at, known_since });
         }
     }
+
+    /// Whether a call was sent before the client knew the server's time.
+    pub(super) fn was_time_unknown(&self, sent_at: Instant) -> bool {
+        self.server_clock.as_ref().is_none_or(|clock| sent_at <= clock.known_since)
+    }
+}
+
+/// The server's clock.
+#[derive(Debug)]
+pub(super) struct ServerClock {
+    /// Milliseconds since the epoch, at or after `at`.
+    time: u64,
+    at: Instant,
+    known_since: Instant,
 }
 
 /// Handles replies.

@@ -28,7 +28,7 @@ impl Session {
             Ok(acquired) => acquired,
             Err(error) => return self.first_failed(now, ticket, number, &change, error),
         };
-        self.note_time(change.sent_at, acquired.time());
+        self.note_time(now, change.sent_at, acquired.time());
         let may_be_on_server =
             matches!(acquired, Acquired::Held { .. } | Acquired::Placed { .. } | Acquired::Mismatch | Acquired::Lost);
         if !may_be_on_server {
@@ -61,8 +61,9 @@ impl Session {
                 self.busy(now, ticket, None);
             }
             Acquired::TooLate { .. } => {
-                // A final attempt is never sent again: its time is up.
-                if !self.requests[ticket].is_final_attempt && self.may_resend_now(ticket, change.sent_at) {
+                // The time of a final attempt is up, unless the server refused it because the client did not know the server's time.
+                let is_up = self.requests[ticket].is_final_attempt && !self.was_time_unknown(change.sent_at);
+                if !is_up && self.may_resend_now(ticket, change.sent_at) {
                     self.resend_now(now, ticket);
                 } else {
                     self.try_later(now, ticket, "the server received the command too late");

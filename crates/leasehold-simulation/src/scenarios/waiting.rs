@@ -641,3 +641,20 @@ fn a_notice_that_overtakes_the_reply_before_it_is_not_lost() {
     }
     nothing_left(&mut world);
 }
+
+#[test]
+fn final_attempt_before_the_server_s_time_is_known_is_sent_again() {
+    let mut world = world(1);
+    world.server.command(&[b"SET", b"a", b"1"]).expect("the server works");
+    let semaphore = AcquireRequest { kind: Kind::Semaphore, renewed: false, ..wish("a") };
+    let first = world.acquire(0, semaphore.clone());
+    let until = world.now + Duration::from_micros(50);
+    let second = world.acquire(0, AcquireRequest { patience: Patience::Until(until), ..semaphore });
+    let guard = world.granted(0, first);
+    let outcome = world.outcome(0, second);
+    assert!(matches!(outcome, Outcome::NotAcquired(AcquireError::WaitElapsed)), "{outcome:?}");
+    world.give_back(guard);
+    world.run(ms(5));
+    world.server.command(&[b"DEL", b"a"]).expect("the server works");
+    nothing_left(&mut world);
+}
