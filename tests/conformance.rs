@@ -76,6 +76,10 @@ suite! {
             rw13_kinds_under_one_name_are_told_apart_in_one_client,
             kind_beside_one_that_is_waited_for_is_refused,
             every_kind_refuses_bad_input_before_anything_is_sent;
+        leases:
+            an_extended_lease_lasts_from_the_extension_on,
+            a_lost_lock_cannot_be_extended,
+            a_renewed_lock_keeps_its_extension_as_a_reserve;
         loss:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,

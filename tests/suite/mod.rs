@@ -20,6 +20,7 @@ pub(crate) mod groups;
 pub(crate) mod input;
 pub(crate) mod latch;
 pub(crate) mod leader;
+pub(crate) mod leases;
 pub(crate) mod loss;
 pub(crate) mod outage;
 pub(crate) mod read_write;

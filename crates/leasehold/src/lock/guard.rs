@@ -3,16 +3,17 @@
 use crate::background::FLUSH;
 use crate::blocking::{is_waited_for, wait};
 use crate::client::ids::HolderId;
+use crate::client::settings;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
+use crate::kind::{Counted, Fencing, Leased, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
 use crate::lock::attempt;
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
 use crate::telemetry::{self, Class, InSpan, Outcome};
-use futures_util::future::select;
+use futures_util::future::{Either, select};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
@@ -277,6 +278,56 @@ impl<K: Owned> Guard<K> {
         let acquire = Acquire::new(self.lock.spec().clone()).entering(self.hold);
         let guard = acquire.run(None).await?;
         guard.ok_or_else(|| Error::from_acquire(self.lock.name(), Duration::ZERO, AcquireError::WaitElapsed))
+    }
+}
+
+impl<K: Leased> Guard<K> {
+    /// Sets the lease to at least `lease` from now on, with one command. A lease is never shortened. `lease` is truncated to milliseconds.
+    ///
+    /// **When to use it:** with a fixed [`lease`](Acquire::lease), if the work takes longer than planned. Without another extension the lock
+    /// is lost after `lease`. A lock without a fixed lease is renewed anyway; an extension only adds a reserve for a known outage, such as
+    /// the restart of the server. Its later renewals keep the client's lease.
+    ///
+    /// The extension applies to all guards of the hold. The local deadline is slightly earlier than the end of the lease, as after an acquire,
+    /// and a [`max_hold`](Acquire::max_hold) still ends the hold. A [degraded](Guard::is_degraded) hold is extended without the server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock is lost, before or during the call. [`Error::Invalid`] if `lease` is shorter or longer than a lease may be.
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`], [`Error::Refused`] and [`Error::NotReplicated`] leave the lock held until its
+    /// current [deadline](Guard::remaining); the caller may extend it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, the server may extend the lease even if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("import").acquire().lease(Duration::from_secs(10)).await?;
+    /// for _part in 0..3 {
+    ///     // Each part of the work has ten seconds.
+    ///     guard.extend(Duration::from_secs(10)).await?;
+    /// }
+    /// assert!(guard.remaining() > Duration::from_secs(9));
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        settings::check_lease(lease)?;
+        let handle = self.lock.spec().handle();
+        handle.check_process()?;
+        let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        let extending = pin!(attempt::extend(handle, self.hold, lease));
+        match select(pin!(self.lost()), extending).await {
+            Either::Left((lost, _)) => Err(lost.into()),
+            Either::Right((result, _)) => {
+                result.map_err(|error| Error::from_acquire(self.lock.name(), Duration::ZERO, error))
+            }
+        }
     }
 }
 
