@@ -234,6 +234,8 @@ suite! {
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, semaphore, permits;
     }
     breakable {
+        leases:
+            a_lock_is_at_risk_before_an_outage_loses_it;
         semaphores:
             s3_a_lost_reply_leaves_no_permit_behind,
             a_lost_reply_to_an_operation_counts_it_once,

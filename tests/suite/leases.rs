@@ -69,3 +69,28 @@ pub(crate) async fn a_renewed_lock_keeps_its_extension_as_a_reserve(world: World
     short.release().await.expect("a release");
     idle(&client).await;
 }
+
+pub(crate) async fn a_lock_is_at_risk_before_an_outage_loses_it(world: World) {
+    let world = world.proxied();
+    let client = world.client_with(|builder| builder.lease(RENEWED)).await;
+    let lock = client.lock(world.name("risk"));
+    let guard = lock.acquire().await.expect("the lock");
+    let renewed = tokio::time::timeout(RENEWED * 5 / 4, guard.at_risk()).await;
+    assert!(renewed.is_err() && guard.is_held(), "a renewed lock is not at risk");
+    world.set_down(true);
+    guard.at_risk().await;
+    assert!(guard.is_held(), "the risk comes before the loss");
+    assert!(guard.remaining() <= RENEWED / 3, "{:?}", guard.remaining());
+    assert_eq!(guard.lost().await.reason(), LossReason::NotRenewed);
+    guard.at_risk().await;
+    assert!(guard.remaining().is_zero(), "a lost lock is at risk at once");
+    world.set_down(false);
+    drop(guard);
+    world.gone(lock.name()).await;
+
+    let fixed = lock.acquire().wait(secs(5)).lease(ms(600)).await.expect("the lock");
+    fixed.at_risk().await;
+    assert!(fixed.remaining() <= ms(200), "{:?}", fixed.remaining());
+    drop(fixed);
+    idle(&client).await;
+}

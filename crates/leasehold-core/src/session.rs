@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] does no I/O and reads no clock. Its methods fall into four families:
 //!
-//! - **requests** of callers: [`Session::acquire`], [`Session::release`], [`Session::extend`], and their `poll_*` and `abandon_*`, which a future calls when it
-//!   is polled and dropped;
+//! - **requests** of callers: [`Session::acquire`], [`Session::release`], [`Session::extend`], and their `poll_*` and `abandon_*`, which
+//!   a future calls when it is polled and dropped;
 //! - **`handle_*`** for input: replies, settlements, subscriptions, notices, resets, the passing of time;
 //! - **`poll_*`** for output: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`], [`Session::poll_timeout`],
 //!   [`Session::take_woken`]. Drain them after every call of another family;

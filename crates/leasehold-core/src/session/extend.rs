@@ -57,6 +57,11 @@ impl Session {
         self.remove_request(ticket);
     }
 
+    /// The lease that the renewals of a hold ask for, or its fixed lease; zero for a hold that is gone.
+    pub fn lease_of(&self, number: HoldNumber) -> Duration {
+        self.holds.get(number).map_or(Duration::ZERO, |hold| hold.lease)
+    }
+
     /// The reason why a guard's hold cannot be extended.
     fn lost_as(&self, number: HoldNumber) -> Option<LossReason> {
         match self.holds.get(number).map(|hold| hold.state.end()) {

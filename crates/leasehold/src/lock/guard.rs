@@ -331,6 +331,53 @@ impl<K: Leased> Guard<K> {
     }
 }
 
+impl<K: Leased> Guard<K> {
+    /// Completes when less than a third of the lease remains, or when the lock is lost.
+    ///
+    /// The client renews a lease after a third of it. So this means that renewals have failed for another third: the server is
+    /// unreachable or refuses them. Now the work can still save its state, or stop before [`lost`](Guard::lost). [`Guard::remaining`] returns
+    /// the rest, or zero if the lock is lost. A later renewal can end the risk; then a new call waits for the next one.
+    ///
+    /// Towards the end of a fixed lease or of [`max_hold`](Acquire::max_hold), no renewal has failed: extend the lease, or finish. A
+    /// [degraded](Guard::is_degraded) hold that is renewed has no lease to run short.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("import").acquire().lease(Duration::from_millis(300)).await?;
+    /// tokio::select! {
+    ///     () = guard.at_risk() => {
+    ///         println!("saves a checkpoint within {:?}", guard.remaining());
+    /// #       assert!(guard.remaining() <= Duration::from_millis(100));
+    ///     }
+    ///     () = std::future::pending() => println!("the work is done"),
+    /// }
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn at_risk(&self) {
+        let handle = self.lock.spec().handle();
+        let runs_short = async {
+            loop {
+                let third = handle.with(|session, _| session.lease_of(self.hold)) / 3;
+                let left = self.remaining().saturating_sub(third);
+                if left.is_zero() {
+                    return;
+                }
+                // The deadline may move earlier, for example when the server confirms a degraded hold.
+                attempt::pause(handle, left.min(third)).await;
+            }
+        };
+        select(pin!(self.lost()), pin!(runs_short)).await;
+    }
+}
+
 impl<K: Counted> Guard<K> {
     /// Returns the number of held permits.
     pub fn permits(&self) -> u32 {
