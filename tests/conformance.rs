@@ -58,6 +58,7 @@ suite! {
             a_try_on_a_busy_lock_is_none_at_once,
             elapsed_wait_names_the_holder_of_every_exclusive_kind,
             elapsed_wait_says_that_its_task_waited_for_itself,
+            a_wait_until_an_instant_ends_then,
             a_wait_that_runs_out_makes_a_last_attempt,
             a_wait_of_zero_is_one_attempt,
             a_wait_without_end_does_not_overflow,
@@ -208,7 +209,10 @@ suite! {
             a_simple_lock_tells_its_id,
             an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
+        health:
+            a_ping_returns_after_a_round_trip;
         admin_search:
+            a_search_is_a_stream_that_reads_on_demand,
             every_kind_that_is_held_is_found_once,
             a_name_of_any_kind_tells_its_holds_and_what_is_wrong,
             names_are_found_by_pattern_and_prefix_as_they_are,
@@ -234,6 +238,8 @@ suite! {
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, semaphore, permits;
     }
     breakable {
+        health:
+            a_ping_fails_while_the_server_is_down;
         leases:
             a_lock_is_at_risk_before_an_outage_loses_it;
         semaphores:
@@ -282,6 +288,8 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        health:
+            a_client_that_never_connected_is_not_ready;
         callbacks:
             a_recorder_of_metrics_may_use_the_client,
             a_subscriber_of_traces_may_use_the_client;

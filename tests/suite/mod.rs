@@ -17,6 +17,7 @@ pub(crate) mod fair_queue;
 pub(crate) mod fencing;
 pub(crate) mod field_bugs;
 pub(crate) mod groups;
+pub(crate) mod health;
 pub(crate) mod input;
 pub(crate) mod latch;
 pub(crate) mod leader;
