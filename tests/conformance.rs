@@ -209,6 +209,8 @@ suite! {
             a_simple_lock_tells_its_id,
             an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
+        telemetry:
+            a_connection_and_what_its_locks_do_are_logged;
         health:
             a_ping_returns_after_a_round_trip;
         admin_search:

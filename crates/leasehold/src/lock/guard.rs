@@ -12,7 +12,7 @@ use crate::lock::acquire::Acquire;
 use crate::lock::attempt;
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
-use crate::telemetry::{self, Class, InSpan, Outcome};
+use crate::telemetry::{self, InSpan, Outcome, event};
 use futures_util::future::{Either, select};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
@@ -199,8 +199,8 @@ impl<K: LockKind> Guard<K> {
     async fn released(mut self) -> Result<(), Error> {
         self.spent = true;
         let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
-        let class = self.lock.spec().metrics();
-        let mut end = GuardEnd { class, how: &class.dropped, held_for: self.held_for() };
+        let (spec, class) = (self.lock.spec(), self.lock.spec().metrics());
+        let mut end = GuardEnd { spec, how: &class.dropped, held_for: self.held_for() };
         let mut releasing = attempt::release(self.lock.spec().handle(), self.hold, self.renewed);
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
@@ -219,8 +219,8 @@ impl<K: LockKind> Guard<K> {
     /// [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this client before the lease ends.
     pub fn detach(mut self) {
         self.spent = true;
-        let class = self.lock.spec().metrics();
-        drop(GuardEnd { class, how: &class.detached, held_for: self.held_for() });
+        let spec = self.lock.spec();
+        drop(GuardEnd { spec, how: &spec.metrics().detached, held_for: self.held_for() });
         self.lock.spec().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
     }
 
@@ -400,16 +400,16 @@ impl<K: Fencing> Guard<K> {
 impl<K: LockKind> Drop for Guard<K> {
     fn drop(&mut self) {
         if !self.spent {
-            let class = self.lock.spec().metrics();
-            drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
+            let spec = self.lock.spec();
+            drop(GuardEnd { spec, how: &spec.metrics().dropped, held_for: self.held_for() });
             self.give_back();
         }
     }
 }
 
-/// Records the end of a guard, whatever the outcome of its release.
+/// Records and logs the end of a guard, whatever the outcome of its release.
 struct GuardEnd<'a> {
-    class: &'a Class,
+    spec: &'a LockSpec,
     how: &'a Outcome,
     held_for: Duration,
 }
@@ -417,8 +417,17 @@ struct GuardEnd<'a> {
 impl Drop for GuardEnd<'_> {
     fn drop(&mut self) {
         self.how.count();
-        self.class.held.change(-1.0);
-        self.class.hold_seconds.record(self.held_for);
+        let class = self.spec.metrics();
+        class.held.change(-1.0);
+        class.hold_seconds.record(self.held_for);
+        event!(
+            debug,
+            lock = self.spec.name(),
+            kind = self.spec.kind_word(),
+            outcome = self.how.word,
+            held_ms = telemetry::millis(self.held_for),
+            "a guard ended"
+        );
     }
 }
 
