@@ -145,6 +145,7 @@ suite! {
             tick_between_two_periods_is_refused;
         leader:
             one_candidate_leads_and_the_next_takes_over,
+            the_leader_among_all_candidates_can_be_watched,
             lost_leadership_stops_the_work_and_is_won_again,
             resignation_ends_a_wait_and_a_work_that_does_not_end,
             candidates_in_one_owners_scope_do_not_lead_at_once,
