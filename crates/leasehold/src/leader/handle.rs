@@ -200,7 +200,7 @@ impl Watching {
             if self.last.is_some() {
                 let pause = attempt::pause(self.handle.lock.spec().handle(), self.interval);
                 // The watch of this candidate cannot end before the handle.
-                drop(select(pin!(self.own.changed()), pin!(pause)).await);
+                select(pin!(self.own.changed()), pin!(pause)).await;
             }
             if self.closing.is_cancelled() {
                 return None;
