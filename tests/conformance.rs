@@ -58,6 +58,7 @@ suite! {
             a_try_on_a_busy_lock_is_none_at_once,
             elapsed_wait_names_the_holder_of_every_exclusive_kind,
             elapsed_wait_says_that_its_task_waited_for_itself,
+            a_wait_until_an_instant_ends_then,
             a_wait_that_runs_out_makes_a_last_attempt,
             a_wait_of_zero_is_one_attempt,
             a_wait_without_end_does_not_overflow,
@@ -76,6 +77,10 @@ suite! {
             rw13_kinds_under_one_name_are_told_apart_in_one_client,
             kind_beside_one_that_is_waited_for_is_refused,
             every_kind_refuses_bad_input_before_anything_is_sent;
+        leases:
+            an_extended_lease_lasts_from_the_extension_on,
+            a_lost_lock_cannot_be_extended,
+            a_renewed_lock_keeps_its_extension_as_a_reserve;
         loss:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,
@@ -140,6 +145,7 @@ suite! {
             tick_between_two_periods_is_refused;
         leader:
             one_candidate_leads_and_the_next_takes_over,
+            the_leader_among_all_candidates_can_be_watched,
             lost_leadership_stops_the_work_and_is_won_again,
             resignation_ends_a_wait_and_a_work_that_does_not_end,
             candidates_in_one_owners_scope_do_not_lead_at_once,
@@ -204,7 +210,12 @@ suite! {
             a_simple_lock_tells_its_id,
             an_entry_that_no_lock_writes_is_named_and_can_be_removed,
             a_client_that_announces_itself_can_be_found;
+        telemetry:
+            a_connection_and_what_its_locks_do_are_logged;
+        health:
+            a_ping_returns_after_a_round_trip;
         admin_search:
+            a_search_is_a_stream_that_reads_on_demand,
             every_kind_that_is_held_is_found_once,
             a_name_of_any_kind_tells_its_holds_and_what_is_wrong,
             names_are_found_by_pattern_and_prefix_as_they_are,
@@ -230,6 +241,10 @@ suite! {
             lock, fair, fenced_fair, fenced, spin, simple, read_write, multi, striped, semaphore, permits;
     }
     breakable {
+        health:
+            a_ping_fails_while_the_server_is_down;
+        leases:
+            a_lock_is_at_risk_before_an_outage_loses_it;
         semaphores:
             s3_a_lost_reply_leaves_no_permit_behind,
             a_lost_reply_to_an_operation_counts_it_once,
@@ -276,6 +291,8 @@ suite! {
             a_release_is_not_sent_while_its_acquire_is_unsettled;
     }
     inside {
+        health:
+            a_client_that_never_connected_is_not_ready;
         callbacks:
             a_recorder_of_metrics_may_use_the_client,
             a_subscriber_of_traces_may_use_the_client;

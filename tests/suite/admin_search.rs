@@ -2,11 +2,12 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, Polled, World, ms, secs, until};
+use futures_util::{StreamExt as _, TryStreamExt as _};
 use leasehold::blocking::wait;
 use leasehold::embedded::{EmbeddedServer, ManualClock};
 use leasehold::inspect::{FoundKind, LockProblem, LockState, Locks};
 use leasehold::{Client, Error};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::task::Poll;
 use std::time::Duration;
 
@@ -408,4 +409,26 @@ pub(crate) async fn a_search_ends_with_an_error_of_the_server(_: World) {
     client.deadlocks().await.expect_err("no server answers");
     server.set_down(false);
     assert!(client.locks("*").next().await.is_none());
+}
+
+pub(crate) async fn a_search_is_a_stream_that_reads_on_demand(world: World) {
+    let (client, operator) = (world.client().await, world.client().await);
+    let prefix = world.name("stream:");
+    let mut guards = Vec::new();
+    for number in 0..5 {
+        guards.push(client.lock(format!("{prefix}{number}")).acquire().await.expect("the lock"));
+    }
+    let pattern = format!("*{prefix}*");
+    let found: Vec<LockState> = operator.locks(&pattern).into_stream().try_collect().await.expect("answers");
+    let found: BTreeSet<_> = found.into_iter().map(|lock| lock.name).collect();
+    assert_eq!(found.len(), 5, "{found:?}");
+    let mut first = operator.locks(&pattern).into_stream();
+    first.next().await.expect("a lock").expect("an answer");
+    drop(first);
+    for guard in guards {
+        guard.release().await.expect("a release");
+    }
+    let mut none = operator.locks(&pattern).into_stream();
+    assert!(none.next().await.is_none());
+    idle(&client).await;
 }

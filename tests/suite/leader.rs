@@ -1,6 +1,7 @@
 //! Candidates that campaign for the leadership of a name.
 
 use crate::support::{World, ms, secs, until};
+use futures_util::StreamExt as _;
 use leasehold::embedded::{EmbeddedServer, tokio_clock};
 use leasehold::leader::{LeaderHandle, LeaderState, Term};
 use leasehold::{Client, Error, WithError};
@@ -355,4 +356,19 @@ pub(crate) async fn leader_whose_lease_is_over_says_so_without_being_polled(_: W
     assert!(matches!(handle.state(), LeaderState::Leading { .. }), "its future has not seen that yet");
     assert!((&mut run).now_or_never().is_none());
     assert!(!matches!(handle.state(), LeaderState::Leading { .. }), "{:?}", handle.state());
+}
+
+pub(crate) async fn the_leader_among_all_candidates_can_be_watched(world: World) {
+    let name = world.name("watched");
+    let (client, observer) = (world.client().await, world.client().await);
+    let mut leaders = observer.leader(&name).handle().watch_leader(ms(20));
+    assert_eq!(leaders.next().await, Some(Ok(None)));
+    let (handle, task) = campaign(&client, &name);
+    let id = leaders.next().await.expect("a change").expect("an answer").expect("a leader");
+    assert!(id.is_of(&client.id()));
+    handle.resign().await;
+    assert_eq!(leaders.next().await, Some(Ok(None)));
+    task.await.expect("a task").expect("a term");
+    observer.shutdown(secs(1)).await.expect("nothing is held");
+    assert_eq!(leaders.next().await, None, "a shutdown ends the watch");
 }

@@ -419,3 +419,27 @@ fn split(fields: &str) -> (Vec<String>, Vec<String>) {
         None => (vec![], vec![fields.to_owned()]),
     }
 }
+
+pub(crate) async fn a_connection_and_what_its_locks_do_are_logged(world: World) {
+    SEEN.set(Some(Vec::new()));
+    let client = world.client().await;
+    let name = world.name("logged");
+    let lock = client.fair_lock(&name);
+    let guard = lock.acquire().await.expect("the lock");
+    assert!(lock.try_acquire().await.expect("an answer").is_none());
+    guard.release().await.expect("a release");
+    drop(lock.acquire().await.expect("the lock"));
+    let seen = SEEN.take().unwrap_or_default();
+    let count = |what: &[&str]| seen.iter().filter(|line| what.iter().all(|part| line.contains(part))).count();
+    let acquire = ["event DEBUG", &name, "kind=\"fair lock\"", "waited_ms=", "message=an acquire ended"];
+    for (outcome, times) in [("acquired", 2), ("busy", 1)] {
+        let outcome = format!("outcome={outcome:?}");
+        assert_eq!(count(&[&acquire[..], &[&outcome]].concat()), times, "{outcome}: {seen:#?}");
+    }
+    for outcome in ["released", "dropped"] {
+        let outcome = format!("outcome={outcome:?}");
+        assert_eq!(count(&["event DEBUG", &name, &outcome, "held_ms=", "message=a guard ended"]), 1, "{seen:#?}");
+    }
+    let connected = usize::from(world.url().is_some());
+    assert_eq!(count(&["event INFO", "topology=", "flavor=", "took_ms=", "message=connected"]), connected, "{seen:#?}");
+}

@@ -266,3 +266,23 @@ pub(crate) async fn elapsed_wait_says_that_its_task_waited_for_itself(world: Wor
     guard.release().await.expect("a release");
     idle(&client).await;
 }
+
+pub(crate) async fn a_wait_until_an_instant_ends_then(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let lock = client.lock(world.name("deadline"));
+    let guard = other.lock(lock.name()).acquire().await.expect("the lock");
+    let begun = Instant::now();
+    let waits = lock.acquire().wait_until(begun + ms(300));
+    tokio::time::sleep(ms(200)).await;
+    let error = waits.await.expect_err("a busy lock");
+    assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+    assert!(begun.elapsed() >= ms(300), "after {:?}", begun.elapsed());
+    let Error::WaitElapsed { waited, .. } = error else { return };
+    assert!(waited < ms(300), "the wait counts from the instant, not from the first poll: {waited:?}");
+    let both = client.multi_lock([lock.clone(), client.lock(world.name("free"))]);
+    let error = both.acquire().wait_until(begun).await.expect_err("a busy lock, and an instant in the past");
+    assert!(matches!(error, Error::WaitElapsed { .. }), "{error}");
+    guard.release().await.expect("a release");
+    let guard = lock.acquire().wait_until(begun).await.expect("a free lock needs no wait");
+    guard.release().await.expect("a release");
+}

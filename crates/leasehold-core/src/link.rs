@@ -389,6 +389,13 @@ pub trait Link: Clone + Send + Sync + 'static {
     /// As for a call. The server keeps no state of a scan, so a page can be requested again.
     fn scan(&self, server: ServerId, page: ScanPage) -> impl Future<Output = Result<Scanned, LinkError>> + Send;
 
+    /// Waits for a reply of one of [`Link::servers`] to an empty command.
+    ///
+    /// # Errors
+    ///
+    /// As for a call. A refusal that only concerns the empty command counts as a reply.
+    fn ping(&self, server: ServerId) -> impl Future<Output = Result<(), LinkError>> + Send;
+
     /// Subscribes to a channel, and returns after the server's confirmation. From then on no message is missed while
     /// the connection lasts. A second subscription to the same channel is harmless.
     ///

@@ -2,8 +2,8 @@
 //!
 //! A [`Session`] does no I/O and reads no clock. Its methods fall into four families:
 //!
-//! - **requests** of callers: [`Session::acquire`], [`Session::release`], and their `poll_*` and `abandon_*`, which a future calls when it
-//!   is polled and dropped;
+//! - **requests** of callers: [`Session::acquire`], [`Session::release`], [`Session::extend`], and their `poll_*` and `abandon_*`, which
+//!   a future calls when it is polled and dropped;
 //! - **`handle_*`** for input: replies, settlements, subscriptions, notices, resets, the passing of time;
 //! - **`poll_*`** for output: [`Session::poll_call`], [`Session::poll_action`], [`Session::poll_event`], [`Session::poll_timeout`],
 //!   [`Session::take_woken`]. Drain them after every call of another family;
@@ -20,7 +20,7 @@
 //! | `acquire.rs`, `grant.rs` | an acquire, from the request to its grant |
 //! | `line.rs`, `fair.rs` | the waiters of a lock, in the client and in a queue on the server |
 //! | `release.rs`, `transfer.rs` | releases and clean-up; transfers within the client |
-//! | `renew.rs` | renewals and losses |
+//! | `renew.rs`, `extend.rs` | renewals, losses, and extensions by a caller |
 //! | `offline.rs` | outages, grants without the server, restoration |
 //! | `calls.rs`, `subscriptions.rs` | calls in flight and settlements; channels and events of the link |
 //! | `client.rs` | the client's record and its shutdown |
@@ -50,6 +50,7 @@ mod acquire;
 mod api;
 mod calls;
 mod client;
+mod extend;
 mod fair;
 mod grant;
 mod hold;

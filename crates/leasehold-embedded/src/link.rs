@@ -221,6 +221,10 @@ impl Link for EmbeddedLink {
         Scanned::decode(&reply, String::new()).map_err(|error| LinkError::Unknown(error.to_string()))
     }
 
+    async fn ping(&self, _server: ServerId) -> Result<(), LinkError> {
+        self.send(State::ping).await.map(drop)
+    }
+
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
         self.send(|state, link| state.listen(link, channel, true)).await.map(drop)
     }

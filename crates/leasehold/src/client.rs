@@ -19,6 +19,7 @@ use crate::kinds::{
 use crate::lock::Lock;
 use crate::lock::owner::Owner;
 use crate::lock::spec::LockSpec;
+use futures_util::future::try_join_all;
 use leasehold_core::command::Kind;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::session::ClientStats;
@@ -232,6 +233,71 @@ impl Client {
     /// connected, the version is empty, and only the server's topology (cluster or not) is known.
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
+    }
+
+    /// Waits for a reply of the server, or of each primary of a cluster, and returns the time until the last reply.
+    ///
+    /// **When to use it:** for a readiness check, or to measure the round trip. **When not:** before an acquire, which reports an unreachable
+    /// server itself. A check that must not wait uses [`is_connected`](Self::is_connected).
+    ///
+    /// # Errors
+    ///
+    /// [`ConnectError::Unreachable`] if a server does not reply within the command timeout, [`ConnectError::Loading`] while it loads its data,
+    /// and [`ConnectError::Unsuitable`] if it refuses commands. The client keeps trying to reconnect after each of these.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// A readiness endpoint, for any HTTP library:
+    ///
+    /// ```
+    /// use leasehold::Client;
+    ///
+    /// async fn ready(client: &Client) -> (u16, String) {
+    ///     match client.ping().await {
+    ///         Ok(round_trip) => (200, format!("ready, {round_trip:?}")),
+    ///         Err(error) => (503, error.to_string()),
+    ///     }
+    /// }
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let server = leasehold::embedded::EmbeddedServer::new();
+    /// # let client = Client::builder().embedded(&server)?;
+    /// assert_eq!(ready(&client).await.0, 200);
+    /// # server.set_down(true);
+    /// # assert_eq!(ready(&client).await.0, 503);
+    /// # Ok::<(), leasehold::ConnectError>(()) }).unwrap();
+    /// ```
+    pub async fn ping(&self) -> Result<Duration, ConnectError> {
+        self.handle.check_process()?;
+        let begun = self.handle.clock.now();
+        let servers = self.handle.link.servers();
+        if servers.is_empty() {
+            let message = "no primary of the cluster is known yet".to_owned();
+            return Err(ConnectError::Unreachable { message, source: None });
+        }
+        try_join_all(servers.into_iter().map(|server| self.handle.link.ping(server))).await?;
+        Ok(self.handle.clock.now().since(begun))
+    }
+
+    /// Whether the client has a connection to its server, or to all known primaries of a cluster, as far as it knows. This does no I/O: a
+    /// loss of the network shows after a command timeout. [`ping`](Self::ping) waits for a reply.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let status = if client.is_connected() { 200 } else { 503 };
+    /// # assert_eq!(status, 200);
+    /// # });
+    /// ```
+    pub fn is_connected(&self) -> bool {
+        self.handle.check_process().is_ok()
+            && self.handle.link.is_identified()
+            && self.handle.with(|session, _| !session.is_out_of_reach())
     }
 
     /// Returns the numbers of open guards, waiting callers and subscriptions, for tests and monitoring.

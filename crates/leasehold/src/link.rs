@@ -70,6 +70,17 @@ pub(crate) enum AnyLink {
     Embedded(EmbeddedLink),
 }
 
+impl AnyLink {
+    /// Whether the server was identified: since then calls are sent.
+    pub(crate) fn is_identified(&self) -> bool {
+        match self {
+            Self::Server(link) => link.shared().identity.check().is_ok(),
+            #[cfg(feature = "embedded")]
+            Self::Embedded(_) => true,
+        }
+    }
+}
+
 /// Forwards to the inner link.
 macro_rules! on_each {
     ($self:ident, $link:ident => $what:expr) => {
@@ -112,6 +123,10 @@ impl Link for AnyLink {
 
     async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         on_each!(self, link => link.scan(server, page).await)
+    }
+
+    async fn ping(&self, server: ServerId) -> Result<(), LinkError> {
+        on_each!(self, link => link.ping(server).await)
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {
@@ -207,6 +222,11 @@ impl Link for ServerLink {
     async fn scan(&self, server: ServerId, page: ScanPage) -> Result<Scanned, LinkError> {
         self.shared().identity.check()?;
         self.within(call::scan(&self.0.pool, server, &page)).await
+    }
+
+    async fn ping(&self, server: ServerId) -> Result<(), LinkError> {
+        self.shared().identity.check()?;
+        self.within(call::ping(&self.0.pool, server)).await
     }
 
     async fn subscribe(&self, channel: Bytes) -> Result<(), LinkError> {

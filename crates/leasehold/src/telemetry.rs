@@ -47,6 +47,10 @@
 //! Their level is DEBUG, or INFO with [`span_level`](crate::ClientBuilder::span_level). Events that need attention have the level WARN, with the
 //! fields `lock` and `class` or `reason`. The event of a loss also has `holder`, `token` and `held_ms`. The value of `lock` is a string: a
 //! subscriber escapes its line feeds and control characters. Times are whole milliseconds, in fields that end with `_ms`.
+//!
+//! A client logs its connection once at INFO: the addresses without credentials, the topology, the kind and version of the server, and
+//! `took_ms`. At DEBUG, a line for each finished acquire has `lock`, `kind`, `outcome` and `waited_ms`, and a line for the end of each guard
+//! has `held_ms` instead. Without a subscriber at that level they cost nothing.
 
 mod handles;
 pub(crate) mod names;
@@ -60,12 +64,13 @@ pub(crate) use spans::{InSpan, Span, Spans, record_hold, span_of_acquire, span_o
 use crate::runtime::user_code::{self, UserCode};
 use handles::{Count, Level, Seconds};
 use leasehold_core::error::LossReason;
+use leasehold_core::link::ServerInfo;
 use leasehold_core::session::Event;
 use metrics::{counter, gauge, histogram};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Sends an event to the subscriber and catches its panics, because the subscriber is foreign code.
 macro_rules! event {
@@ -366,6 +371,30 @@ impl Classes {
 impl Drop for Classes {
     fn drop(&mut self) {
         self.end_connections();
+    }
+}
+
+/// The servers of a client, for the line that reports its connection.
+#[derive(Debug)]
+pub(crate) struct Connecting {
+    /// The addresses, without credentials.
+    pub(crate) address: String,
+    pub(crate) topology: &'static str,
+    pub(crate) begun: Instant,
+}
+
+impl Connecting {
+    /// Reports that the client has connected.
+    pub(crate) fn done(&self, server: &ServerInfo) {
+        event!(
+            info,
+            server = self.address,
+            topology = self.topology,
+            flavor = server.flavor,
+            version = server.version,
+            took_ms = millis(self.begun.elapsed()),
+            "connected"
+        );
     }
 }
 

@@ -13,6 +13,7 @@ use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
+use crate::session::extend::Extension;
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::lock::{Lock, LockId};
@@ -150,6 +151,12 @@ impl Session {
         self.send(now, id, call, purpose, false);
     }
 
+    /// Queues a call of a request that changes no hold count.
+    pub(super) fn send_for_request(&mut self, now: Instant, call: Call, purpose: Purpose) {
+        let id = CallId(self.next_id());
+        self.send(now, id, call, purpose, true);
+    }
+
     fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
         let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
         self.pending.insert(now + self.settings.command_timeout + within + REPLY_GRACE, id, purpose);
@@ -223,6 +230,7 @@ impl Session {
         match purpose {
             Purpose::Request(number) => self.handle_reply(now, number, id, result),
             Purpose::Renewal(batch) => self.handle_renewed(now, batch, result),
+            Purpose::Extension(extension) => self.handle_extended(now, &extension, result),
             Purpose::Restoration(number) => self.handle_restored(now, number, result),
             Purpose::Lowering(number) => {
                 self.note_lowered(now, number, result.is_ok());
@@ -479,6 +487,8 @@ pub(super) enum Purpose {
     /// A request changes the count of this hold.
     Request(HoldNumber),
     Renewal(Batch),
+    /// A caller extends the lease of a hold.
+    Extension(Box<Extension>),
     /// The background lowers the count of a hold.
     Lowering(HoldNumber),
     /// The background requests a degraded hold from the server.
@@ -592,6 +602,7 @@ impl Pending {
             Purpose::Renewal(_) => Some(&mut self.renewals),
             Purpose::Lowering(_) => Some(&mut self.lowerings),
             Purpose::Request(_)
+            | Purpose::Extension(_)
             | Purpose::Restoration(_)
             | Purpose::Heartbeat(_)
             | Purpose::Record

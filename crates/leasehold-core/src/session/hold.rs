@@ -150,6 +150,13 @@ impl Hold {
         }
     }
 
+    /// Extends a hold that the server does not have.
+    pub(super) fn extend_locally(&mut self, now: Instant, lease: Duration) {
+        self.lease = self.lease.max(lease);
+        self.extend_clean_up(now);
+        self.reckon_locally(now);
+    }
+
     /// Updates the hold after [`Count`] has lost a guard. The last guard ends the hold; returns whether this was the last.
     pub(super) fn end_guard(&mut self, now: Instant, renewed: bool, end: HoldEnd, woken: &mut Vec<Waker>) -> bool {
         self.cell.set_renewed(self.count.renewing);

@@ -72,6 +72,11 @@ impl Outages {
 }
 
 impl Session {
+    /// Whether the link has reported a server as out of reach, and not yet as connected.
+    pub const fn is_out_of_reach(&self) -> bool {
+        !self.outages.known.is_empty()
+    }
+
     /// Ends an acquire that cannot reach the server: by its fallback if no call can have been applied, otherwise by an error. The fallback
     /// waits for another task of this client that has the lock.
     pub(super) fn end_unreachable(&mut self, now: Instant, ticket: Ticket) {

@@ -190,7 +190,7 @@ impl Session {
     }
 
     /// Applies the reply to the renewal of one hold. Returns false if the renewal must be retried.
-    fn hold_renewed(
+    pub(super) fn hold_renewed(
         &mut self,
         now: Instant,
         sent_at: Instant,
@@ -438,7 +438,7 @@ impl Hold {
     }
 
     /// Ends a renewal. Returns the counts that its reply may have. `verified` ends a check.
-    fn end_renewal(&mut self, verified: bool) -> Option<Range> {
+    pub(super) fn end_renewal(&mut self, verified: bool) -> Option<Range> {
         self.verify &= !verified;
         self.count.end_renewal()
     }

@@ -1,4 +1,4 @@
-//! The requests of callers: acquires, releases and pauses.
+//! The requests of callers: acquires, releases, extensions and pauses.
 //!
 //! An acquire is [`Stage::Open`] until it has an outcome. Its [`Route`] says where it asks: in its turn in the line of its lock, directly,
 //! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::Withdrawing`]). It delays its
@@ -34,6 +34,10 @@ pub(super) enum RequestKind {
     Release {
         hold: HoldNumber,
         outcome: Option<Result<(), ReleaseError>>,
+    },
+    /// It extends the lease of a hold.
+    Extension {
+        outcome: Option<Result<(), AcquireError>>,
     },
     /// Its caller sleeps by the session's clock.
     Pause {

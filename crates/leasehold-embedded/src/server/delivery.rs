@@ -187,6 +187,17 @@ impl State {
         Begun::Waits(id)
     }
 
+    /// Requests an empty reply.
+    pub(crate) fn ping(&mut self, link: LinkId) -> Begun {
+        let route = match self.reachable(link) {
+            Ok(connections) => Route { link, wire: Wire::Calls, life: *connections.life(Wire::Calls) },
+            Err(error) => return Begun::Ended(Err(error)),
+        };
+        let id = self.wait(route, None);
+        self.carry(route, move |state| state.carry(route, move |state| state.reply(id, Ok(Reply::Nil))));
+        Begun::Waits(id)
+    }
+
     /// Requests a page of key names. The reply is that of `SCAN`.
     pub(crate) fn scan(&mut self, link: LinkId, page: ScanPage) -> Begun {
         let route = match self.reachable(link) {

@@ -4,6 +4,7 @@ use crate::background::{Alarm, Background, is_at_rest};
 use crate::client::settings::Settings;
 use crate::error::InvalidInput;
 use crate::link::AnyLink;
+use crate::lock::acquire::wait::Wait;
 use crate::runtime::clock::Clock;
 use crate::runtime::process::Process;
 use crate::runtime::sync::Mutex;
@@ -16,7 +17,6 @@ use leasehold_core::session::{CallId, Outgoing, Session};
 use leasehold_core::time::Instant;
 use std::sync::{Arc, OnceLock, Weak};
 use std::task::Waker;
-use std::time::Duration;
 
 /// The shared state of a client.
 #[derive(Debug)]
@@ -132,8 +132,8 @@ impl ClientInner {
     }
 
     /// Returns the end of a wait that starts now. `None` is the client's default wait.
-    pub(crate) fn end_of_wait(&self, wait: Option<Duration>) -> Instant {
-        let wait = wait.or(self.settings.default_wait);
+    pub(crate) fn end_of_wait(&self, wait: Option<Wait>) -> Instant {
+        let wait = wait.map(Wait::left).or(self.settings.default_wait);
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 

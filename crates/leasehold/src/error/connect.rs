@@ -2,7 +2,7 @@
 
 use crate::error::Cause;
 use crate::link;
-use leasehold_core::link::ServerError;
+use leasehold_core::link::{LinkError, ServerError};
 use thiserror::Error;
 
 /// The error of connecting a client.
@@ -78,6 +78,21 @@ impl ConnectError {
     /// Creates the error of an invalid setting without a source.
     pub(crate) fn invalid(message: impl Into<String>) -> Self {
         Self::Invalid { message: message.into(), source: None }
+    }
+}
+
+impl From<LinkError> for ConnectError {
+    fn from(error: LinkError) -> Self {
+        match error {
+            LinkError::NotSent(message) | LinkError::Unknown(message) => Self::Unreachable { message, source: None },
+            LinkError::Refused(refusal) => {
+                let (message, source) = (refusal.text().to_owned(), Some(Cause::new(refusal.clone())));
+                match refusal.code() {
+                    "LOADING" => Self::Loading { message, source },
+                    _ => Self::Unsuitable { message, source },
+                }
+            }
+        }
     }
 }
 

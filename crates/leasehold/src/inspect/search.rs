@@ -8,9 +8,9 @@ use crate::client::inner::Handle;
 use crate::error::{Error, InvalidInput};
 use crate::lock::spec::LockSpec;
 use bytes::Bytes;
-use futures_util::StreamExt as _;
 use futures_util::future::join_all;
 use futures_util::stream;
+use futures_util::{Stream, StreamExt as _};
 use leasehold_core::command::Kind;
 use leasehold_core::glob;
 use leasehold_core::name::NameError;
@@ -174,6 +174,31 @@ impl Locks {
                 return Some(Err(error.in_a_search(&self.pattern)));
             }
         }
+    }
+
+    /// Returns the locks as a [`Stream`], for the combinators of the crate `futures`. The stream reads the next page only when it is polled
+    /// after the last lock of a page, so a slow consumer slows the search down.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the stream ends the search. Dropping the future of a `next` loses no lock.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures_util::TryStreamExt as _;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// let names: Vec<_> = client.locks("stock:*").into_stream().map_ok(|lock| lock.name).try_collect().await?;
+    /// assert_eq!(names, ["stock:1001"]);
+    /// # guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn into_stream(self) -> impl Stream<Item = Result<LockState, Error>> + Send + Unpin + 'static {
+        // Boxed, so that the stream needs no pin. A search takes many round trips.
+        Box::pin(stream::unfold(self, async |mut locks| Some((locks.next().await?, locks))))
     }
 
     /// Returns the number of names that the client's user may not inspect, some of which may be locks.

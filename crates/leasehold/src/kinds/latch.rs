@@ -2,6 +2,7 @@
 
 use crate::client::settings;
 use crate::error::Error;
+use crate::lock::acquire::wait::Wait;
 use crate::lock::attempt;
 use crate::lock::spec::{LockSpec, Outcome};
 use leasehold_core::command::latch::{self as command, Deleted, Inspected};
@@ -164,7 +165,7 @@ impl fmt::Debug for CountDownLatch {
 #[must_use = "a wait does nothing until it is awaited"]
 pub struct LatchWait {
     spec: LockSpec,
-    wait: Option<Duration>,
+    wait: Option<Wait>,
 }
 
 impl LatchWait {
@@ -173,7 +174,15 @@ impl LatchWait {
     ///
     /// Default: the client's [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
     pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the latch. Otherwise like
+    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
+    /// [`std::time::Instant`] converts into it.
+    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+        self.wait = Some(Wait::Until(deadline.into()));
         self
     }
 

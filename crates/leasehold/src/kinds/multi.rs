@@ -7,6 +7,7 @@ use crate::error::{Error, InvalidInput, WithError};
 use crate::kind::{AllMembers, Any, Fair, Fenced, FencedFair, Read, Reentrant, Write};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
+use crate::lock::acquire::wait::Wait;
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;
@@ -219,7 +220,7 @@ impl fmt::Debug for MultiLock {
 #[must_use = "an acquire does nothing until it is awaited"]
 pub struct MultiAcquire {
     multi: MultiLock,
-    wait: Option<Duration>,
+    wait: Option<Wait>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
@@ -228,7 +229,15 @@ pub struct MultiAcquire {
 impl MultiAcquire {
     /// Limits the wait for busy members. Default: the default wait of the first member's client.
     pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the locks. Otherwise like
+    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
+    /// [`std::time::Instant`] converts into it.
+    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+        self.wait = Some(Wait::Until(deadline.into()));
         self
     }
 

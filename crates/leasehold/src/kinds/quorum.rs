@@ -7,6 +7,7 @@ use crate::error::{Error, InvalidInput, WithError};
 use crate::kind::{Any, Majority};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
+use crate::lock::acquire::wait::Wait;
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use leasehold_core::backoff::Backoff;
@@ -192,7 +193,7 @@ impl fmt::Debug for QuorumLock {
 #[must_use = "an acquire does nothing until it is awaited"]
 pub struct QuorumAcquire {
     lock: QuorumLock,
-    wait: Option<Duration>,
+    wait: Option<Wait>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     backoff: Option<Backoff>,
@@ -211,7 +212,15 @@ type Answer = Result<Option<Guard<Any>>, Error>;
 impl QuorumAcquire {
     /// Limits the wait while other owners hold the lock. Default: the default wait of the first client.
     pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the lock. Otherwise like
+    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
+    /// [`std::time::Instant`] converts into it.
+    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+        self.wait = Some(Wait::Until(deadline.into()));
         self
     }
 

@@ -1,18 +1,24 @@
 //! The handle of a candidate, which reports its state and makes it resign.
 
 use super::Term;
+use crate::client::ids::HolderId;
 use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::inspect::Holder;
 use crate::kind::Fenced;
 use crate::kinds::FencedLock;
+use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::runtime::clock::Clock;
 use crate::runtime::sync::Mutex;
 use crate::telemetry::event;
+use futures_util::future::select;
+use futures_util::{Stream, stream};
 use leasehold_core::hold_cell::HoldCell;
 use std::fmt;
+use std::pin::pin;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
@@ -99,6 +105,60 @@ impl LeaderHandle {
         self.lock.inspect().await
     }
 
+    /// Returns the holder's id of the current leader among all candidates: at once, and after each change. `None` means that no candidate
+    /// leads. [`watch`](Self::watch) reports this candidate only, and sends nothing.
+    ///
+    /// The stream asks the server after each interval, of at least 10 ms, because a new leader publishes no message. It also asks when this
+    /// candidate begins or ends a term. A term that is shorter than the interval may be missed. The stream asks only while it is polled, and
+    /// ends with the [shutdown](crate::Client::shutdown) of the client.
+    ///
+    /// # Errors
+    ///
+    /// An item is an error of [`Lock::inspect`](crate::Lock::inspect) if the server cannot be asked. The stream continues after it, and does
+    /// not repeat an equal error.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future of a `next` loses no change.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// use futures_util::StreamExt as _;
+    /// use std::time::Duration;
+    ///
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let leader = client.leader("scheduler");
+    /// let handle = leader.handle();
+    /// let mut leaders = handle.watch_leader(Duration::from_millis(50));
+    /// assert_eq!(leaders.next().await, Some(Ok(None)));
+    /// let campaign = tokio::spawn(leader.run(async |term| term.resigned().await));
+    /// while let Some(now) = leaders.next().await {
+    ///     if let Some(id) = now? {
+    ///         println!("{id} leads");
+    /// #       assert!(id.is_of(&client.id()));
+    ///         break;
+    ///     }
+    /// }
+    /// handle.resign().await;
+    /// # campaign.await.unwrap().unwrap();
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn watch_leader(
+        &self,
+        interval: Duration,
+    ) -> impl Stream<Item = Result<Option<HolderId>, Error>> + Send + Unpin + 'static {
+        let watching = Watching {
+            own: self.watch(),
+            closing: self.lock.spec().handle().background.closing(),
+            handle: self.clone(),
+            interval: interval.max(SHORTEST_INTERVAL),
+            last: None,
+        };
+        Box::pin(stream::unfold(watching, async |mut watching| Some((watching.next().await?, watching))))
+    }
+
     /// Makes the candidate resign, and completes when it has ended. A follower stops campaigning. A leader's work gets the
     /// [`grace`](crate::leader::Leader::grace), then the lock is released, and another candidate leads at once. A candidate that has not
     /// started ends as soon as it starts.
@@ -118,6 +178,39 @@ impl LeaderHandle {
 impl fmt::Debug for LeaderHandle {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LeaderHandle").field("name", &self.lock.name()).field("state", &self.state()).finish()
+    }
+}
+
+/// The shortest interval of a watch.
+const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
+
+/// The state of a watch for the leader among all candidates.
+struct Watching {
+    handle: LeaderHandle,
+    own: watch::Receiver<LeaderState>,
+    closing: CancellationToken,
+    interval: Duration,
+    last: Option<Result<Option<HolderId>, Error>>,
+}
+
+impl Watching {
+    /// Returns the next change, or `None` after a shutdown of the client.
+    async fn next(&mut self) -> Option<Result<Option<HolderId>, Error>> {
+        loop {
+            if self.last.is_some() {
+                let pause = attempt::pause(self.handle.lock.spec().handle(), self.interval);
+                // The watch of this candidate cannot end before the handle.
+                select(pin!(self.own.changed()), pin!(pause)).await;
+            }
+            if self.closing.is_cancelled() {
+                return None;
+            }
+            let now = self.handle.leader().await.map(|holder| holder.map(|holder| holder.id));
+            if self.last.as_ref() != Some(&now) {
+                self.last = Some(now.clone());
+                return Some(now);
+            }
+        }
     }
 }
 

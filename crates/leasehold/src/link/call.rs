@@ -478,6 +478,17 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
     nodes.into_iter().map(ServerId).collect()
 }
 
+/// Sends a `PING`. A user without the right to it may still call scripts.
+pub(super) async fn ping(pool: &Pool, server: ServerId) -> Result<(), LinkError> {
+    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
+    let timeout = slot.timeout();
+    let connection = route::ready(&slot, timeout).await?;
+    match connection.send("PING", Vec::new(), timeout).await?.into_reply() {
+        Err(refusal) if refusal.code() != "NOPERM" => Err(route::refused(&slot, refusal)),
+        _ => Ok(()),
+    }
+}
+
 /// Reads a page of keys. Follows no redirection: a cursor means nothing to another server.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {

@@ -155,6 +155,15 @@ impl ServerTarget {
         Ok(self)
     }
 
+    /// The topology of the servers, for logs.
+    pub(crate) const fn topology(&self) -> &'static str {
+        match self.servers {
+            Servers::One(Server::At(_)) => "standalone",
+            Servers::One(Server::OfSentinels(_)) => "sentinel",
+            Servers::Cluster(_) => "cluster",
+        }
+    }
+
     pub(crate) const fn is_cluster(&self) -> bool {
         matches!(self.servers, Servers::Cluster(_))
     }

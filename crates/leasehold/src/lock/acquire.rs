@@ -1,6 +1,7 @@
 //! The builder of an acquire.
 
 mod keep_busy;
+pub(crate) mod wait;
 mod watch;
 
 use crate::client::settings;
@@ -22,6 +23,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::task::{Context, Poll};
 use std::time::Duration;
+use wait::Wait;
 use watch::Watch;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
@@ -50,7 +52,7 @@ use watch::Watch;
 #[must_use = "an acquire does nothing until it is awaited"]
 pub struct Acquire<K: LockKind = Reentrant> {
     spec: LockSpec,
-    wait: Option<Duration>,
+    wait: Option<Wait>,
     lease: Option<Duration>,
     max_hold: Option<Duration>,
     owner: Option<Owner>,
@@ -96,7 +98,31 @@ impl<K: LockKind> Acquire<K> {
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as the outage has
     /// lasted for `unreachable_after`.
     pub const fn wait(mut self, wait: Duration) -> Self {
-        self.wait = Some(wait);
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the lock. Otherwise like
+    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
+    /// [`std::time::Instant`] converts into it.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// use std::time::{Duration, Instant};
+    ///
+    /// // Both locks within 5 s.
+    /// let deadline = Instant::now() + Duration::from_secs(5);
+    /// let stock = client.lock("stock:1001").acquire().wait_until(deadline).await?;
+    /// let order = client.lock("order:7").acquire().wait_until(deadline).await?;
+    /// # order.release().await?;
+    /// # stock.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+        self.wait = Some(Wait::Until(deadline.into()));
         self
     }
 
@@ -144,7 +170,7 @@ impl<K: LockKind> Acquire<K> {
     }
 
     /// Copies the wait of another builder.
-    pub(crate) const fn waits_as(&mut self, wait: Option<Duration>) {
+    pub(crate) const fn waits_as(&mut self, wait: Option<Wait>) {
         self.wait = wait;
     }
 
@@ -358,8 +384,7 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
 
     fn into_future(self) -> Acquiring<K> {
         Acquiring(Box::pin(async move {
-            let waited = self.wait.unwrap_or_default();
-            let elapsed = || Error::from_acquire(self.spec.name(), waited, AcquireError::WaitElapsed);
+            let elapsed = || Error::from_acquire(self.spec.name(), Duration::ZERO, AcquireError::WaitElapsed);
             // Only a try returns `None`, and this acquire is not a try.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
                 Err(Error::WaitElapsed { lock, kind, waited, .. }) => {

@@ -25,6 +25,11 @@ pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> 
     IsolatedWaker::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
 }
 
+/// Extends the lease of a hold. After the first poll the call continues even if the future is dropped.
+pub(crate) fn extend(handle: &Arc<Handle>, hold: HoldNumber, lease: Duration) -> IsolatedWaker<Attempt<'_, Extending>> {
+    IsolatedWaker::new(Attempt::new(handle, Extended { hold, lease }, None))
+}
+
 /// Waits for `pause` on the client's own clock, without a timer of the caller's runtime.
 pub(crate) async fn pause(handle: &Arc<Handle>, pause: Duration) {
     IsolatedWaker::new(Pausing { handle, ticket: handle.with(|session, now| session.pause(now, pause)) }).await;
@@ -50,7 +55,7 @@ impl Drop for Pausing<'_> {
     }
 }
 
-/// The two sorts of requests.
+/// The sorts of requests.
 pub(crate) trait Request {
     /// The parameters of the request.
     type Wish: Unpin;
@@ -102,6 +107,31 @@ impl Request for Releasing {
 
     fn abandon(session: &mut Session, now: Instant, ticket: Ticket) {
         session.abandon_release(now, ticket);
+    }
+}
+
+pub(crate) struct Extending;
+
+/// A lease to extend.
+pub(crate) struct Extended {
+    hold: HoldNumber,
+    lease: Duration,
+}
+
+impl Request for Extending {
+    type Wish = Extended;
+    type Outcome = Result<(), AcquireError>;
+
+    fn begin(session: &mut Session, now: Instant, wish: Extended) -> Ticket {
+        session.extend(now, wish.hold, wish.lease)
+    }
+
+    fn poll(session: &mut Session, _: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
+        session.poll_extension(ticket, waker)
+    }
+
+    fn abandon(session: &mut Session, _: Instant, ticket: Ticket) {
+        session.abandon_extension(ticket);
     }
 }
 

@@ -3,16 +3,17 @@
 use crate::background::FLUSH;
 use crate::blocking::{is_waited_for, wait};
 use crate::client::ids::HolderId;
+use crate::client::settings;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::kind::{Counted, Fencing, LockKind, Owned, Reentrant};
+use crate::kind::{Counted, Fencing, Leased, LockKind, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
 use crate::lock::attempt;
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
-use crate::telemetry::{self, Class, InSpan, Outcome};
-use futures_util::future::select;
+use crate::telemetry::{self, InSpan, Outcome, event};
+use futures_util::future::{Either, select};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
@@ -198,8 +199,8 @@ impl<K: LockKind> Guard<K> {
     async fn released(mut self) -> Result<(), Error> {
         self.spent = true;
         let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
-        let class = self.lock.spec().metrics();
-        let mut end = GuardEnd { class, how: &class.dropped, held_for: self.held_for() };
+        let (spec, class) = (self.lock.spec(), self.lock.spec().metrics());
+        let mut end = GuardEnd { spec, how: &class.dropped, held_for: self.held_for() };
         let mut releasing = attempt::release(self.lock.spec().handle(), self.hold, self.renewed);
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
@@ -218,8 +219,8 @@ impl<K: LockKind> Guard<K> {
     /// [`Fallback::Local`](crate::Fallback::Local) can grant the lock to another task of this client before the lease ends.
     pub fn detach(mut self) {
         self.spent = true;
-        let class = self.lock.spec().metrics();
-        drop(GuardEnd { class, how: &class.detached, held_for: self.held_for() });
+        let spec = self.lock.spec();
+        drop(GuardEnd { spec, how: &spec.metrics().detached, held_for: self.held_for() });
         self.lock.spec().handle().with(|session, now| session.detach(now, self.hold, self.renewed));
     }
 
@@ -280,6 +281,103 @@ impl<K: Owned> Guard<K> {
     }
 }
 
+impl<K: Leased> Guard<K> {
+    /// Sets the lease to at least `lease` from now on, with one command. A lease is never shortened. `lease` is truncated to milliseconds.
+    ///
+    /// **When to use it:** with a fixed [`lease`](Acquire::lease), if the work takes longer than planned. Without another extension the lock
+    /// is lost after `lease`. A lock without a fixed lease is renewed anyway; an extension only adds a reserve for a known outage, such as
+    /// the restart of the server. Its later renewals keep the client's lease.
+    ///
+    /// The extension applies to all guards of the hold. The local deadline is slightly earlier than the end of the lease, as after an acquire,
+    /// and a [`max_hold`](Acquire::max_hold) still ends the hold. A [degraded](Guard::is_degraded) hold is extended without the server.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Lost`] if the lock is lost, before or during the call. [`Error::Invalid`] if `lease` is shorter or longer than a lease may be.
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`], [`Error::Refused`] and [`Error::NotReplicated`] leave the lock held until its
+    /// current [deadline](Guard::remaining); the caller may extend it again.
+    ///
+    /// # Cancel safety
+    ///
+    /// Once the future has been polled, the server may extend the lease even if the future is dropped.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("import").acquire().lease(Duration::from_secs(10)).await?;
+    /// for _part in 0..3 {
+    ///     // Each part of the work has ten seconds.
+    ///     guard.extend(Duration::from_secs(10)).await?;
+    /// }
+    /// assert!(guard.remaining() > Duration::from_secs(9));
+    /// guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn extend(&self, lease: Duration) -> Result<(), Error> {
+        settings::check_lease(lease)?;
+        let handle = self.lock.spec().handle();
+        handle.check_process()?;
+        let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        let extending = pin!(attempt::extend(handle, self.hold, lease));
+        match select(pin!(self.lost()), extending).await {
+            Either::Left((lost, _)) => Err(lost.into()),
+            Either::Right((result, _)) => {
+                result.map_err(|error| Error::from_acquire(self.lock.name(), Duration::ZERO, error))
+            }
+        }
+    }
+}
+
+impl<K: Leased> Guard<K> {
+    /// Completes when less than a third of the lease remains, or when the lock is lost.
+    ///
+    /// The client renews a lease after a third of it. So this means that renewals have failed for another third: the server is
+    /// unreachable or refuses them. Now the work can still save its state, or stop before [`lost`](Guard::lost). [`Guard::remaining`] returns
+    /// the rest, or zero if the lock is lost. A later renewal can end the risk; then a new call waits for the next one.
+    ///
+    /// Towards the end of a fixed lease or of [`max_hold`](Acquire::max_hold), no renewal has failed: extend the lease, or finish. A
+    /// [degraded](Guard::is_degraded) hold that is renewed has no lease to run short.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.lock("import").acquire().lease(Duration::from_millis(300)).await?;
+    /// tokio::select! {
+    ///     () = guard.at_risk() => {
+    ///         println!("saves a checkpoint within {:?}", guard.remaining());
+    /// #       assert!(guard.remaining() <= Duration::from_millis(100));
+    ///     }
+    ///     () = std::future::pending() => println!("the work is done"),
+    /// }
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn at_risk(&self) {
+        let handle = self.lock.spec().handle();
+        let runs_short = async {
+            loop {
+                let third = handle.with(|session, _| session.lease_of(self.hold)) / 3;
+                let left = self.remaining().saturating_sub(third);
+                if left.is_zero() {
+                    return;
+                }
+                // The deadline may move earlier, for example when the server confirms a degraded hold.
+                attempt::pause(handle, left.min(third)).await;
+            }
+        };
+        select(pin!(self.lost()), pin!(runs_short)).await;
+    }
+}
+
 impl<K: Counted> Guard<K> {
     /// Returns the number of held permits.
     pub fn permits(&self) -> u32 {
@@ -302,16 +400,16 @@ impl<K: Fencing> Guard<K> {
 impl<K: LockKind> Drop for Guard<K> {
     fn drop(&mut self) {
         if !self.spent {
-            let class = self.lock.spec().metrics();
-            drop(GuardEnd { class, how: &class.dropped, held_for: self.held_for() });
+            let spec = self.lock.spec();
+            drop(GuardEnd { spec, how: &spec.metrics().dropped, held_for: self.held_for() });
             self.give_back();
         }
     }
 }
 
-/// Records the end of a guard, whatever the outcome of its release.
+/// Records and logs the end of a guard, whatever the outcome of its release.
 struct GuardEnd<'a> {
-    class: &'a Class,
+    spec: &'a LockSpec,
     how: &'a Outcome,
     held_for: Duration,
 }
@@ -319,8 +417,17 @@ struct GuardEnd<'a> {
 impl Drop for GuardEnd<'_> {
     fn drop(&mut self) {
         self.how.count();
-        self.class.held.change(-1.0);
-        self.class.hold_seconds.record(self.held_for);
+        let class = self.spec.metrics();
+        class.held.change(-1.0);
+        class.hold_seconds.record(self.held_for);
+        event!(
+            debug,
+            lock = self.spec.name(),
+            kind = self.spec.kind_word(),
+            outcome = self.how.word,
+            held_ms = telemetry::millis(self.held_for),
+            "a guard ended"
+        );
     }
 }
 

@@ -13,11 +13,12 @@ use crate::link::AnyLink;
 use crate::link::{self as server_link, Connector, ServerLink, ServerTarget};
 use crate::runtime;
 use crate::runtime::clock::Clock;
-use crate::telemetry;
+use crate::telemetry::{self, Connecting};
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::Session;
 use std::sync::Arc;
+use std::time::Instant;
 use uuid::Uuid;
 
 #[cfg(feature = "unstable-raw")]
@@ -114,6 +115,7 @@ impl ClientBuilder {
     /// ```
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
+        let connecting = connecting(&target);
         let connector = builder.prepare(target)?;
         let unconnected = || ServerLink::unconnected(&connector);
         let (link, hand_over) = background::thread::start_at_once(unconnected).map_err(no_thread)?;
@@ -128,6 +130,7 @@ impl ClientBuilder {
         link.identify(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
             move |server| {
+                connecting.done(server);
                 if let Some(client) = client.upgrade() {
                     client.with(|session, _| session.handle_met(publish(server)));
                 }
@@ -315,12 +318,14 @@ impl ClientBuilder {
     }
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
+        let connecting = connecting(&target);
         let connector = self.prepare(target)?;
         let prepare = async move || ServerLink::connect(&connector).await;
         let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
         let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
         let link = AnyLink::Server(ready.await.map_err(ended)?.map_err(ConnectError::from)?);
         let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
+        connecting.done(inner.link.server());
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
     }
@@ -381,6 +386,11 @@ impl From<InvalidInput> for ConnectError {
     fn from(error: InvalidInput) -> Self {
         Self::Invalid { message: error.to_string(), source: Some(Cause::new(error)) }
     }
+}
+
+/// Begins to measure a connect.
+fn connecting(target: &ServerTarget) -> Connecting {
+    Connecting { address: target.to_string(), topology: target.topology(), begun: Instant::now() }
 }
 
 fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), ConnectError> {

@@ -1,7 +1,7 @@
 //! Metrics and traces of a running acquire.
 
 use crate::lock::spec::LockSpec;
-use crate::telemetry;
+use crate::telemetry::{self, event};
 use leasehold_core::error::AcquireError;
 use leasehold_core::session::Granted;
 use std::time::Duration;
@@ -11,7 +11,7 @@ pub(super) type Attempted = Result<Option<Granted>, AcquireError>;
 
 /// Counts a running acquire, and records its outcome at its end or drop.
 pub(super) struct Watch<'a> {
-    class: &'a telemetry::Class,
+    spec: &'a LockSpec,
     /// `None` before the acquire has started.
     outcome: Option<&'a telemetry::Outcome>,
     span: telemetry::Span,
@@ -20,7 +20,7 @@ pub(super) struct Watch<'a> {
 impl<'a> Watch<'a> {
     /// Creates the watch of an acquire that has not started.
     pub(super) fn new(spec: &'a LockSpec) -> Self {
-        Self { class: spec.metrics(), outcome: None, span: telemetry::span_of_acquire(spec) }
+        Self { spec, outcome: None, span: telemetry::span_of_acquire(spec) }
     }
 
     /// Returns the span of the acquire.
@@ -30,24 +30,34 @@ impl<'a> Watch<'a> {
 
     /// Records the start.
     pub(super) fn begin(&mut self) {
-        self.class.waiting.change(1.0);
-        self.outcome = Some(&self.class.cancelled);
+        self.spec.metrics().waiting.change(1.0);
+        self.outcome = Some(&self.spec.metrics().cancelled);
     }
 
     /// Records the end.
     pub(super) fn end(mut self, waited: Duration, result: Attempted) -> Attempted {
-        self.outcome = Some(match &result {
-            Ok(Some(_)) => &self.class.acquired,
-            Ok(None) => &self.class.busy,
-            Err(AcquireError::WaitElapsed) => &self.class.wait_elapsed,
-            Err(_) => &self.class.failed,
-        });
+        let (spec, class) = (self.spec, self.spec.metrics());
+        let outcome = match &result {
+            Ok(Some(_)) => &class.acquired,
+            Ok(None) => &class.busy,
+            Err(AcquireError::WaitElapsed) => &class.wait_elapsed,
+            Err(_) => &class.failed,
+        };
+        self.outcome = Some(outcome);
+        event!(
+            debug,
+            lock = spec.name(),
+            kind = spec.kind_word(),
+            outcome = outcome.word,
+            waited_ms = telemetry::millis(waited),
+            "an acquire ended"
+        );
         self.span.record("waited_ms", telemetry::millis(waited));
         if let Ok(Some(granted)) = &result {
-            self.class.acquire_seconds.record(waited);
-            self.class.held.change(1.0);
+            class.acquire_seconds.record(waited);
+            class.held.change(1.0);
             if granted.handed_on {
-                self.class.handed_on.add(1);
+                class.handed_on.add(1);
             }
             telemetry::record_hold(&self.span, &granted.cell);
         }
@@ -58,7 +68,7 @@ impl<'a> Watch<'a> {
 impl Drop for Watch<'_> {
     fn drop(&mut self) {
         if let Some(outcome) = self.outcome {
-            self.class.waiting.change(-1.0);
+            self.spec.metrics().waiting.change(-1.0);
             outcome.count();
             self.span.record("outcome", outcome.word);
         }
