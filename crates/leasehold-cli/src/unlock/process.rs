@@ -2,6 +2,7 @@
 
 use super::Hit;
 use crate::connection::unseen;
+use crate::duration::show;
 use crate::failure::{Exit, Failure};
 use crate::look::{is_of_a_client, look};
 use crate::people::{Person, client_of};
@@ -36,7 +37,11 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
         match state.kind {
             FoundKind::Semaphore => hits.extend(permits(client, &state, &members).await?),
             FoundKind::Counter => notes.extend(counted(&state, &members, prefix)),
-            _ => hits.extend(holds(client, &state, &members).await?),
+            _ => {
+                let (done, held) = holds(client, &state, &members).await?;
+                hits.extend(held);
+                notes.extend(done);
+            }
         }
     }
     if let Some(refusal) = search.refusal() {
@@ -45,20 +50,26 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
     Ok(Found { hits, notes })
 }
 
-/// The clients of the process that a text names.
+/// The clients of the process, or of all processes of the host, that a text names.
 async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure> {
     if let Some((pid, host)) = process.split_once('@') {
-        let pid: u32 = pid.parse().map_err(|_| usage(process))?;
+        let pid: Option<u32> = match pid {
+            // All processes of the host.
+            "" => None,
+            pid => Some(pid.parse().map_err(|_| usage(process))?),
+        };
         let (mut members, mut search) = (Vec::new(), client.announced_clients());
         while let Some(found) = search.next().await {
             let found = found.map_err(Failure::of_a_look)?;
-            if (found.record.pid, found.record.host.as_str()) == (pid, host) {
+            if found.record.host == host && pid.is_none_or(|pid| pid == found.record.pid) {
                 members.push(Member { id: found.id.to_string(), person: Some(found.into()) });
             }
         }
         if members.is_empty() {
+            let what = pid.map_or_else(|| "no process".to_owned(), |pid| format!("process {pid}"));
+            let has = if pid.is_some() { "has no record" } else { "has a record" };
             let text = format!(
-                "process {pid} on host {host:?} has no record; a record expires a minute after the process ends. --process also takes \
+                "{what} on host {host:?} {has}; a record expires a minute after the process ends. --process also takes \
                  the part of a holder id before the colon"
             );
             return Err(Failure::new(Exit::Other, text));
@@ -74,21 +85,35 @@ async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure>
 }
 
 fn usage(process: &str) -> Failure {
-    let text = format!("invalid --process {process:?}; use PID@HOST, such as 4711@web-3, or the id of a client");
+    let text = format!(
+        "invalid --process {process:?}; use PID@HOST, such as 4711@web-3, @HOST for a host, or the id of a client"
+    );
     Failure::new(Exit::Usage, text)
 }
 
-async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
+/// The holds of the process on one lock, and a note for each that the process has released but keeps busy: its job is
+/// done, so its death changes nothing.
+async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<(Vec<String>, Vec<Hit>), Failure> {
     let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
     let listed = state.holders.iter().chain(&state.readers);
     // The search only returns the first readers of a long list.
     let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);
     if all && !listed.clone().any(|holder| is_theirs(holder.id.as_str())) {
-        return Ok(Vec::new());
+        return Ok(<_>::default());
     }
-    let Some(seen) = look(client, &state.name).await? else { return Ok(Vec::new()) };
-    let theirs = |hold: &&Hold| is_theirs(hold.holder.id.as_str());
-    Ok(seen.holds.iter().filter(theirs).map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect())
+    let Some(seen) = look(client, &state.name).await? else { return Ok(<_>::default()) };
+    let theirs = seen.holds.iter().filter(|hold| is_theirs(hold.holder.id.as_str()));
+    let (kept, held): (Vec<_>, Vec<_>) = theirs.partition(|hold| hold.holder.is_kept());
+    let notes = kept.iter().map(|hold| still_busy(&state.name, hold)).collect();
+    Ok((notes, held.iter().map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect()))
+}
+
+fn still_busy(name: &str, hold: &Hold) -> String {
+    let left = hold.holder.remaining.map(|left| format!(" for {}", show(left))).unwrap_or_default();
+    format!(
+        "{name:?} stays busy{left}: the process has ended its job and released the lock (--once, --at-least); \
+         `leasehold unlock` with this name allows another run"
+    )
 }
 
 /// Ids of permits do not name a client, so only the process's own record lists its permits.
