@@ -9,6 +9,7 @@ mod inventory;
 mod lint;
 mod mutate;
 mod package;
+mod picture;
 mod servers;
 mod services;
 mod test;
@@ -73,6 +74,8 @@ enum Task {
         #[arg(long)]
         allow_dirty: bool,
     },
+    /// Draw the terminal session of the quickstart: docs/figures/quickstart.svg
+    Picture,
     /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
     Inventory,
     /// Measure leasehold and its peers, and print tables; see --help
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Interleave { forwarded } => interleave::run(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
+        Task::Picture => picture::run(),
         Task::Inventory => inventory::run_all(),
         Task::Bench(words) => forward::run(forward::BENCH, &words.forwarded),
     };
