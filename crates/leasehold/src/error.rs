@@ -46,17 +46,17 @@ pub enum Error {
         lock: String,
         /// The kind of the lock, such as `lock`, `semaphore` or `count-down latch`.
         kind: &'static str,
-        /// How long the caller waited.
+        /// The time for which the caller waited.
         waited: Duration,
         /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may
         /// identify its process. It is `None` if the lock was free by then, if no reply arrived within the command timeout, and for locks
         /// with several owners or members: semaphores, latches, multi locks and quorum locks.
         holder: Option<HolderId>,
-        /// Whether an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and a
-        /// longer wait would not have helped.
+        /// `true` if an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and would have
+        /// waited without an end.
         waits_for_itself: bool,
     },
-    /// The lock was held and was lost. Other holders may have changed the protected data since.
+    /// The lock was lost after its grant. Other holders may have changed the protected data since.
     #[error("{}", lost_text(lock, *reason))]
     Lost {
         /// The lock.
@@ -115,7 +115,7 @@ pub enum Error {
         #[source]
         refusal: Option<ServerError>,
     },
-    /// The owner holds the read half of a read-write lock and requests its write half, and would wait for itself.
+    /// The owner holds the read half of a read-write lock and requests its write half. It would wait for itself.
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
          first"
@@ -131,7 +131,7 @@ pub enum Error {
     ExceedsCapacity {
         /// The semaphore.
         lock: String,
-        /// The number of permits, free or not.
+        /// The number of permits, available or held.
         capacity: i64,
     },
     /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
@@ -169,7 +169,7 @@ pub enum Error {
         lock: String,
         /// The number of acknowledgements.
         acknowledged: u32,
-        /// The required number.
+        /// The required number of acknowledgements.
         wanted: u32,
     },
     /// The client was shut down.
@@ -223,12 +223,12 @@ impl Error {
         }
     }
 
-    /// Whether the lock was busy for too long, without any failure: `423` rather than `503` in a web service.
+    /// Returns `true` if the lock was busy for too long, without a failure: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
 
-    /// Whether a retry may succeed later: the lock was busy, or the server or its replicas did not reply in time. After a lost hold or a
+    /// Returns `true` if a retry may succeed later: the lock was busy, or the server or its replicas did not reply in time. After a lost hold or a
     /// stale token a retry of the operation fails: the work must start again.
     ///
     /// # Examples
@@ -251,7 +251,7 @@ impl Error {
         )
     }
 
-    /// Whether the operation may have taken effect despite the error. The background releases a lock that was acquired. A write to a
+    /// Returns `true` if the operation may have taken effect despite the error. The background releases a lock that was acquired. A write to a
     /// [`FencedValue`](crate::fence::FencedValue) may have succeeded.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })

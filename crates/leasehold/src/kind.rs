@@ -11,7 +11,7 @@ pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 /// A kind whose grants include a fencing token.
 pub trait Fencing: LockKind {}
 
-/// A kind whose holds belong to an owner, who can re-enter. Permits have no owner: every acquire takes new permits.
+/// A kind whose holds belong to an owner, which can re-enter. Permits have no owner: every acquire takes new permits.
 pub trait Owned: LockKind {}
 
 /// A kind whose acquires can take several permits.

@@ -74,10 +74,9 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::acquire`] except [`Error::WaitElapsed`]. During a known outage the try fails at once; before the outage is
-    /// known, after at most twice the command timeout. [`Error::OutcomeUnknown`] is also returned if the lock was busy and the client
-    /// cannot roll back a trace of this try on the server, such as a place in a queue. The trace may delay the next acquire until its
-    /// lease ends.
+    /// The errors of [`Lock::acquire`] except [`Error::WaitElapsed`]. During a known outage the try fails at once; before the outage is known, after
+    /// at most twice the command timeout. It returns [`Error::OutcomeUnknown`] also if the lock was busy and the client cannot roll back a trace of
+    /// this try, such as a place in a queue. The trace may delay the next acquire until its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -86,7 +85,7 @@ impl<K: LockKind> Lock<K> {
         self.acquire().run(Some(Patience::Try)).await
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. The release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires the lock, runs `work` and releases the lock. The caller can neither forget the release nor overlook a loss.
     ///
     /// `work` receives the guard. Once the lock is lost, `work` is not polled again. [`Acquire::with`] adds a wait, a lease or an owner.
     ///

@@ -56,9 +56,9 @@ pub struct Once {
 pub enum Occurrence<T> {
     /// This process ran the job, with this result. No other process runs it in this period.
     Ran(T),
-    /// The job was done before.
+    /// A process did the job earlier in this period.
     AlreadyDone,
-    /// This holder is running the job now. If it fails, the job remains undone until another process starts it.
+    /// This holder is running the job now. If the holder fails, the job remains undone until another process starts it.
     Elsewhere(Holder),
 }
 
@@ -66,7 +66,7 @@ pub enum Occurrence<T> {
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Returns a job that runs in one of all processes once in a period. See [`Once`].
+    /// Returns a job that runs once in a period, in one of all processes. See [`Once`].
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
         let job = name.as_ref();
         let mut lock = self.lock(period.lock_name(job));
@@ -85,8 +85,8 @@ impl Once {
         &self.lock
     }
 
-    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for another process. The
-    /// job counts as done whatever it returns; see [`Once::try_run`] for a job that can fail.
+    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for another process. The job counts as
+    /// done regardless of its result; see [`Once::try_run`] for a job that can fail.
     ///
     /// `job` receives the guard of the lock. Once the lock is lost, `job` is not polled again.
     ///
@@ -161,12 +161,12 @@ impl Once {
         }
     }
 
-    /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock.
-    /// Its release keeps the lock busy until [`Period::keep`] is over. Other processes learn it from the release, so release the guard
+    /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock. Its
+    /// release keeps the lock busy until [`Period::keep`] is over. Other processes see the mark only after the release, so release the guard
     /// afterwards.
     ///
-    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, also after the
-    /// shutdown of the client: so [`Client::who_is`] names the process that did the job.
+    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, even after the shutdown of
+    /// the client. [`Client::who_is`] then identifies the process that did the job.
     pub fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);
         self.lock.spec().handle().with(|session, now| session.outlive(now + self.keep));

@@ -81,7 +81,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     inner.link.close().await;
 }
 
-/// Whether an ending client need not wait for its session. Subscriptions end with their connection.
+/// Returns whether an ending client need not wait for its session. Subscriptions end with their connection.
 pub(crate) fn is_at_rest(session: &Session) -> bool {
     session.holds_nothing() && !session.awaits_any()
 }

@@ -188,7 +188,7 @@ impl Handle {
         &self.0
     }
 
-    /// Whether two clients are known to use the same server.
+    /// Returns whether two clients are known to use the same server.
     pub(crate) fn is_of_server(&self, other: &Self) -> bool {
         let instance = &self.link.server().instance;
         Arc::ptr_eq(&self.0, &other.0) || (!instance.is_empty() && other.link.server().instance == *instance)

@@ -81,8 +81,8 @@ impl FencedValue {
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
 
-    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. Reads and writes by other means are not
-    /// checked: the holder may become stale after this call.
+    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. The store does not check reads and writes by other
+    /// means: the holder may become stale after this call.
     ///
     /// # Errors
     ///

@@ -23,8 +23,8 @@ impl<K: Counted> Lock<K> {
         self.acquire().permits(permits).run(Some(Patience::Try)).await
     }
 
-    /// Adds permits without a hold, or removes permits if the number is negative, even more than are available. Returns the number of available
-    /// permits, which may be negative.
+    /// Adds permits without a hold. A negative number removes permits, even more than are available. Returns the number of available permits, which
+    /// may be negative.
     ///
     /// # Errors
     ///

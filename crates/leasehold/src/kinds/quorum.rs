@@ -18,7 +18,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock over several independent servers, which is held while a majority of them hold it.
+/// A lock over several independent servers. It is held while a majority of the servers hold it.
 ///
 /// **When to use it:** if a lock must survive the loss of a server or its data: three or five servers without replication between them, each
 /// with its own client. **When not:** if the store checks a fencing token, which is stronger and cheaper; or on the replicas of one primary,
@@ -29,8 +29,8 @@ use std::time::Duration;
 /// random pause. Each server's client renews its lease; the guard is lost when fewer than a majority remain. This is Redlock (Sanfilippo,
 /// "Distributed Locks with Redis") with renewal. It relies on the *rates* of the servers' clocks, not on their readings.
 ///
-/// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's
-/// bare majority and grant the lock to another client. With this delay, a minority of servers may lose all data at a time.
+/// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's bare
+/// majority and grant the lock to another client. With this delay, a minority of servers may lose all data at the same time.
 ///
 /// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///

@@ -17,16 +17,16 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The background renews the
 /// leases while the guard lives, and the permits of a crashed process return after one lease. **When not:** for a limit of one: use a lock.
 ///
-/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. After a loss of the server's data its waiters
-/// wait until the number is set again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)): limit such a
-/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the
-/// capacity is not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
-/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with
-/// leases by the server's clock.
+/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
+/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the capacity is
+/// not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
+/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with leases by
+/// the server's clock.
 ///
-/// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A shortened permit is free at
-/// once, while its guard believes in it until its next renewal (at most a third of the lease) or the end of a fixed lease. A prolonged permit
-/// stays taken until its guard is released or dropped, even if the guard is lost before.
+/// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A permit with a shortened lease may expire
+/// while its guard is held: the guard detects the change at its next renewal (after at most a third of the lease), or at the end of a fixed lease. A
+/// permit with a prolonged lease stays held until its guard is released or dropped, even after the guard is lost.
 ///
 /// Owners do not re-enter a semaphore: each acquire takes new permits.
 ///

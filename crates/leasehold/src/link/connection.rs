@@ -292,7 +292,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is closed or abandoned. No new call uses it.
+    /// Returns whether the connection is closed or abandoned. No new call uses it.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
     }
@@ -326,7 +326,7 @@ impl Connection {
         self.shared.malformed.get().cloned()
     }
 
-    /// Whether the other side ended the connection without a word.
+    /// Returns whether the other side ended the connection without a word.
     pub(super) fn was_hung_up_on(&self) -> bool {
         let state = self.shared.state.lock();
         state.end.is_some() && !state.heard
@@ -340,7 +340,7 @@ impl Connection {
         self.shared.ended_at.get().copied()
     }
 
-    /// Whether both connections lead to one server process; `None` if a server hides its run id.
+    /// Returns whether both connections lead to one server process; `None` if a server hides its run id.
     pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
@@ -560,12 +560,12 @@ impl State {
         self.wire.unwritten() > 0 || !self.collected.is_empty() || self.tls_waits
     }
 
-    /// Whether a caller may cork the connection, so that the reader at home writes for several callers.
+    /// Returns whether a caller may cork the connection, so that the reader at home writes for several callers.
     fn may_cork(&self) -> bool {
         self.writer == Writer::Nobody && self.home != HomeReader::Away && self.in_flight() > BUSY
     }
 
-    /// Whether the queue is short enough for a caller to leave its command to the reader.
+    /// Returns whether the queue is short enough for a caller to leave its command to the reader.
     fn has_room(&self) -> bool {
         self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
     }

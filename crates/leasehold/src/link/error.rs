@@ -61,7 +61,7 @@ pub(crate) enum ConnectError {
 }
 
 impl ConnectError {
-    /// Whether a later attempt may succeed.
+    /// Returns whether a later attempt may succeed.
     pub(super) const fn is_transient(&self) -> bool {
         matches!(
             self,

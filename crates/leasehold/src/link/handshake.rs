@@ -100,7 +100,7 @@ fn auth(credentials: &Credentials) -> Vec<Bytes> {
     credentials.user.iter().chain([&credentials.password]).cloned().map(Bytes::from).collect()
 }
 
-/// Whether the server refuses `HELLO` or RESP3.
+/// Returns whether the server refuses `HELLO` or RESP3.
 fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }

@@ -274,7 +274,7 @@ impl Identity {
         *known = reason;
     }
 
-    /// Whether calls can be sent. Otherwise they fail with this error.
+    /// Returns whether calls can be sent. Otherwise they fail with this error.
     pub(super) fn check(&self) -> Result<(), LinkError> {
         if self.server.get().is_some() {
             return Ok(());

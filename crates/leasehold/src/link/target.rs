@@ -358,7 +358,7 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     }
 }
 
-/// Whether the text may be a host name or an address. Only the resolver knows existing names.
+/// Returns whether the text may be a host name or an address. Only the resolver knows existing names.
 fn is_host(text: &str) -> bool {
     let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
     text.parse::<Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
@@ -406,7 +406,7 @@ pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
+/// Returns whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
 pub(super) fn is_announced_host(text: &str) -> bool {
     (1..=253).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }

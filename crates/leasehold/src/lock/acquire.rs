@@ -100,7 +100,7 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. The release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires the lock, runs `work` and releases the lock. The caller can neither forget the release nor overlook a loss.
     ///
     /// `work` receives the guard. Once the lock is lost, `work` is not polled again.
     ///
@@ -188,7 +188,7 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Whether an enclosing scope holds the lock under another owner.
+    /// Returns whether an enclosing scope holds the lock under another owner.
     fn waits_for_itself(&self) -> bool {
         let (handle, name) = (self.spec.handle(), self.spec.checked_name());
         let scopes = Owner::scopes(handle);
@@ -261,8 +261,8 @@ impl<K: LockKind> Acquire<K> {
 }
 
 impl<K: Owned> Acquire<K> {
-    /// Acquires the lock as `owner`, who re-enters a lock that they hold. Default: the owner of the scope in which the future is first
-    /// polled, or a new owner.
+    /// Acquires the lock as `owner`, which re-enters a lock that it holds. Default: the owner of the scope in which the future is first polled, or a
+    /// new owner.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self

@@ -1,4 +1,4 @@
-//! Owners, who can re-enter their locks.
+//! Owners, which can re-enter their locks.
 
 use crate::client::inner::Handle;
 use leasehold_core::owner::OwnerId;

@@ -40,10 +40,9 @@ impl Tuning {
 
     /// Sets whether concurrent acquires and releases are sent as one script. Default: `true`.
     ///
-    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch
-    /// blocks the server for at most about a third of a millisecond, so a call beside hundreds of other calls may have a longer 99th
-    /// percentile; use `false` if that matters more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded
-    /// engines have no batches.
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch blocks the
+    /// server for at most about a third of a millisecond. The 99th percentile of a call among hundreds may therefore rise; use `false` if it matters
+    /// more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded engines have no batches.
     pub const fn batch_calls(mut self, batch: bool) -> Self {
         self.batch_calls = Some(batch);
         self
