@@ -48,9 +48,9 @@ pub enum Error {
         kind: &'static str,
         /// The time for which the caller waited.
         waited: Duration,
-        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may
-        /// identify its process. It is `None` if the lock was free by then, if no reply arrived within the command timeout, and for locks
-        /// with several owners or members: semaphores, latches, multi locks and quorum locks.
+        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may identify
+        /// its process. It is `None` if the lock was free by then, or if no reply arrived within the command timeout. It is also `None` for
+        /// semaphores, latches, multi locks and quorum locks, which have several owners or members.
         holder: Option<HolderId>,
         /// `true` if an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and would have
         /// waited without an end.
@@ -93,9 +93,9 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was
-    /// acquired; the background retries a release. If the server also refuses to roll back preparations of the script, such as a place in
-    /// a queue, the message contains that refusal, and the background retries the rollback.
+    /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was acquired; the
+    /// background retries a release. If the server also refuses the rollback of preparations, such as a place in a queue, the message contains that
+    /// refusal. The background retries the rollback.
     #[error("the server refused a command for the lock {lock:?}: {refusal}{}", advice::advice(refusal))]
     Refused {
         /// The lock.
@@ -147,8 +147,8 @@ pub enum Error {
         /// The greatest token that the store has seen.
         registered: FencingToken,
     },
-    /// Another holder has already shown an equal fencing token to the store: the lock's server lost a write, for example in a failover, and
-    /// granted the token twice. Nothing was read or written.
+    /// Another holder has already shown an equal fencing token to the store. The lock's server lost a write, for example in a failover, and granted
+    /// the token twice. Nothing was read or written.
     #[error(
         "the fencing token {token} was granted twice: another holder has already shown it to {name:?}, because the lock's \
          server has lost data"
@@ -159,8 +159,8 @@ pub enum Error {
         /// The token.
         token: FencingToken,
     },
-    /// The server granted the lock, but too few replicas acknowledged the grant in time. The client has rolled the grant back: the lock is
-    /// free now, or soon if the server has not confirmed the rollback within the command timeout.
+    /// The server granted the lock, but too few replicas acknowledged the grant in time. The client has rolled the grant back. The lock is free now,
+    /// or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
     #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required replicas acknowledged it in time")]

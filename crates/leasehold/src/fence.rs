@@ -1,8 +1,8 @@
 //! Fencing: stores that refuse the writes of stale holders.
 //!
 //! A lease cannot stop a holder that was paused beyond it. When it resumes, another holder has the lock, and the paused holder may write before it
-//! detects its loss. The token of a [`FencedLock`](crate::FencedLock) distinguishes both holders if the *store* compares tokens: it keeps the
-//! greatest token that it has seen, and refuses a lower token. [`FencedValue`] is such a store on the lock's own server. [`sql`] contains the
+//! detects its loss. The token of a [`FencedLock`](crate::FencedLock) distinguishes both holders if the *store* compares tokens. Such a store keeps
+//! the greatest token that it has seen, and refuses a lower token. [`FencedValue`] is a store on the lock's own server. [`sql`] contains the
 //! statements for an SQL database.
 //!
 //! # At the first read, and at every write

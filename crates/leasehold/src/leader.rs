@@ -29,8 +29,8 @@ const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
 /// A candidate for the leadership of a name. [`Client::leader`] creates one.
 ///
-/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed, and another instance takes over when
-/// it dies. **When not:** for a job with a start time (use [`Client::once`]), or if each piece of work has its own lock.
+/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed. Another instance takes over when it
+/// dies. **When not:** for a job with a start time (use [`Client::once`]), or if each piece of work has its own lock.
 ///
 /// The leader holds the [`FencedLock`] of the name. It leads until its lease ends by its local clock, before the server can grant the
 /// lock to another candidate. Within the limits of [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) at most

@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// A job that runs in one of many processes once for each [`Period`]. [`Client::once`] creates one.
 ///
-/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
-/// differ by seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:**
-/// for work that must run exactly once despite failures: if a process dies during the job, the next process of the period runs it again.
+/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may differ by
+/// seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:** for work that must
+/// run exactly once despite failures. If a process dies during the job, the next process of the period runs it again.
 ///
 /// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
 /// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see

@@ -53,7 +53,7 @@ impl FencedValue {
     ///
     /// [`Error::StaleToken`] and [`Error::DuplicateToken`]; [`Error::KeyConflict`] if the key is not a string; [`Error::Invalid`]; and
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries.
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries.
     ///
     /// # Cancel safety
     ///

@@ -101,10 +101,10 @@ impl Client {
     ///
     /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it within a second after a
     /// change. So the search finds a deadlock within a few seconds. It compares each wait with the holder on the server: a reported deadlock existed
-    /// when the clients last wrote their records. An owner scope ([`Owner::scope`](crate::Owner::scope)) groups holds and waits: a task that acquires
-    /// without a scope has an owner for each acquire, and its waits cannot be connected with its holds. A process that runs under a lock of another
-    /// process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches have no
-    /// single holder, and are ignored.
+    /// when the clients last wrote their records. An owner scope ([`Owner::scope`](crate::Owner::scope)) groups holds and waits. A task that acquires
+    /// without a scope has an owner for each acquire, so the search cannot connect its waits with its holds. A process that runs under a lock of
+    /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches
+    /// have no single holder, and are ignored.
     ///
     /// This needs the rights of the blocks `locks` and `record` in
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), for the locks of all these clients. A lock that the

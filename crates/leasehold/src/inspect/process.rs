@@ -42,8 +42,8 @@ impl Client {
         Ok(found(self, id.as_ref()).await?.map(|(record, _)| record))
     }
 
-    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record: waits first, at most 64 locks. The
-    /// list is empty if the client does not announce itself, or ended more than a minute ago.
+    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record. Waits come first; the record has at
+    /// most 64 locks. The list is empty if the client does not announce itself, or ended more than a minute ago.
     ///
     /// # Errors
     ///

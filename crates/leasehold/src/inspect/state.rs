@@ -125,9 +125,9 @@ pub struct LockState {
     pub held: u64,
     /// The remaining time to live of the key, or `None` without a time to live or a key.
     pub remaining: Option<Duration>,
-    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release, which are waiters
-    /// and holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the
-    /// listeners at the node of the lock.
+    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release. These are waiters, and
+    /// holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the listeners at the
+    /// node of the lock.
     pub waiters: Option<u64>,
     /// The first waiters of a fair lock, in order.
     pub queue: Vec<Waiter>,

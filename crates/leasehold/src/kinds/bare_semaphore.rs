@@ -9,9 +9,9 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 
 /// A counter of permits without holders and leases.
 ///
-/// **When to use it:** to share a semaphore with JVM services that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that
-/// are never returned. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a
-/// crashed process are gone** until a caller adds them again. A [`Semaphore`](crate::Semaphore) recovers such permits automatically.
+/// **When to use it:** to share a semaphore with JVMs that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that nobody
+/// returns. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a crashed
+/// process are gone** until a caller adds them again. A [`Semaphore`](crate::Semaphore) recovers such permits automatically.
 ///
 /// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
 /// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
@@ -46,9 +46,9 @@ impl BareSemaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///

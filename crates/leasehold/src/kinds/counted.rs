@@ -30,7 +30,7 @@ impl<K: Counted> Lock<K> {
     ///
     /// [`Error::KeyConflict`] if the name is in use by other data; [`Error::Invalid`] for 0, and if the sum exceeds 32 bits; and
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///

@@ -25,7 +25,7 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// the server's clock.
 ///
 /// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A permit with a shortened lease may expire
-/// while its guard is held: the guard detects the change at its next renewal (after at most a third of the lease), or at the end of a fixed lease. A
+/// while its guard is held. The guard detects the change at its next renewal (after at most a third of the lease), or at the end of a fixed lease. A
 /// permit with a prolonged lease stays held until its guard is released or dropped, even after the guard is lost.
 ///
 /// Owners do not re-enter a semaphore: each acquire takes new permits.
@@ -70,9 +70,8 @@ pub struct PermitCounts {
 }
 
 impl Semaphore {
-    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one and blocks the server for
-    /// about 2 ms per 1000 permits, at the acquire, at each renewal and at the release. The capacity may be much
-    /// greater.
+    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one. Each acquire, renewal and release blocks the server for
+    /// about 2 ms per 1000 permits. The capacity may be much greater.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
 
     /// Sets the capacity if it was never set, and returns whether it did. An existing capacity does not change, even if no permit is
@@ -80,9 +79,9 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///

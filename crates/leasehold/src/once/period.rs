@@ -97,8 +97,8 @@ impl Period {
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled times: another process with
-    /// a slightly different clock would compute a different time and run the job again. **A job that fires daily at 12:00 UTC, hourly at half past,
+    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled times. Another process with
+    /// a slightly different clock would compute a different time, and run the job again. **A job that fires daily at 12:00 UTC, hourly at half past,
     /// or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
     pub fn every(every: Duration) -> Self {
         Self::around(SystemTime::now(), every)

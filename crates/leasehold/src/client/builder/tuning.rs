@@ -57,8 +57,8 @@ impl Tuning {
     /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. From 300 ms to a day. Default:
     /// 30 s, as in Redisson.
     ///
-    /// A renewal by a Redisson reader *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of another
-    /// reader. Readers of this library restore it every third of this value, also for fixed leases.
+    /// A renewal by a Redisson reader *sets* the time to live of the whole lock to this value. This can cut a longer lease of another reader. Readers
+    /// of this library restore it every third of this value, also for fixed leases.
     pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
         self.jvm_watchdog = Some(watchdog);
         self
