@@ -55,7 +55,7 @@ Exit codes (`run` and `leader` exit with the code of their command, or die by th
   74   a file or stream could not be read or written
   75   busy, for run and inspect --check; run --busy-exit sets another code
   76   lost: the lock was lost, not renewed, or held for --max-hold
-  77   refused: password, rights, certificate or server; or deadlocks found none but could not inspect all locks
+  77   refused: password, rights, certificate or server; or deadlocks could not inspect all locks
   126  the command cannot be executed
   127  the command was not found
   128+n  in a shell: death by signal n, of the command, of top, serve, bench or doctor, or of a wait";

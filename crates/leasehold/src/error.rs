@@ -208,7 +208,7 @@ impl Error {
     /// | status | errors |
     /// |---|---|
     /// | 400 | a name or another value from the request is invalid |
-    /// | 423 (Locked) | others held the lock for too long; an API whose clients do not know 423 returns 409 instead |
+    /// | 423 (Locked) | other owners held the lock for too long; an API whose clients do not know 423 returns 409 instead |
     /// | 503 | a retry may succeed ([`is_retryable`](Self::is_retryable)), or the client is shut down |
     /// | 500 | all other errors, such as a lost lock, a stale token or a refusal |
     ///

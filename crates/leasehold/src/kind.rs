@@ -1,7 +1,7 @@
 //! The kinds of locks, as marker types.
 //!
-//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of
-//! a kind add the others.
+//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
+//! add further methods.
 
 use std::fmt::Debug;
 

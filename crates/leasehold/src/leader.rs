@@ -27,7 +27,7 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The longest pause after a failed campaign. It ensures a new leader within a second after the end of a dead leader's lease.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A candidate for the leadership of a name. [`Client::leader`] creates one.
+/// A candidate for the leadership of a name. [`Client::leader`] creates candidates.
 ///
 /// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed. Another instance takes over when it
 /// dies. **When not:** for a job with a start time (use [`Client::once`]), or if each piece of work has its own lock.

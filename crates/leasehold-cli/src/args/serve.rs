@@ -24,13 +24,12 @@ protects the page against DNS rebinding.";
 
 /// Show the locks on a live web page, and export metrics for Prometheus
 ///
-/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a
-/// page with its holders, its queue and its last 50 holds. Other pages show who waits for whom, and the last holds of all
-/// locks. Server-sent events update the pages; without JavaScript a browser reloads them every five seconds. Each view is
-/// also JSON (locks.json, lock.json, waits.json, history.json), /metrics exports metrics for Prometheus, and /healthz
-/// answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless --record is set.
-/// During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage.
-/// Ctrl-C or SIGTERM ends `serve` with exit code 0.
+/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a page with its holders, its
+/// queue and its last 50 holds. Other pages show the waits between processes, and the last holds of all locks. Server-sent events update the pages;
+/// without JavaScript a browser reloads them every five seconds. Each view is also JSON (locks.json, lock.json, waits.json, history.json), /metrics
+/// exports metrics for Prometheus, and /healthz answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless
+/// --record is set. During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage. Ctrl-C or
+/// SIGTERM ends `serve` with exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {

@@ -235,7 +235,8 @@ pub(super) async fn all<T>(futures: impl Iterator<Item = Doing<T>>) -> Vec<T> {
     gathering.values().flatten().collect()
 }
 
-/// Awaits all futures concurrently. Once the results are [`Enough`], the rest have as long again, at least 10 ms, and are then dropped.
+/// Awaits all futures concurrently. Once the results are [`Enough`], it waits as long again for the other futures, at least 10 ms, and then drops
+/// them.
 pub(super) async fn most<T>(
     handle: &Arc<Handle>,
     futures: impl Iterator<Item = Doing<T>>,
@@ -264,7 +265,7 @@ pub(super) async fn most<T>(
     gathering.values().collect()
 }
 
-/// Whether the results so far are enough.
+/// The state of a gathering.
 pub(super) enum Enough {
     No,
     Yes,

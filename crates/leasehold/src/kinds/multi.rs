@@ -365,7 +365,7 @@ impl IntoFuture for MultiAcquire {
     }
 }
 
-/// The longest wait for a member while holding others. It bounds a deadlock with code that ignores the order.
+/// The longest wait for a member while holding other members. It bounds a deadlock with code that ignores the order.
 const HOLDING: Duration = Duration::from_millis(100);
 
 /// A guard of all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy until the guard is

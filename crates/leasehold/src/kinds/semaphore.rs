@@ -183,10 +183,10 @@ impl Semaphore {
         }
     }
 
-    /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false`
-    /// if the permit was not held or has expired. An expired permit does not prevent the release of the others.
+    /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false` if the
+    /// permit was not held or has expired. An expired permit does not prevent the release of other permits.
     ///
-    /// More than 1000 ids are sent in several commands, one after the other.
+    /// The client sends more than 1000 ids in several commands, in sequence.
     ///
     /// Another client's guard with such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; guards of
     /// this client are lost at once. The other permits of such a guard return at the end of its lease.
