@@ -86,7 +86,7 @@ pub(crate) async fn connect_with(
 
 /// Replaces the limit of one attempt in an error message with the caller's limit.
 fn within(text: &str, limit: Duration, option: &str) -> String {
-    let reason = text.split_once("; it was tried for").map_or(text, |(reason, _)| reason);
+    let reason = text.split_once("; retried for").map_or(text, |(reason, _)| reason);
     let reason = reason.split_once("; try again in a moment").map_or(reason, |(reason, _)| reason);
     format!("{reason}; waited for {limit:?} ({option})")
 }

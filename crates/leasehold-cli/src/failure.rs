@@ -211,16 +211,16 @@ pub(crate) fn reason(error: &Error) -> String {
 const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL changes this limit";
 
 /// The advice of the library that only a program can follow.
-const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
+const FOR_PROGRAMS: &str = ", or use connect_lazy if the server may start later";
 
 /// The advice for a failed TLS handshake, by its reason.
 fn of_certificates(message: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
         ("authority that is not trusted", "; trust the authority with --tls-ca"),
-        ("of the client has expired", "; set a valid certificate with --tls-cert and --tls-key"),
-        ("of the client", "; set an accepted certificate with --tls-cert and --tls-key"),
+        ("client certificate has expired", "; set a valid certificate with --tls-cert and --tls-key"),
+        ("client certificate", "; set an accepted certificate with --tls-cert and --tls-key"),
         ("has expired", "; check the clock of this machine, or renew the certificate of the server"),
-        ("the certificate was not accepted", "; trust the authority with --tls-ca"),
+        ("the certificate was rejected", "; trust the authority with --tls-ca"),
         ("not valid for this host name", "; use a host name or address of the certificate in the URL"),
     ];
     ADVICE.iter().find(|(reason, _)| message.contains(reason)).map_or("", |(_, advice)| advice)

@@ -54,7 +54,7 @@ impl Scanned {
             Reply::Bulk(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()),
             _ => None,
         };
-        let place = place.ok_or_else(|| DecodeError::new("a place in the keys", cursor))?;
+        let place = place.ok_or_else(|| DecodeError::new("a cursor", cursor))?;
         let name = |name: &Reply| match name {
             Reply::Bulk(name) => Ok(name.clone()),
             other => Err(DecodeError::new("the name of a key", other)),

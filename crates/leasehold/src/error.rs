@@ -267,7 +267,7 @@ impl Error {
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
             AcquireError::Unreachable(message) if waited >= LEAST_TOLD => {
                 let waited = readable(waited);
-                Self::Unreachable { lock, message: format!("{message}; it was tried for {waited:?}") }
+                Self::Unreachable { lock, message: format!("{message}; retried for {waited:?}") }
             }
             AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
             AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },

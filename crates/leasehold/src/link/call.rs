@@ -38,7 +38,7 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     let batch = if plain.is_none() { pool.batch_of(&call, slot) } else { None };
     let barrier = pool.shared.send_barrier(false).read();
     if *barrier != begun {
-        return Ok(Some(Err(LinkError::NotSent("it was settled meanwhile".to_owned()))));
+        return Ok(Some(Err(LinkError::NotSent("a settling has ruled the call out".to_owned()))));
     }
     Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, plain, batch }).err().map(Err))
 }
@@ -481,9 +481,9 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
 /// Reads a page of keys. Follows no redirection: a cursor means nothing to another server.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
-        return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
+        return Err(LinkError::NotSent("the server no longer has keys of the cluster".to_owned()));
     }
-    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
+    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is no longer known".to_owned()))?;
     let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
     let words = page.words().to_vec();

@@ -239,7 +239,7 @@ async fn pass(
             None => {
                 let silent = ConnectError::silent(seed.label());
                 trouble.get_or_insert(match shared.target.secure {
-                    true => silent.with_advice("perhaps it does not speak TLS"),
+                    true => silent.with_advice("it may not speak TLS"),
                     false => silent,
                 });
             }
@@ -293,7 +293,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     standing.map(|(manager, _)| manager).ok_or_else(|| ConnectError::Unreachable {
         server: label,
         reason: format!(
-            "none of the nodes that it announces can be reached: {}; where they have other addresses from here, see map_addresses",
+            "no announced node is reachable: {}; if the nodes have other addresses from here, use map_addresses",
             announced.join(", ")
         ),
         source: None,
@@ -376,7 +376,7 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
     let (first, _) = select_ok(probes).await.ok()?;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
-            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://".to_owned()
+            "it answers without TLS; use redis:// or valkey:// instead of rediss:// or valkeys://".to_owned()
         }
         (false, ALERT) => format!("it expects TLS; {}", tls::ADVICE),
         _ => return None,

@@ -317,7 +317,7 @@ impl Connection {
 
     /// Abandons the connection: pending calls end with an unknown outcome. May be called from any thread.
     pub(super) fn end(&self) {
-        self.shared.end("the connection was given up");
+        self.shared.end("the connection was abandoned");
         self.stand_in.abort();
     }
 
@@ -361,7 +361,7 @@ impl Shared {
             return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
         }
         if self.is_forked() {
-            return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
+            return Err(LinkError::NotSent(format!("the connection to {server} belongs to another process")));
         }
         queue(&mut state);
         let was_idle = std::mem::take(&mut state.idle);

@@ -86,7 +86,7 @@ impl Durable {
             let prepared = self.prepare(call, node);
             let timeout = self.renewals.shared.settings.command_timeout;
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
-            let late = "no connection for calls that wait for replicas became free in time";
+            let late = "no connection for durable calls became free in time";
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
@@ -211,7 +211,7 @@ fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Resul
         // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
         (marked, _) => {
             let mark = marked.err();
-            event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
+            event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "cannot wait for the replicas");
             Ok(0)
         }
     }
