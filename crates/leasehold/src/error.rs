@@ -383,7 +383,7 @@ mod tests {
         assert!(text("semaphore").contains("too few free permits") && text("semaphore").contains("try_set_permits"));
         let unreachable =
             Error::from_acquire("parts", Duration::from_secs(2), AcquireError::Unreachable("it is down".into()));
-        assert!(unreachable.to_string().ends_with("it is down; it was tried for 2s"), "{unreachable}");
+        assert!(unreachable.to_string().ends_with("it is down; retried for 2s"), "{unreachable}");
     }
 
     #[test]

@@ -23,7 +23,8 @@ pub(crate) enum ConnectError {
     #[error("{server} cannot be reached: {reason}")]
     Unreachable { server: String, reason: String, source: Option<Cause> },
     #[error(
-        "{server} cannot be reached: the connection is refused, because nothing listens there; start the server or correct host and port, or use connect_lazy if the server may start later"
+        "{server} cannot be reached: the connection is refused, because nothing listens there; start the server or correct host and \
+         port, or use connect_lazy if the server may start later"
     )]
     NothingListens { server: String, source: Cause },
     #[error("{server} refused the user name or the password: {reason}")]
@@ -50,7 +51,8 @@ pub(crate) enum ConnectError {
     )]
     ReadOnly { server: String },
     #[error(
-        "{server} shares its data with other writable servers ({kind}), and two servers can grant one lock: use a server or a database with one primary"
+        "{server} shares its data with other writable servers ({kind}), and two servers can grant one lock: use a server or a database \
+         with one primary"
     )]
     ActiveActive { server: String, kind: &'static str },
     #[error("{server} does not answer like Redis or Valkey: {reason}")]

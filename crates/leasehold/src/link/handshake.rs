@@ -16,7 +16,8 @@ use std::time::Duration;
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
 /// The advice for a user whose greeting had no answer but the end of the connection.
-const HUNG_UP: &str = "it closed the connection without a reply: a proxy without HELLO may need ?protocol=resp2 in the URL; a proxy without SUBSCRIBE, such as twemproxy, does not work";
+const HUNG_UP: &str = "it closed the connection without a reply: a proxy without HELLO may need ?protocol=resp2 in the URL; \
+                       a proxy without SUBSCRIBE, such as twemproxy, does not work";
 
 /// Logs in, selects the database, and identifies the server, in one round trip. `None`: `HELLO` is unknown.
 pub(super) async fn greet(

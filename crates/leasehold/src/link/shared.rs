@@ -105,7 +105,9 @@ impl LinkShared {
             event!(
                 warn,
                 server,
-                "the server refuses keys of several hash slots in one command, like a proxy of a cluster: this client now renews the locks of each slot in a separate command, and sends no batches; if the nodes of the cluster are reachable, a URL with redis-cluster:// is faster"
+                "the server refuses keys of several hash slots in one command, like a proxy of a cluster: this client now renews the \
+                 locks of each slot in a separate command, and sends no batches; if the nodes of the cluster are reachable, a URL with \
+                 redis-cluster:// is faster"
             );
         }
     }

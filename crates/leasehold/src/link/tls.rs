@@ -184,7 +184,7 @@ mod tests {
     fn what_is_no_certificate_is_refused_in_words() {
         let certificates = Certificates { ca: Some(b"hello".to_vec()), client: None };
         let error = client_side(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("given cannot be used: the certificate authority is no PEM certificate"), "{error}");
+        assert!(error.contains("cannot be used: the certificate authority is not a PEM certificate"), "{error}");
         let refused = |chain: &str, key: &str| {
             let client = Some((chain.as_bytes().to_vec(), key.as_bytes().to_vec()));
             client_side(&Certificates { ca: None, client }).err().map(|error| error.to_string()).unwrap_or_default()

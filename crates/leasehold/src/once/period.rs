@@ -82,7 +82,8 @@ impl Period {
         let refused = match scheduled.duration_since(UNIX_EPOCH) {
             Err(_) => Some("its scheduled time is before 1970"),
             Ok(since) if since.subsec_nanos() % 1_000_000 != 0 => Some(
-                "its scheduled time has a fraction of a millisecond, like a clock reading: pass the planned time of the job, or use Period::every",
+                "its scheduled time has a fraction of a millisecond, like a clock reading: pass the planned time of the job, or use \
+                 Period::every",
             ),
             Ok(_) => None,
         };
@@ -167,7 +168,8 @@ impl Period {
             let [past, left, every] = [past, left, every].map(readable);
             let why = format!(
                 "the clock reads {past:?} after one time of its schedule and {left:?} before the next, with {every:?} between \
-                 them, so another process may compute the other time; set Period::offset to the phase of the schedule, or use Period::at with the scheduled time"
+                 them, so another process may compute the other time; set Period::offset to the phase of the schedule, or use \
+                 Period::at with the scheduled time"
             );
             self.refused.get_or_insert(why);
         } else {
