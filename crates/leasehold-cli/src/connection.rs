@@ -278,7 +278,7 @@ fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     }
 }
 
-/// Whether a URL contains a password of the server or of its Sentinels.
+/// Returns whether a URL contains a password of the server or of its Sentinels.
 pub(crate) fn has_password(url: &str) -> bool {
     let (_, user, _, settings) = parts(url);
     let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());

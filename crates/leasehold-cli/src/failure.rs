@@ -191,7 +191,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Whether a retry may succeed.
+/// Returns whether a retry may succeed.
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
         Error::Refused { refusal, .. } => refusal.is_transient(),

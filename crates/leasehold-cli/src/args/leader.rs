@@ -20,7 +20,7 @@ If renewals fail, the command's process group gets SIGTERM --grace before the le
 was removed from the server, the group gets SIGTERM, and SIGKILL after --grace. Then leasehold campaigns again, and restarts the command once
 it leads. leasehold forwards signals as `run` does.
 
-If the command ends by itself, leasehold releases the leadership and ends as the command ended. A service manager restarts both.";
+If the command ends, leasehold releases the leadership and ends as the command ended. A service manager restarts both.";
 
 /// Run a command while this process leads
 ///

@@ -27,7 +27,7 @@ stopped leasehold does not renew the lock.
 
 If renewals fail, the command's process group gets SIGTERM --grace before the lease ends, and SIGKILL just before the lease ends. After
 --max-hold, or if the lock was removed from the server, the group gets SIGTERM, and SIGKILL after --grace. On Linux, SIGKILL to leasehold also
-kills the command, but not the command's children. If these must not write without the lock, use a fencing token.";
+kills the command, but not the command's children. If its children must not write without the lock, use a fencing token.";
 
 /// Run a command while holding a lock
 #[derive(Args, Debug, Default)]

@@ -16,8 +16,7 @@ Examples:
   curl http://127.0.0.1:8090/metrics
   curl http://127.0.0.1:8090/locks.json?show=problems
 
-The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine
-alone unless --listen says otherwise. If others can reach it, use a proxy with TLS and passwords.
+The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine alone unless --listen has another address. If other people can reach it, use a proxy with TLS and passwords.
 
 `serve` only answers a request whose Host header is a name or address of this machine, the address of the request, or a name of --host. This
 protects the page against DNS rebinding.";

@@ -35,7 +35,7 @@ impl Foreign {
         until.insert(number, now + LEFT_OUT + Duration::from_millis(number % SPREAD));
     }
 
-    /// Whether the name can be left out.
+    /// Returns whether the name can be left out.
     pub(crate) fn has(&self, name: &str, now: Instant) -> bool {
         self.until().get(&self.hasher.hash_one(name)).is_some_and(|until| now < *until)
     }

@@ -15,7 +15,7 @@ use std::process::Command;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Exited(u8),
@@ -109,7 +109,7 @@ impl Child {
         }
     }
 
-    /// Whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
+    /// Returns whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
     pub(super) fn is_over(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(process::waitid(WaitId::Pid(self.group), options), Ok(None))

@@ -203,7 +203,7 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// Whether a call sent before `id` still waits for its reply on this connection.
+    /// Returns whether a call sent before `id` still waits for its reply on this connection.
     fn is_stuck(&mut self, link: LinkId, wire: Wire, id: CallId) -> bool {
         let Some(connections) = self.links.get_mut(&link) else { return false };
         let route = Route { link, wire, life: *connections.life(wire) };
