@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Maximum length of the value of a simple lock, as in `Client::inspect`.
 const LONGEST: usize = 256;
 
-/// The kind of a lock, as far as the server's data distinguish it.
+/// The kind of a lock, from its data on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reentrant, fair, fenced and spin locks look the same.

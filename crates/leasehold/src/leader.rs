@@ -189,8 +189,7 @@ impl Leader {
         }
     }
 
-    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so that the caller
-    /// does not retry.
+    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so the caller does not retry.
     fn not_elected(&self) -> Result<Option<Term>, Error> {
         if self.lock.spec().handle().background.is_closing() {
             return Err(Error::ShutDown { lock: self.lock.name().to_owned() });

@@ -30,7 +30,7 @@ pub(crate) struct HoldOptions {
     /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Release the lock after this time, so that a forgotten hold ends
+    /// Release the lock after this time, to end a forgotten hold
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// Print nothing about a busy lock or a long wait; errors remain

@@ -44,7 +44,7 @@ pub(crate) struct ServeOptions {
     /// Path of the page, for a proxy that does not strip it, such as /locks/
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     pub(crate) path: String,
-    /// Look at the locks also while no page is open, so that the history of holds has no gaps
+    /// Look at the locks also while no page is open, for a history of holds without gaps
     #[arg(long)]
     pub(crate) record: bool,
     /// Interval between two looks at all locks, at least 100ms

@@ -19,7 +19,7 @@ const MOST_RECENT: usize = 500;
 /// After a longer pause of the looks, the end of a hold says nothing about its reason.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// The end of a hold, as far as two looks show it.
+/// The end of a hold, according to two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Released by the holder or freed by an operator.

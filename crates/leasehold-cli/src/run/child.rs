@@ -39,7 +39,7 @@ pub(super) enum Reached {
     Some,
     /// The group is empty.
     Nobody,
-    /// All processes of the group belong to another user, and the system delivered the signal to none of them.
+    /// All processes of the group belong to another user, so the system did not deliver the signal.
     Forbidden,
 }
 

@@ -24,7 +24,7 @@ const SPARE: Duration = Duration::from_millis(500);
 
 /// The end of the command.
 pub(super) enum End {
-    /// The command ended by itself or by a forwarded signal.
+    /// The command ended, without help or by a forwarded signal.
     Done {
         ended: Ended,
         held_to_the_end: bool,

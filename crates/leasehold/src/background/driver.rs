@@ -109,7 +109,7 @@ enum Wait {
 }
 
 impl End {
-    /// Updates the stage. It also checks the holds in one step, so that no guard appears in between.
+    /// Updates the stage. It also checks the holds in the same step, so no guard appears in between.
     fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Wait {
         if !inner.background.is_ending() {
             return Wait::Running;

@@ -131,8 +131,8 @@ impl Records {
         Self { handle: handle.clone(), keys, seen: HashSet::new(), found: VecDeque::new() }
     }
 
-    /// Returns the next client with a record, or `None` after the last client. The page advances only after all of it was read, so that a
-    /// dropped future loses no client.
+    /// Returns the next client with a record, or `None` after the last client. The page advances only after its last client, so a dropped future
+    /// skips no client.
     pub(super) async fn next(&mut self) -> Result<Option<Announced>, Error> {
         loop {
             if let Some(found) = self.found.pop_front() {

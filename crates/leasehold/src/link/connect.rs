@@ -95,7 +95,7 @@ impl ServerLink {
 }
 
 impl Links {
-    /// Connects and identifies the server. Meanwhile calls fail with the reason of the last failure.
+    /// Connects and identifies the server. Until then calls fail with the reason of the last failure.
     async fn identified(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
@@ -300,7 +300,7 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     })
 }
 
-/// Identifies the server. If its slot replaces a lost connection meanwhile, retries.
+/// Identifies the server. Retries if its slot has replaced a lost connection.
 async fn server_info_within(
     deadline: Instant,
     shared: &LinkShared,

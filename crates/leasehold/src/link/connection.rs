@@ -12,10 +12,9 @@
 //! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes
 //! and writes the commands of other callers. A *reader* also writes the rest when the socket was full.
 //!
-//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client.
-//! There a reply wakes a task without a thread switch. The *stand-in* is a task on the background's runtime. It reads
-//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same
-//! time: a lock serializes them, and each runtime watches the socket by itself.
+//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client. There a reply wakes a task
+//! without a thread switch. The *stand-in* is a task on the background's runtime. It reads before home begins, after home is gone, and when home has
+//! left bytes unread for [`STALL`]. Both may read at the same time: a lock serializes them, and each runtime has its own watch on the socket.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
 //! these callers run, and then writes their commands together. A write costs more than encoding a command. A caller

@@ -49,8 +49,8 @@ impl Durable {
         std::iter::once(&self.renewals).chain(&self.acquires)
     }
 
-    /// Waits for a free connection. Prefers the first connections, so that the others open only on demand.
-    /// `node` is the target of a redirection; otherwise the owner of the slot executes the call.
+    /// Waits for a free connection. Prefers the first connections; further connections open only on demand. `node` is the target of a redirection;
+    /// otherwise the owner of the slot executes the call.
     async fn turn(&self, call: &Call, node: Option<Node>) -> Result<Turn, LinkError> {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
