@@ -1,10 +1,9 @@
-//! A holder is paused beyond its lease, wakes up, and writes. A store that checks fencing tokens refuses it; a store that does not
-//! loses the other's update or its own.
+//! A holder that was paused beyond its lease writes late. A store that checks fencing tokens refuses the write; any other store loses an update.
 //!
 //! `cargo run --example balance`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example balance`.
 //!
-//! A lease ends whether its holder runs or not; that is what it is for. So a holder that was stopped by its machine, in the instant
-//! between its last look at the lock and its write, writes as if it still held it. Only the store can tell, by the token.
+//! A lease ends even if its holder is paused. A holder can be paused between its last check of the lock and its write, and then writes without the
+//! lock. Only the store can detect such a write, by the token.
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
@@ -22,19 +21,19 @@ use store::{Failed, Store};
 use support::Stage;
 use tokio::sync::oneshot;
 
-/// The lease of the holder that is paused. It is a fixed one: what stops a process stops the renewal of its leases, too.
+/// The fixed lease of the paused holder: a real pause of the process also stops renewals.
 const LEASE: Duration = Duration::from_secs(1);
 const BEGINNING: u32 = 100;
 const BY_A: u32 = 10;
 const BY_B: u32 = 20;
-/// The balance that is left when both have withdrawn.
+/// The correct balance after both withdrawals.
 const RIGHT: u32 = BEGINNING - BY_A - BY_B;
 
 /// The place of the balance.
 enum Ledger {
-    /// A list of balances, the last of which counts. It takes whatever it is told.
+    /// A list of balances; the last entry is valid. The list accepts every write.
     Bare(Store, String),
-    /// A value that registers the token of each reader and writer, and refuses all lower ones from then on.
+    /// A value that registers the token of each reader and writer, and refuses lower tokens.
     Fenced(FencedValue),
 }
 
@@ -62,19 +61,19 @@ async fn main() -> Result<(), Failed> {
     let stage = Arc::new(Stage::open("A and B withdraw from one account, and A is paused beyond its lease."));
     let store = Store::open(&stage).await?;
 
-    stage.tell("the store does not look at tokens");
+    stage.tell("the store ignores tokens");
     let left = both_withdraw(&stage, &store, false).await?;
-    stage.tell(format_args!("the balance is {left} and ought to be {RIGHT}: an update is lost"));
-    assert_eq!(left, BEGINNING - BY_B, "what A withdrew is forgotten");
+    stage.tell(format_args!("the balance is {left} instead of {RIGHT}: an update is lost"));
+    assert_eq!(left, BEGINNING - BY_B, "the withdrawal of A is lost");
 
-    stage.tell("the store registers a token at the first read, and refuses lower ones");
+    stage.tell("the store registers a token at the first read, and refuses lower tokens");
     let left = both_withdraw(&stage, &store, true).await?;
-    stage.tell(format_args!("the balance is {left}, as it ought to be"));
+    stage.tell(format_args!("the balance is {left}, which is correct"));
     assert_eq!(left, RIGHT);
     Ok(())
 }
 
-/// Both withdraw; returns the balance.
+/// Returns the balance after both withdrawals.
 async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Result<u32, Failed> {
     let a = stage.client(stage.builder()).await?;
     let b = stage.client(stage.builder()).await?;
@@ -95,35 +94,35 @@ async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Resul
     let slow = tokio::spawn(async move {
         let guard = lock.acquire().lease(LEASE).await?;
         let balance = of_a.read(&guard).await?;
-        assert!(guard.is_held(), "A looks once more before it writes");
+        assert!(guard.is_held(), "A checks its lock before the write");
         told.tell(format_args!("A holds the lock, has read {balance}, and is about to write {}", balance - BY_A));
         let _ = about_to_write.send(());
-        // Here the machine stops A. Nothing of it runs, and no look at a clock can help.
+        // Here the machine pauses A, so A cannot check its clock.
         tokio::task::block_in_place(|| awake.recv())?;
-        assert!(!guard.is_held(), "A would know, but does not look again");
+        assert!(!guard.is_held(), "A has lost its lock, but does not check again");
         let wrote = of_a.write(&guard, balance - BY_A).await;
         let read = of_a.read(&guard).await;
         let released = guard.release().await;
-        assert!(matches!(released, Err(Error::Lost { .. })), "the release says that the lock was lost: {released:?}");
+        assert!(matches!(released, Err(Error::Lost { .. })), "the release reports the loss: {released:?}");
         Ok::<_, Failed>((wrote, read))
     });
 
     a_is_paused.await?;
     let guard = b.fenced_lock(name).acquire().await?;
     let balance = ledger.read(&guard).await?;
-    stage.tell(format_args!("A's lease has run out; B holds the lock and has read {balance}"));
+    stage.tell(format_args!("A's lease has ended; B holds the lock and has read {balance}"));
     wake_a.send(())?;
     let (wrote, read) = slow.await??;
     match (&wrote, &read) {
-        (Ok(()), Ok(read)) => stage.tell(format_args!("A has gone on, and was told that its {read} is written")),
+        (Ok(()), Ok(read)) => stage.tell(format_args!("A continues, and the store accepts its {read}")),
         (Err(wrote), Err(read)) => {
-            stage.tell(format_args!("A has gone on, and its write was refused: {wrote}"));
-            stage.tell(format_args!("so was its read: {read}"));
+            stage.tell(format_args!("A continues, and the store refuses its write: {wrote}"));
+            stage.tell(format_args!("the store refuses its read: {read}"));
         }
-        _ => return Err(format!("one of A's write {wrote:?} and read {read:?} was refused, and not the other").into()),
+        _ => return Err(format!("the store refused only one of A's write {wrote:?} and read {read:?}").into()),
     }
     assert_eq!(wrote.is_err(), fenced, "only a store that checks tokens refuses A");
-    assert!([wrote.err(), read.err()].into_iter().flatten().all(|error| is_stale(&error)), "for A's token is stale");
+    assert!([wrote.err(), read.err()].into_iter().flatten().all(|error| is_stale(&error)), "A's token is stale");
     ledger.write(&guard, balance - BY_B).await?;
     guard.release().await?;
     stage.tell(format_args!("B has written {}", balance - BY_B));
@@ -133,25 +132,22 @@ async fn both_withdraw(stage: &Arc<Stage>, store: &Store, fenced: bool) -> Resul
         let balance = ledger.read(&guard).await?;
         ledger.write(&guard, balance - BY_A).await?;
         guard.release().await?;
-        stage.tell(format_args!(
-            "A, which knows that it failed, has begun again, read {balance} and written {}",
-            balance - BY_A
-        ));
+        stage.tell(format_args!("A starts again after the error, has read {balance} and written {}", balance - BY_A));
     } else {
-        stage.tell(format_args!("A has no reason to begin again; {} balances were written", store.length(&key).await?));
+        stage.tell(format_args!("A has no reason to start again; the list has {} balances", store.length(&key).await?));
     }
 
     let guard = b.fenced_lock(name).acquire().await?;
     let left = ledger.read(&guard).await?;
     guard.release().await?;
-    // The last fencing token of a lock stays for ever, and so does the register of a value: they are what the next is compared with.
+    // The last fencing token of a lock and the register of a value stay on the server, for comparison with later tokens.
     store.remove(&key).await?;
     a.shutdown(Duration::from_secs(5)).await?;
     b.shutdown(Duration::from_secs(5)).await?;
     Ok(left)
 }
 
-/// Whether the store has refused a token because it has seen a greater one.
+/// Returns whether the store refused the token because it has seen a greater token.
 fn is_stale(error: &Failed) -> bool {
     matches!(error.downcast_ref(), Some(Error::StaleToken { .. }))
 }

@@ -1,4 +1,4 @@
-//! Ending a process without leaving a lock behind: a service that awaits `shutdown`, and a cron job without a runtime.
+//! Two processes end and leave no lock behind: a service that awaits `shutdown`, and a cron job without a runtime.
 //!
 //! `cargo run --example graceful_shutdown`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example graceful_shutdown`.
 
@@ -18,7 +18,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     cron_job(&stage)
 }
 
-/// A service on tokio. In a program of its own this is `main`.
+/// A service on tokio. In a separate program this is `main`.
 #[tokio::main]
 async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let client = stage.client(stage.builder()).await?;
@@ -27,7 +27,7 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let reports = client.lock("reports").acquire().await?;
     let (stop, told) = oneshot::channel::<()>();
     let job = tokio::spawn({
-        // The guard moves into the job, which ends at a place of its own choice once it is told to stop.
+        // The guard moves into the job, which stops at a suitable point after the signal.
         async move {
             drop(told.await);
             let held = reports.is_held();
@@ -42,25 +42,25 @@ async fn service(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     }
 
     // Here a service would wait for a signal, and stop its server.
-    stage.tell("the service is told to stop: it tells its job, and awaits client.shutdown(…), which waits for the job");
+    stage.tell("the service stops: it signals its job, and awaits client.shutdown(…), which waits for the job");
     drop(stop);
     client.shutdown(Duration::from_secs(5)).await?;
 
     let (held, release) = job.await?;
     stage.tell("its job ended under the lock, which it released");
     assert!(held && release.is_ok());
-    let told = waiter.await?.expect_err("a client that is shut down grants nothing");
-    stage.tell(format_args!("its waiter was told: {told}"));
+    let told = waiter.await?.expect_err("a client in shutdown grants no lock");
+    stage.tell(format_args!("its waiter fails: {told}"));
     assert!(matches!(told, Error::ShutDown { .. }));
     assert_eq!(neighbour.lock("reports").inspect().await?, None, "shutdown waits for the release");
-    stage.tell("\"reports\" is free on the server, long before its lease of 30 s has run out");
+    stage.tell("\"reports\" is free on the server, long before the end of its lease of 30 s");
 
     orders.release().await?;
     neighbour.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// A job without a runtime, which ends by returning from `main`.
+/// A job without a runtime, which returns from `main`.
 fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     let client = thread_client(stage)?;
     let Some(guard) = wait(client.lock("nightly").try_acquire())? else {
@@ -71,17 +71,17 @@ fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     std::thread::sleep(Duration::from_millis(100));
     assert!(guard.is_held());
 
-    // At the end of `main` both are dropped, in the reverse order.
+    // The end of `main` drops both, in reverse order.
     let begun = Instant::now();
     drop(guard);
     drop(client);
     let took = begun.elapsed();
     stage.tell(format_args!(
-        "it has ended; the last handle waited {took:.1?} for the release, and never more than 250 ms"
+        "the cron job has ended; the last handle waited {took:.1?} for the release, and never more than 250 ms"
     ));
 
     let witness = thread_client(stage)?;
-    // A drop that has waited for as long as it may says nothing about the release.
+    // A drop that waited for the full 250 ms proves nothing about the release.
     let flushed = took < Duration::from_millis(250);
     assert!(
         !flushed || wait(witness.lock("nightly").inspect())?.is_none(),
@@ -92,7 +92,7 @@ fn cron_job(stage: &Stage) -> Result<(), Box<dyn std::error::Error>> {
     Ok(())
 }
 
-/// A client for threads.
+/// Creates a client for threads.
 fn thread_client(stage: &Stage) -> Result<leasehold::Client, leasehold::ConnectError> {
     match &stage.place {
         Place::Server(url) => wait(stage.builder().connect(url)),

@@ -1,17 +1,16 @@
-//! A thousand buyers and a hundred units: sold through a fair lock, a plain lock, a semaphore, and without any lock. In the end
-//! fifty of the buyers die while they wait, or in their turn.
+//! A thousand buyers and a hundred units, through a fair lock, a plain lock, a semaphore, and without a lock. In a last sale fifty buyers die while
+//! they wait or hold the lock.
 //!
 //! `cargo run --example inventory`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example inventory`.
 //!
-//! The buyers come to four clients: on the engine inside this process these are four clients of this process; on a server they are four
-//! processes, which this program starts of itself. Each of the fifty that die has a client, or a process, of its own.
+//! The buyers use four clients. On the in-process engine these are clients of this process; on a server they are processes that this program starts.
+//! Each of the fifty dying buyers has its own client or process.
+//! # Arrival order
 //!
-//! # What arrival order is
-//!
-//! The doors are closed while the buyers come: another holder has the lock. They come one after the other, each to a client that is drawn
-//! by lot; the next one comes when the one before has asked, and, at the fair lock, when its place is seen in the queue on the server. So
-//! who came before whom is decided here, and not by what is to be judged. Then the doors open. Each buyer enters its number into a list in
-//! the store as soon as it has its turn, and that list is compared with the order of arrival.
+//! While the buyers arrive, a doorman holds the lock. The buyers arrive in sequence, each at a random client. The next buyer arrives after the
+//! request of the previous buyer, at a fair lock after its entry appears in the queue on the server. So this program defines the order of arrival.
+//! Then the doorman releases the lock. Each buyer appends its number to a list in the store when it holds the lock, and the program compares that
+//! list with the order of arrival.
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
@@ -36,10 +35,9 @@ use support::Stage;
 use tokio::sync::{oneshot, watch};
 
 const BUYERS: usize = 1_000;
-/// The clients that buyers come to.
+/// The number of clients of the buyers.
 const BRANCHES: usize = 4;
-/// The window and the beat of fair locks: after how long a process that is silent has lost its places, and how often the others say
-/// that they live. These are the defaults.
+/// The default liveness timeout and heartbeat interval of fair locks.
 const WINDOW: Duration = Duration::from_secs(2);
 const BEAT: Duration = Duration::from_millis(500);
 
@@ -54,29 +52,29 @@ async fn main() -> Result<(), Failed> {
     for way in [Way::FairLock, Way::PlainLock, Way::Semaphore, Way::NoLock] {
         let outcome = all_live(&stage, &store, way).await?;
         stage.tell(format_args!("{}: {outcome}", way.word()));
-        assert_eq!(outcome.served, BUYERS, "everybody has a turn");
+        assert_eq!(outcome.served, BUYERS, "every buyer has a turn");
         match way {
             Way::FairLock => {
                 assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "a lock is exact");
-                assert_eq!(outcome.violations, 0, "who came first is served first");
+                assert_eq!(outcome.violations, 0, "the order of service is the order of arrival");
             }
-            // Both exclude, and neither promises an order between clients.
+            // Both exclude, without an order among clients.
             Way::PlainLock | Way::Semaphore => assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "{way:?}"),
-            Way::NoLock => assert!(outcome.oversold() > 0, "without a lock, buyers sell each other's units"),
+            Way::NoLock => assert!(outcome.oversold() > 0, "without a lock, buyers buy the same units"),
         }
     }
 
     let outcome = some_die(&stage, &store).await?;
     stage.tell(format_args!("fair lock, and deaths: {outcome}"));
     let bound = LEASE.max(WINDOW + BEAT);
-    stage.tell(format_args!("the longest stall was {:.2?}; the dead may cause one of {bound:.2?}", outcome.stall));
-    assert_eq!(outcome.served, BUYERS - WAVES * DIE_WAITING, "everybody who did not die waiting has a turn");
-    assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "deaths change nothing in what is sold");
-    assert_eq!(outcome.violations, 0, "the living are served in their order");
+    stage.tell(format_args!("the longest stall was {:.2?}; deaths may cause {bound:.2?}", outcome.stall));
+    assert_eq!(outcome.served, BUYERS - WAVES * DIE_WAITING, "every buyer that did not die in the queue has a turn");
+    assert_eq!((outcome.sold, outcome.oversold()), (UNITS, 0), "deaths do not change the sold units");
+    assert_eq!(outcome.violations, 0, "the other buyers are served in order");
     Ok(())
 }
 
-/// The doorman of a sale has the lock while buyers come.
+/// The doorman of a sale, who holds the lock while buyers arrive.
 struct Doorman {
     client: leasehold::Client,
     turn: Turn,
@@ -94,7 +92,7 @@ impl Doorman {
         Ok(Self { client, turn })
     }
 
-    /// Opens the doors; says when.
+    /// Opens the doors, and returns the time.
     async fn open(self) -> Result<(u64, leasehold::Client), Failed> {
         let opened = clock();
         self.turn.release().await?;
@@ -102,7 +100,7 @@ impl Doorman {
     }
 }
 
-/// A sale in which every buyer lives.
+/// Runs a sale in which every buyer lives.
 async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Failed> {
     let sale = Sale { way, prefix: stage.prefix.clone(), name: way.word().replace(' ', "-"), store: store.clone() };
     let doorman = Doorman::close(stage, &sale).await?;
@@ -119,13 +117,13 @@ async fn all_live(stage: &Stage, store: &Store, way: Way) -> Result<Outcome, Fai
     client.shutdown(Duration::from_secs(5)).await?;
     let outcome = Outcome::read(&sale, &arrivals, opened).await?;
     if way == Way::Semaphore {
-        // The number of permits has no end of its own.
+        // The number of permits has no time to live.
         store.remove(&format!("{}{}", sale.prefix, sale.name)).await?;
     }
     Ok(outcome)
 }
 
-/// Waits until so many stand in the queue of a fair lock.
+/// Waits until the queue of a fair lock has this many entries.
 async fn has_place(sale: &Sale, buyers: usize) -> Result<(), Failed> {
     while sale.way == Way::FairLock && sale.store.length(&sale.queue()).await? < buyers {
         tokio::task::yield_now().await;
@@ -133,19 +131,19 @@ async fn has_place(sale: &Sale, buyers: usize) -> Result<(), Failed> {
     Ok(())
 }
 
-/// How often death comes: to one buyer in its turn, and at the same instant to some that wait.
+/// The number of waves of deaths. A wave kills one holder and several waiters at the same instant.
 const WAVES: usize = 5;
-/// How many die waiting, each time.
+/// The number of waiters that die in a wave.
 const DIE_WAITING: usize = 9;
 
-/// The places of those who die together, the one in its turn first: three right behind it, and the others all over the queue.
+/// The places of the buyers that die in a wave: first the holder, then three buyers behind it, then buyers across the queue.
 fn wave(number: usize) -> [usize; 1 + DIE_WAITING] {
     let first = 10 + 20 * number;
     let far = 150 + 160 * number;
     [first, first + 1, first + 2, first + 3, first + 5, far, far + 1, far + 20, far + 60, far + 61]
 }
 
-/// A sale in which some die: each wave when its first has its turn.
+/// Runs a sale with deaths. Each wave starts when its first buyer holds the lock.
 async fn some_die(stage: &Stage, store: &Store) -> Result<Outcome, Failed> {
     let sale =
         Sale { way: Way::FairLock, prefix: stage.prefix.clone(), name: "deaths".to_owned(), store: store.clone() };
@@ -154,10 +152,7 @@ async fn some_die(stage: &Stage, store: &Store) -> Result<Outcome, Failed> {
     let mortals: Vec<usize> = (0..WAVES).flat_map(wave).collect();
     let opening = mortals.iter().map(async |buyer| Ok::<_, Failed>((*buyer, Branch::open(stage, &sale).await?)));
     let mut dying: HashMap<usize, Branch> = try_join_all(opening).await?.into_iter().collect();
-    stage.tell(format_args!(
-        "of the next {BUYERS} buyers, {} each have a client of their own and will die",
-        dying.len()
-    ));
+    stage.tell(format_args!("of the next {BUYERS} buyers, {} have their own client and will die", dying.len()));
 
     let arrivals: Vec<usize> = (0..BUYERS).collect();
     let mut lots = fastrand::Rng::with_seed(7);
@@ -177,7 +172,7 @@ async fn some_die(stage: &Stage, store: &Store) -> Result<Outcome, Failed> {
         for buyer in buyers {
             dying.get_mut(&buyer).ok_or("a buyer that is not there")?.kill()?;
         }
-        stage.tell(format_args!("buyer {} died in its turn, and {DIE_WAITING} others while they waited", buyers[0]));
+        stage.tell(format_args!("buyer {} died in its turn, and {DIE_WAITING} buyers in the queue", buyers[0]));
     }
     try_join_all(branches.into_iter().map(Branch::close)).await?;
     client.shutdown(Duration::from_secs(5)).await?;

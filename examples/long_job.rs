@@ -1,5 +1,4 @@
-//! A job that is five times as long as its lease keeps its lock, even while it starves its own executor; and it is stopped
-//! as soon as an operator takes the lock away.
+//! A job keeps its lock for five times its lease, even while it blocks its executor. It stops when an operator force-releases the lock.
 //!
 //! `cargo run --example long_job`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example long_job`.
 
@@ -13,9 +12,9 @@ use std::sync::{Arc, Barrier};
 use std::time::{Duration, Instant};
 use support::Stage;
 
-/// Short, so that the story is. The default is 30 seconds.
+/// Short, to show renewals within seconds. The default is 30 seconds.
 const LEASE: Duration = Duration::from_secs(1);
-/// The worker threads of the executor, each of which will be blocked.
+/// The number of worker threads of the executor. The job blocks all of them.
 const WORKERS: usize = 2;
 
 #[tokio::main(flavor = "multi_thread", worker_threads = 2)]
@@ -25,16 +24,16 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     let operator = stage.client(stage.builder()).await?;
 
     let guard = worker.lock("nightly-report").acquire().await?;
-    stage.tell(format_args!("the job holds its lock, with a lease of {LEASE:?}, and begins"));
+    stage.tell(format_args!("the job holds its lock, with a lease of {LEASE:?}"));
 
     // The job runs on a worker thread of the executor, under the guard.
     let begun = Instant::now();
     let (telling, watching) = (stage.clone(), operator.lock("nightly-report"));
     let job = tokio::spawn(async move {
         guard.run(long_job(&telling)).await?;
-        assert!(guard.is_held(), "the lock was renewed all the time");
+        assert!(guard.is_held(), "the background renewed the lock");
         let holder = watching.inspect().await.expect("the server answers").expect("the job holds the lock");
-        telling.tell(format_args!("the server agrees: {} holds it, count {}", holder.id, holder.hold_count));
+        telling.tell(format_args!("the server agrees: holder {}, hold count {}", holder.id, holder.hold_count));
         Ok::<Guard, leasehold::Lost>(guard)
     });
     let guard = job.await??;
@@ -42,7 +41,7 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
     stage.tell(format_args!("the job took {took:.1?} under a lease of {LEASE:?} and kept its lock"));
     assert!(took >= LEASE * 5, "the job outlives its lease");
 
-    stage.tell("the job begins again, and this time does not come to an end by itself");
+    stage.tell("the job starts again, without an end");
     let steps = Arc::new(AtomicUsize::new(0));
     let counted = steps.clone();
     let job = tokio::spawn(async move {
@@ -64,18 +63,18 @@ async fn main() -> Result<(), Box<dyn std::error::Error>> {
         Ok(endless) => endless,
     };
     stage.tell(format_args!("the job was stopped: {lost}"));
-    assert_eq!(lost.reason(), LossReason::Removed, "the next renewal finds out, and tells the reason");
+    assert_eq!(lost.reason(), LossReason::Removed, "the next renewal detects the reason");
     let stopped_at = steps.load(Ordering::SeqCst);
     tokio::time::sleep(Duration::from_millis(200)).await;
     assert_eq!(steps.load(Ordering::SeqCst), stopped_at, "the job is not polled again");
-    stage.tell(format_args!("it made {stopped_at} steps and makes no more"));
+    stage.tell(format_args!("the job made {stopped_at} steps, and no further step"));
 
     worker.shutdown(Duration::from_secs(5)).await?;
     operator.shutdown(Duration::from_secs(5)).await?;
     Ok(())
 }
 
-/// Five leases of work, two of which block every worker thread: no task of this executor can run in that time.
+/// Five leases of work. During two of them every worker thread is blocked, so no task of the executor runs.
 async fn long_job(stage: &Stage) {
     tokio::time::sleep(LEASE).await;
     stage.tell("the job reads its input, as async code should");
@@ -85,7 +84,7 @@ async fn long_job(stage: &Stage) {
     let blocking: Vec<_> = std::iter::repeat_with(|| {
         let all_blocked = all_blocked.clone();
         tokio::spawn(async move {
-            // Each worker thread can only be kept by one task, so that all are kept once every task is here.
+            // Each task blocks one worker thread, so all threads are blocked once every task is here.
             all_blocked.wait();
             std::thread::sleep(LEASE * 2);
         })
@@ -95,7 +94,7 @@ async fn long_job(stage: &Stage) {
     for blocked in blocking {
         blocked.await.expect("it only sleeps");
     }
-    stage.tell("the executor runs again; renewed by one of its tasks, the lease would have ended long ago");
+    stage.tell("the executor runs again; a task of this executor could not have renewed the lease");
 
     tokio::time::sleep(LEASE * 2).await;
     stage.tell("the job writes its output");

@@ -1,5 +1,5 @@
-//! Three instances of a service: one of them leads and feeds a queue, and each night one of them writes the report. The leader resigns, and then
-//! the next one is thrown out, and somebody else leads each time.
+//! Three instances of a service: one instance leads and feeds a queue, and each night one instance writes the report. The first leader resigns, the
+//! second loses its lock to an operator, and another instance leads each time.
 //!
 //! `cargo run --example nightly_job`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example nightly_job`.
 
@@ -17,9 +17,9 @@ use std::time::Duration;
 use support::Stage;
 use tokio::task::JoinHandle;
 
-/// The instances of the service, each with a client of its own.
+/// The number of instances of the service. Each instance has its own client.
 const INSTANCES: usize = 3;
-/// How far the timers of two instances are apart. The report is written long before the last of them fires.
+/// The time between the timers of two instances. The first instance writes the report long before the last timer fires.
 const APART: Duration = Duration::from_millis(60);
 const NIGHTS: u32 = 4;
 
@@ -29,7 +29,7 @@ type Campaign = JoinHandle<Result<Option<()>, WithError<()>>>;
 #[tokio::main]
 async fn main() -> Result<(), Failed> {
     let stage = Stage::open("Three instances, one leader, one report a night.");
-    // After the death of a leader the next one leads when its lease is over.
+    // After the death of a leader the next candidate leads when the lease has ended.
     let settings = || stage.builder().lease(Duration::from_secs(2));
     let clients = try_join_all((0..INSTANCES).map(|_| stage.client(settings()))).await?;
 
@@ -41,20 +41,20 @@ async fn main() -> Result<(), Failed> {
     stage.tell("one of three leads");
     handles[first].resign().await;
     let second = leader(&handles, Some(first)).await;
-    stage.tell("it has resigned, and another one leads at once");
+    stage.tell("it resigned, and another instance leads at once");
     // An operator ends the hold of the leader, as `leasehold unlock` does.
     clients[first].fenced_lock("feed").force_release().await?;
     let mut state = handles[second].watch();
-    // A leader that is thrown out hears of it by its next renewal, and stops its work.
+    // The leader detects the loss at its next renewal, and stops its work.
     let lost = state.wait_for(|state| !matches!(state, leasehold::leader::LeaderState::Leading { .. }));
     tokio::time::timeout(Duration::from_secs(10), lost).await??;
     leader(&handles, None).await;
-    stage.tell("it was thrown out and has stopped its work, and somebody leads");
+    stage.tell("it lost its lock and stopped its work, and an instance leads");
 
     let written = AtomicU32::new(0);
     for night in 0..NIGHTS {
         let answers = try_join_all(clients.iter().enumerate().map(async |(instance, client)| {
-            // The timers of the instances fire one after the other.
+            // The timers of the instances fire in sequence.
             tokio::time::sleep(APART * u32::try_from(instance).unwrap_or_default()).await;
             let period = Period::key(format!("night-{night}")).keep(Duration::from_secs(5));
             let report = async |_held: &_| written.fetch_add(1, Ordering::Relaxed);
@@ -63,7 +63,7 @@ async fn main() -> Result<(), Failed> {
         .await?;
         let ran = answers.iter().filter(|answer| matches!(answer, Occurrence::Ran(_))).count();
         let done = answers.iter().filter(|answer| matches!(answer, Occurrence::AlreadyDone)).count();
-        assert_eq!((ran, done), (1, INSTANCES - 1), "one writes it, and the others find it written");
+        assert_eq!((ran, done), (1, INSTANCES - 1), "one instance writes the report, and the other instances skip it");
     }
     assert_eq!(written.load(Ordering::Relaxed), NIGHTS);
     stage.tell(format_args!("{NIGHTS} nights, {INSTANCES} timers each, {NIGHTS} reports"));
@@ -72,14 +72,14 @@ async fn main() -> Result<(), Failed> {
         handle.resign().await;
         campaign.await??;
     }
-    assert!(fed.load(Ordering::Relaxed) > 0, "the leaders have worked");
+    assert!(fed.load(Ordering::Relaxed) > 0, "the leaders fed the queue");
     for client in clients {
         client.shutdown(Duration::from_secs(5)).await?;
     }
     Ok(())
 }
 
-/// An instance campaigns, and feeds the queue while it leads.
+/// Starts an instance that campaigns, and feeds the queue while it leads.
 fn campaign(client: &Client, fed: &Arc<AtomicU64>) -> (LeaderHandle, Campaign) {
     let leader = client.leader("feed");
     let (handle, fed) = (leader.handle(), fed.clone());
@@ -92,11 +92,11 @@ fn campaign(client: &Client, fed: &Arc<AtomicU64>) -> (LeaderHandle, Campaign) {
     (handle, tokio::spawn(leader.run(work)))
 }
 
-/// The instance that leads, once another one than `last` does.
+/// Returns the leading instance, once it differs from `last`.
 async fn leader(handles: &[LeaderHandle], last: Option<usize>) -> usize {
     loop {
         let leading: Vec<usize> = (0..handles.len()).filter(|at| handles[*at].is_leader()).collect();
-        assert!(leading.len() <= 1, "two lead at once");
+        assert!(leading.len() <= 1, "two instances lead at the same time");
         if let [leading] = leading[..]
             && Some(leading) != last
         {

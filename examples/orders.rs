@@ -1,4 +1,4 @@
-//! The same user's order is taken once, however often the user clicks and whichever instance of the service the click comes to.
+//! Each user gets one order, regardless of the number of clicks and of the instance that serves a click.
 //!
 //! `cargo run --example orders`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example orders`.
 
@@ -14,12 +14,12 @@ use std::time::Duration;
 use store::{Failed, Store};
 use support::Stage;
 
-/// The instances of the service, each with a client of its own.
+/// The number of instances of the service. Each instance has its own client.
 const INSTANCES: usize = 3;
 const USERS: usize = 20;
-/// How often each user clicks.
+/// The number of clicks of each user.
 const CLICKS: usize = 5;
-/// How long it takes to charge a user: long enough for the next click.
+/// The duration of a payment: long enough for the next click.
 const PAYMENT: Duration = Duration::from_millis(20);
 
 /// The answer to a request.
@@ -44,7 +44,7 @@ async fn main() -> Result<(), Failed> {
 
     let (taken, most) = round(&stage, &store, &clients, false).await?;
     stage.tell(format_args!("without locks: {} requests, {taken} orders, up to {most} a user", USERS * CLICKS));
-    assert!(taken > USERS && most > 1, "somebody is charged twice");
+    assert!(taken > USERS && most > 1, "a user pays twice");
 
     for client in clients {
         client.shutdown(Duration::from_secs(5)).await?;
@@ -52,10 +52,10 @@ async fn main() -> Result<(), Failed> {
     Ok(())
 }
 
-/// All users click at once. Returns how many orders the store has, and the most that it has of one user.
+/// Runs all clicks concurrently. Returns the number of orders in the store, and the greatest number for one user.
 async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -> Result<(usize, usize), Failed> {
     let orders = |user: usize| format!("{}orders:{user}", stage.prefix);
-    // The clicks of a user come to one instance after the other.
+    // The clicks of a user go to different instances.
     let requests = (0..CLICKS).flat_map(|click| (0..USERS).map(move |user| (click, user)));
     let answers = try_join_all(requests.map(async |(click, user)| {
         let client = &clients[(user + click) % INSTANCES];
@@ -64,7 +64,7 @@ async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -
             // One lock for each user: users do not wait for each other.
             let lock = client.lock(format!("order:{user}"));
             let guard = lock.acquire().wait(Duration::from_secs(30)).await?;
-            // Should the lock be lost, the request stops before it does harm.
+            // A lost lock stops the request.
             let answer = guard.run(order(store, &orders(user), &request)).await??;
             guard.release().await?;
             Ok::<_, Failed>(answer)
@@ -83,11 +83,11 @@ async fn round(stage: &Stage, store: &Store, clients: &[Client], locked: bool) -
         most = most.max(of_user.len());
     }
     let told = answers.iter().filter(|answer| **answer == Answer::Taken).count();
-    assert_eq!(told, taken, "whoever is told that its order was taken finds it in the store");
+    assert_eq!(told, taken, "every confirmed order is in the store");
     Ok((taken, most))
 }
 
-/// Takes an order, unless the user has one. The look and the entry are two steps, and the payment lies between them.
+/// Takes an order, unless the user has one. The payment is between the check and the entry.
 async fn order(store: &Store, orders: &str, request: &str) -> Result<Answer, Failed> {
     if store.length(orders).await? > 0 {
         return Ok(Answer::TakenAlready);

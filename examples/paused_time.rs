@@ -1,9 +1,9 @@
-//! How to test code that uses locks, without waiting and without a server.
+//! Tests of code with locks, without waiting and without a server.
 //!
 //! `cargo run --example paused_time`.
 //!
-//! The engine, the clients and the test share one clock: tokio's, which is paused and goes on whenever all tasks sleep; or a manual clock,
-//! which the test moves. An hour of renewals then takes a few milliseconds, and the outcome is always the same.
+//! The engine, the clients and the test share a clock. The paused clock of tokio advances whenever all tasks sleep; a test advances a manual clock.
+//! An hour of renewals takes a few milliseconds, and the outcome is deterministic.
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
@@ -22,23 +22,20 @@ async fn job(client: &Client) -> Result<&'static str, leasehold::Error> {
     Ok("done")
 }
 
-/// Under tokio's clock. In a test of your own, write `#[tokio::test(start_paused = true)]`.
+/// Uses the paused clock of tokio. In your own test, write `#[tokio::test(start_paused = true)]`.
 async fn under_tokios_clock() -> Story {
     let zero = tokio::time::Instant::now();
     let server = EmbeddedServer::paused();
     let client = || Client::builder().embedded(&server);
     let (one, other) = (client()?, client()?);
 
-    // Two workers want to do the same job: one does it after the other.
+    // Two workers want the same job, and run it in sequence.
     let (first, second) = tokio::join!(job(&one), job(&other));
     assert_eq!((first?, second?), ("done", "done"));
     assert!(zero.elapsed() >= Duration::from_secs(7_200));
-    println!(
-        "two jobs of an hour, one after the other: {} hours of the clock's time",
-        zero.elapsed().as_secs() / 3_600
-    );
+    println!("two jobs of an hour in sequence: {} hours by the clock", zero.elapsed().as_secs() / 3_600);
 
-    // A lease that is not renewed ends when it should.
+    // A lease without renewals ends on time.
     let guard = one.lock("report").acquire().lease(Duration::from_secs(10)).await?;
     let begun = zero.elapsed();
     assert_eq!(guard.lost().await.reason(), LossReason::LeaseExpired);
@@ -46,7 +43,7 @@ async fn under_tokios_clock() -> Story {
     Ok(())
 }
 
-/// Under a clock that the test moves itself. It needs no runtime at all.
+/// Uses a manual clock, without a runtime.
 async fn under_a_manual_clock() -> Story {
     let clock = ManualClock::new();
     let server = EmbeddedServer::with_clock(clock.clone());
@@ -55,12 +52,12 @@ async fn under_a_manual_clock() -> Story {
     let guard = client.lock("report").acquire().await?;
     clock.advance(Duration::from_secs(24 * 3_600));
     assert!(guard.is_held());
-    println!("a day later the lock is still held, and was renewed all along");
+    println!("a day later the lock is still held, after many renewals");
 
     server.set_down(true);
     clock.advance(Duration::from_secs(31));
     assert!(!guard.is_held());
-    println!("half a minute without a server, and it is lost: {}", guard.lost().await);
+    println!("half a minute without a server, and the lock is lost: {}", guard.lost().await);
     Ok(())
 }
 
@@ -70,6 +67,6 @@ fn main() -> Story {
     runtime.block_on(under_tokios_clock())?;
     runtime.block_on(under_a_manual_clock())?;
     assert!(begun.elapsed() < Duration::from_secs(30));
-    println!("all that took less than a moment");
+    println!("all stories took {:?}", begun.elapsed());
     Ok(())
 }

@@ -100,13 +100,13 @@ fn quickstart() {
             "A holds the lock",
             "hold count 2",
             "hold count 1",
-            "busy, which is no error",
+            "busy, which is not an error",
             "the lease was renewed",
             "the lease was renewed",
             "the lease was renewed",
-            "held 1 time by",
+            "the server shows the holder",
             "A held it to the end",
-            "B was woken by the release notice",
+            "the release notice wakes B",
             "nothing is left",
         ],
     );
@@ -123,23 +123,22 @@ fn long_job() {
             "kept its lock",
             "force-released the lock of",
             "was lost: the server no longer has it",
-            "makes no more",
+            "no further step",
         ],
     );
 }
 
 #[test]
 fn nested_calls() {
-    let nested =
-        ["hold count 1", "hold count 2", "hold count 3", "hold count 2", "hold count 1", "gone from the server"];
+    let nested = ["hold count 1", "hold count 2", "hold count 3", "hold count 2", "hold count 1", "free on the server"];
     on_each_engine("nested_calls", &nested);
     let lines = story("nested_calls", None);
     let both = lines.iter().filter(|line| line.contains("ship wants the lock")).count();
     assert_eq!(both, 3, "one call, and two branches: {lines:#?}");
-    // Both branches want the lock before either has done its work, and the second enters after the first has left.
+    // Both branches want the lock before a branch has finished. The second branch enters after the first has left.
     assert_told(
         &lines,
-        &["left: ship wants", "right: ship wants", "is alone with it: hold count 1", "ship has the lock"],
+        &["left: ship wants", "right: ship wants", "deduct has left: hold count 1", "ship holds the lock"],
     );
 }
 
@@ -150,10 +149,10 @@ fn graceful_shutdown() {
         &[
             "awaits client.shutdown",
             "its job ended under the lock, which it released",
-            "its waiter was told",
+            "its waiter fails",
             "\"reports\" is free on the server",
             "the cron job holds",
-            "it has ended",
+            "the cron job has ended",
             "\"nightly\" is free on the server",
         ],
     );
@@ -162,8 +161,12 @@ fn graceful_shutdown() {
 #[test]
 fn nightly_job() {
     // The lock of a night stays busy for a while, and the token of the leader's lock outlives it. Prefixes of names come first.
-    let expected =
-        ["one of three leads", "another one leads at once", "was thrown out", "4 nights, 3 timers each, 4 reports"];
+    let expected = [
+        "one of three leads",
+        "another instance leads at once",
+        "it lost its lock",
+        "4 nights, 3 timers each, 4 reports",
+    ];
     let prefixed = ["leasehold-example:", "redisson_lock_token:{leasehold-example:"];
     on_each_engine_leaving("nightly_job", &expected, &prefixed[..1], &prefixed[1..]);
 }
@@ -191,7 +194,7 @@ fn opentelemetry() {
 fn paused_time() {
     let told = story("paused_time", None);
     let expected =
-        ["one after the other", "was lost after", "a day later", "half a minute without a server", "a moment"];
+        ["in sequence", "was lost after", "a day later", "half a minute without a server", "all stories took"];
     assert_told(&told, &expected);
 }
 
@@ -205,7 +208,7 @@ const SALES: [&str; 4] = [
 
 #[test]
 fn inventory() {
-    let deaths = ["died in its turn, and 9 others while they waited"; 5];
+    let deaths = ["died in its turn, and 9 buyers in the queue"; 5];
     let end = ["fair lock, and deaths: served 955, sold 100, oversold 0;", "the longest stall was "];
     // The records of the semaphore stay for a while so that nothing is done twice, and so do the marks of a fair queue.
     let for_a_while = ["leasehold:1:op:{", "leasehold:1:fair:{"];
@@ -226,19 +229,19 @@ fn balance() {
     on_each_engine_leaving(
         "balance",
         &[
-            "the store does not look at tokens",
+            "the store ignores tokens",
             "about to write 90",
             "B holds the lock and has read 100",
-            "was told that its 90 is written",
+            "the store accepts its 90",
             "B has written 80",
-            "the balance is 80 and ought to be 70: an update is lost",
+            "the balance is 80 instead of 70: an update is lost",
             "the store registers a token at the first read",
             "B holds the lock and has read 100",
-            "its write was refused",
-            "so was its read",
+            "refuses its write",
+            "refuses its read",
             "B has written 80",
             "read 80 and written 70",
-            "the balance is 70, as it ought to be",
+            "the balance is 70, which is correct",
         ],
         &[],
         &for_ever,

@@ -1,4 +1,4 @@
-//! A branch to which buyers come: a client in this process, or a process with a client of its own.
+//! A branch for buyers: a client in this process, or a process with its own client.
 
 use super::buyer::{Fate, Sale, Way};
 use super::store::{Failed, Store};
@@ -12,20 +12,20 @@ use tokio::process::{Child, ChildStdin, ChildStdout, Command};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::JoinSet;
 
-/// Names the sale to a process of the example: its way, its prefix and its name.
+/// Environment variables that name the sale to a process of the example: its way, its prefix and its name.
 const ROLE: [&str; 3] = ["LEASEHOLD_EXAMPLE_WAY", "LEASEHOLD_EXAMPLE_PREFIX", "LEASEHOLD_EXAMPLE_SALE"];
 
-/// How long a lease is, and so how long the death of a holder keeps all others waiting.
+/// The lease, which limits the delay after the death of a holder.
 pub(crate) const LEASE: Duration = Duration::from_secs(2);
 
-/// A client that buyers come to.
+/// A client of buyers.
 pub(crate) enum Branch {
     Here(Here),
     Process(Box<Process>),
 }
 
 impl Branch {
-    /// Opens a branch: a client on the embedded engine, or a process where there is a server.
+    /// Opens a branch: a client of the in-process engine, or a process for a server.
     pub(crate) async fn open(stage: &Stage, sale: &Sale) -> Result<Self, Failed> {
         match &stage.place {
             Place::Process(server) => {
@@ -37,7 +37,7 @@ impl Branch {
         }
     }
 
-    /// A buyer comes. Returns when it has asked for its turn.
+    /// Admits a buyer. Returns after its request.
     pub(crate) async fn admit(&mut self, buyer: usize, fate: Fate) -> Result<(), Failed> {
         match self {
             Self::Here(here) => here.hall.admit(buyer, fate).await,
@@ -48,7 +48,7 @@ impl Branch {
         }
     }
 
-    /// If nothing else makes them wait, the buyers wait for this.
+    /// Opens the doors, for which the buyers of a sale without a lock wait.
     pub(crate) async fn open_doors(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => {
@@ -59,7 +59,7 @@ impl Branch {
         }
     }
 
-    /// Waits until the buyer that stops in its turn has done so.
+    /// Waits until the buyer that stops in its turn has stopped.
     pub(crate) async fn holds(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => here.hall.holds().await,
@@ -70,8 +70,7 @@ impl Branch {
         }
     }
 
-    /// The client is gone, without a word: its process is killed; or, on the embedded engine, nothing that it sends arrives any more.
-    /// Nothing is cleaned up.
+    /// Kills the client without a clean-up: kills its process, or drops everything that it sends to the in-process engine.
     pub(crate) fn kill(&mut self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => {
@@ -84,7 +83,7 @@ impl Branch {
         }
     }
 
-    /// Waits until every buyer has had its turn, and ends the client.
+    /// Waits for the turns of all buyers, and ends the client.
     pub(crate) async fn close(self) -> Result<(), Failed> {
         match self {
             Self::Here(here) => here.hall.close().await,
@@ -102,7 +101,7 @@ impl Branch {
     }
 }
 
-/// A client of this process, whose connections can be cut.
+/// A client of this process with breakable connections.
 pub(crate) struct Here {
     link: EmbeddedLink,
     hall: Hall,
@@ -149,8 +148,8 @@ impl Hall {
     }
 }
 
-/// A process of this example, which does what it is told by lines, and says by lines that it is done. It ends with its input,
-/// and so with the process that started it.
+/// A process of this example. It reads commands from stdin line by line, and confirms each with a line on stdout. It ends at the end of its input, so
+/// also with its parent process.
 pub(crate) struct Process {
     child: Child,
     orders: ChildStdin,
@@ -185,13 +184,13 @@ impl Process {
     }
 }
 
-/// Whether this process was started by the example, to be a branch of this sale.
+/// Returns the sale if the example started this process as a branch.
 pub(crate) fn role() -> Option<[String; 3]> {
     let [way, prefix, sale] = ROLE.map(|variable| std::env::var(variable).ok());
     Some([way?, prefix?, sale?])
 }
 
-/// The work of such a process.
+/// Runs a branch in its own process.
 pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed> {
     let url = std::env::var("LEASEHOLD_URL")?;
     let way = Way::parse(&way).ok_or("no such way")?;
@@ -222,7 +221,7 @@ pub(crate) async fn obey([way, prefix, name]: [String; 3]) -> Result<(), Failed>
     Ok(())
 }
 
-/// The lines of the input. The process ends at once where they end before an order to close: who started it is gone.
+/// Starts to read stdin, and returns its lines. The process ends at once if the input ends before an order to close, because its parent is gone.
 fn orders() -> mpsc::UnboundedReceiver<String> {
     let (given, orders) = mpsc::unbounded_channel();
     std::thread::spawn(move || {

@@ -1,4 +1,4 @@
-//! The story of a buyer: it asks for its turn, looks at what is left, and buys a unit if there is one.
+//! The story of a buyer: it requests its turn, reads the stock, and buys a unit if one is left.
 
 use super::store::{Failed, Store};
 use leasehold::kind::LockKind;
@@ -9,10 +9,10 @@ use std::pin::pin;
 use std::task::Poll;
 use tokio::sync::{oneshot, watch};
 
-/// How many units there are.
+/// The number of units.
 pub(crate) const UNITS: usize = 100;
 
-/// The lock that stands between buyers.
+/// The lock of a sale.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Way {
     FairLock,
@@ -38,18 +38,18 @@ impl Way {
     }
 }
 
-/// A sale of units, as all who take part in it know it.
+/// A sale of units.
 #[derive(Clone)]
 pub(crate) struct Sale {
     pub(crate) way: Way,
-    /// The beginning of the names of its keys, those of locks aside: their client has the prefix.
+    /// The prefix of its keys. The clients add the prefix to the names of locks.
     pub(crate) prefix: String,
-    /// The name that tells this sale from others of the story.
+    /// The unique name of the sale in the story.
     pub(crate) name: String,
     pub(crate) store: Store,
 }
 
-/// The turn of a buyer; it ends when this is released.
+/// The turn of a buyer, which ends with its release.
 pub(crate) enum Turn {
     Fair(Guard<Fair>),
     Plain(Guard),
@@ -57,14 +57,14 @@ pub(crate) enum Turn {
     Free,
 }
 
-/// The fate of a buyer when it has its turn.
+/// The fate of a buyer in its turn.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
     /// It lives, and releases.
     Lives,
-    /// It looks at the stock and stops for ever.
+    /// It reads the stock and stops.
     StopsBeforeItBuys,
-    /// It buys a unit and stops for ever.
+    /// It buys a unit and stops.
     StopsAfterItBought,
 }
 
@@ -88,17 +88,17 @@ impl Sale {
         format!("{}{}:sold", self.prefix, self.name)
     }
 
-    /// The buyers that had their turn, and when.
+    /// The served buyers, with their times.
     pub(crate) fn served(&self) -> String {
         format!("{}{}:served", self.prefix, self.name)
     }
 
-    /// The queue of the fair lock, as the server has it: see `docs/wire-protocol.md`.
+    /// The queue of the fair lock on the server: see `docs/wire-protocol.md`.
     pub(crate) fn queue(&self) -> String {
         format!("redisson_lock_queue:{{{}{}}}", self.prefix, self.name)
     }
 
-    /// Asks for a turn. `asked` is told as soon as the request is on its way.
+    /// Requests a turn. `asked` receives a message once the request is sent.
     pub(crate) async fn turn(
         &self,
         client: &Client,
@@ -117,7 +117,7 @@ impl Sale {
         })
     }
 
-    /// The way of a buyer from beginning to end. `holds` is told before it stops for ever.
+    /// Runs a buyer from its arrival to its end. `holds` receives a message before the buyer stops.
     pub(crate) async fn buy(
         &self,
         client: &Client,
@@ -133,7 +133,7 @@ impl Sale {
         if fate == Fate::StopsBeforeItBuys {
             return stop(turn, holds).await;
         }
-        // Between the look and this, no other buyer may buy. The sale is one command, so who dies has bought a unit or has not.
+        // No other buyer may buy between the check and this command. The sale is one command, so a dying buyer has bought a unit or none.
         if sold < UNITS {
             self.store.append(&self.sold(), &buyer.to_string()).await?;
         }
@@ -146,7 +146,7 @@ impl Sale {
 }
 
 impl Turn {
-    /// Lets the next one in.
+    /// Ends the turn.
     pub(crate) async fn release(self) -> Result<(), Error> {
         match self {
             Self::Fair(guard) => guard.release().await,
@@ -157,7 +157,7 @@ impl Turn {
     }
 }
 
-/// Acquires, and says when that has begun: after the first poll the request is on its way.
+/// Acquires a lock, and signals the first poll, which sends the request.
 async fn ask<K: LockKind>(acquire: Acquire<K>, asked: oneshot::Sender<()>) -> Result<Guard<K>, Error> {
     let mut acquiring = pin!(acquire.into_future());
     let first = poll_fn(|cx| Poll::Ready(acquiring.as_mut().poll(cx))).await;
@@ -168,14 +168,14 @@ async fn ask<K: LockKind>(acquire: Acquire<K>, asked: oneshot::Sender<()>) -> Re
     }
 }
 
-/// Holds its turn until it is killed.
+/// Holds the turn until the process is killed.
 async fn stop(turn: Turn, holds: oneshot::Sender<()>) -> Result<(), Failed> {
     let _turn = turn;
     let _ = holds.send(());
     std::future::pending().await
 }
 
-/// Microseconds of a clock that all processes of the machine share.
+/// Returns the microseconds of a clock that all processes of the machine share.
 pub(crate) fn clock() -> u64 {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
     now.tv_sec.unsigned_abs() * 1_000_000 + now.tv_nsec.unsigned_abs() / 1_000

@@ -1,4 +1,4 @@
-//! The result of a sale, as the store has it.
+//! The result of a sale, from the store.
 
 use super::buyer::{Sale, UNITS};
 use super::store::Failed;
@@ -8,20 +8,20 @@ use std::time::Duration;
 
 /// The result of a sale.
 pub(crate) struct Outcome {
-    /// Buyers that had their turn.
+    /// The number of served buyers.
     pub(crate) served: usize,
     pub(crate) sold: usize,
-    /// Buyers that were served after one that had come later.
+    /// The number of buyers that were served after a later arrival.
     pub(crate) violations: usize,
-    /// From the opening to the last turn.
+    /// The time from the opening to the last turn.
     pub(crate) took: Duration,
     /// The longest time in which no buyer was served.
     pub(crate) stall: Duration,
 }
 
 impl Outcome {
-    /// Reads the store and removes what the sale left in it. `arrivals` are the buyers in the order in which they came, and
-    /// `opened` is when they could be served.
+    /// Reads the result from the store and deletes it. `arrivals` has the buyers in the order of their arrival, and `opened` is the time of the
+    /// opening.
     pub(crate) async fn read(sale: &Sale, arrivals: &[usize], opened: u64) -> Result<Self, Failed> {
         let served = sale.store.all(&sale.served()).await?;
         let sold = sale.store.all(&sale.sold()).await?;

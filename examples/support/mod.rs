@@ -1,4 +1,4 @@
-//! The part that the examples share: where their clients come from, and how a story is told.
+//! The shared code of the examples: clients, and output with times.
 
 #![expect(clippy::mod_module_files, reason = "cargo takes every file in examples/ for an example")]
 
@@ -7,22 +7,22 @@ use leasehold::{Client, ClientBuilder, ConnectError};
 use std::fmt::Display;
 use std::time::Instant;
 
-/// The engine on which the story takes place, and its clock.
+/// The server or engine of a story, and its clock.
 pub(crate) struct Stage {
     pub(crate) place: Place,
-    /// The beginning of the names of all keys of the story.
+    /// The prefix of all keys of the story.
     pub(crate) prefix: String,
     opened: Instant,
 }
 
-/// A server, or an engine inside this process.
+/// A server, or an in-process engine.
 pub(crate) enum Place {
     Server(String),
     Process(EmbeddedServer),
 }
 
 impl Stage {
-    /// Takes the server that `LEASEHOLD_URL` names, or an engine inside this process where it names none.
+    /// Uses the server in `LEASEHOLD_URL`, or an in-process engine if the variable is unset.
     pub(crate) fn open(title: &str) -> Self {
         let place = match std::env::var("LEASEHOLD_URL") {
             Ok(url) => Place::Server(url),
@@ -37,16 +37,16 @@ impl Stage {
             }
         }
         println!();
-        // Two runs on one server do not disturb each other, nor the locks of others.
+        // Separates concurrent runs on one server, and other locks.
         Self { place, prefix: format!("leasehold-example:{}:", std::process::id()), opened: Instant::now() }
     }
 
-    /// The settings that all clients of the story share.
+    /// Returns the common settings of all clients of the story.
     pub(crate) fn builder(&self) -> ClientBuilder {
         Client::builder().prefix(self.prefix.as_str())
     }
 
-    /// A client of the place.
+    /// Creates a client of the place.
     pub(crate) async fn client(&self, builder: ClientBuilder) -> Result<Client, ConnectError> {
         match &self.place {
             Place::Server(url) => builder.connect(url).await,
@@ -54,7 +54,7 @@ impl Stage {
         }
     }
 
-    /// Says what happens, and when.
+    /// Prints an event and its time.
     pub(crate) fn tell(&self, what: impl Display) {
         println!("{:>6} ms  {what}", self.opened.elapsed().as_millis());
     }

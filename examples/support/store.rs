@@ -1,7 +1,7 @@
-//! The shop's own data, beside the locks: lists, on the server of the locks or on the engine inside this process.
+//! The shop's data: lists on the server of the locks, or on the in-process engine.
 //!
-//! It is deliberately simple. Reading the stock and selling a unit must be done as one. They are several commands here, and nothing but the
-//! lock around them keeps them together.
+//! It is deliberately simple. A sale reads the stock and appends an entry with separate commands. Only the lock around the commands makes a sale
+//! atomic.
 
 use super::support::{Place, Stage};
 use leasehold::Client;
@@ -12,16 +12,16 @@ use std::sync::Arc;
 /// Lists of texts that all clients share.
 #[derive(Clone)]
 pub(crate) enum Store {
-    /// An application has a client of its own for its data. This one is at hand.
+    /// A connection for plain commands. An application uses a separate client for its data.
     Server(Arc<RawConnection>),
     Process(EmbeddedServer),
 }
 
-/// Why the store did not do what it was told.
+/// The error of the store.
 pub(crate) type Failed = Box<dyn std::error::Error + Send + Sync>;
 
 impl Store {
-    /// The store at the place of the story.
+    /// Opens the store at the place of the story.
     pub(crate) async fn open(stage: &Stage) -> Result<Self, Failed> {
         match &stage.place {
             Place::Server(url) => Self::connect(url).await,
@@ -29,23 +29,23 @@ impl Store {
         }
     }
 
-    /// The store on a server.
+    /// Opens the store on a server.
     pub(crate) async fn connect(url: &str) -> Result<Self, Failed> {
         let connection = Client::builder().connect_raw(url).await?.pop().ok_or("no server")?;
         Ok(Self::Server(Arc::new(connection)))
     }
 
-    /// Adds to a list.
+    /// Appends an entry to a list.
     pub(crate) async fn append(&self, list: &str, what: &str) -> Result<(), Failed> {
         self.number("RPUSH", &[list, what]).await.map(drop)
     }
 
-    /// How long a list is.
+    /// Returns the length of a list.
     pub(crate) async fn length(&self, list: &str) -> Result<usize, Failed> {
         Ok(usize::try_from(self.number("LLEN", &[list]).await?)?)
     }
 
-    /// All of a list.
+    /// Returns all entries of a list.
     pub(crate) async fn all(&self, list: &str) -> Result<Vec<String>, Failed> {
         match self {
             Self::Server(connection) => {
@@ -60,7 +60,7 @@ impl Store {
         }
     }
 
-    /// Forgets a list.
+    /// Deletes a list.
     pub(crate) async fn remove(&self, list: &str) -> Result<(), Failed> {
         self.number("DEL", &[list]).await.map(drop)
     }
@@ -69,7 +69,7 @@ impl Store {
         match self {
             Self::Server(connection) => Ok(connection.ask(verb, words).await?.int().ok_or("no number")?),
             Self::Process(server) => {
-                // No store answers at once: others get their chance to do harm here, as they do on a network.
+                // Yields like a reply over a network, so that races can happen.
                 tokio::task::yield_now().await;
                 let words: Vec<_> = std::iter::once(&verb).chain(words).map(|word| word.as_bytes()).collect();
                 Ok(server.command(&words)?.int()?)

@@ -66,7 +66,7 @@ fn credentials_that_are_wrong_or_missing_are_told_apart() {
             let text = error.to_string();
             assert!(text.contains(words) && text.contains(&addr.to_string()), "{text}");
         };
-        denied(&format!("redis://{addr}"), "none was given");
+        denied(&format!("redis://{addr}"), "none was set");
         denied(&format!("redis://:simsim@{addr}"), "refused the user name or the password");
         denied(&format!("redis://app:simsim@{addr}"), "refused the user name or the password");
         denied(&format!("redis://nobody:open@{addr}"), "refused the user name or the password");

@@ -77,10 +77,9 @@ pub(crate) enum Task {
     Serve(ServeOptions),
     /// Find deadlocks between announced processes
     ///
-    /// Each line is one deadlock: a cycle in which every process waits for a lock that the next process holds. Announced
-    /// programs publish the locks of their owner scopes, and `leasehold run` publishes the enclosing runs. They publish a
-    /// hold or a wait after its first second. The exit code is 1 for a deadlock. It is 77 if the search found none but
-    /// this user may not inspect all locks; the error lists these locks.
+    /// Each line is a deadlock: a cycle in which every process waits for a lock that the next process holds. Announced programs publish the locks of
+    /// their owner scopes, and `leasehold run` publishes the enclosing runs. They publish a hold or a wait after its first second. The exit code is 1
+    /// for a deadlock, and 77 if the search found no deadlock but this user may not inspect all locks. The error lists these locks.
     #[command(
         after_help = "Examples:\n  leasehold deadlocks\n  leasehold deadlocks --json | jq -r '.waits[] | [.host, .pid, .key] | @tsv'"
     )]

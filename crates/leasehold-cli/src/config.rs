@@ -101,7 +101,7 @@ fn merge(server: &mut ServerOptions, values: Values, path: &Path, mode: u32, has
     Ok(())
 }
 
-/// Whether every user of the machine can read a file.
+/// Returns whether every user of the machine can read a file.
 const fn is_for_all(mode: u32) -> bool {
     mode & 0o004 != 0
 }

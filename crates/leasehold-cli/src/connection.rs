@@ -86,7 +86,7 @@ pub(crate) async fn connect_with(
 
 /// Replaces the limit of one attempt in an error message with the caller's limit.
 fn within(text: &str, limit: Duration, option: &str) -> String {
-    let reason = text.split_once("; it was tried for").map_or(text, |(reason, _)| reason);
+    let reason = text.split_once("; retried for").map_or(text, |(reason, _)| reason);
     let reason = reason.split_once("; try again in a moment").map_or(reason, |(reason, _)| reason);
     format!("{reason}; waited for {limit:?} ({option})")
 }
@@ -278,7 +278,7 @@ fn parts(url: &str) -> (&str, Option<&str>, &str, &str) {
     }
 }
 
-/// Whether a URL contains a password of the server or of its Sentinels.
+/// Returns whether a URL contains a password of the server or of its Sentinels.
 pub(crate) fn has_password(url: &str) -> bool {
     let (_, user, _, settings) = parts(url);
     let mut settings = form_urlencoded::parse(settings.trim_start_matches('?').as_bytes());

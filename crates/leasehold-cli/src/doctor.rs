@@ -1,4 +1,4 @@
-//! `leasehold doctor`: checks whether the server can be trusted with locks.
+//! `leasehold doctor`: checks whether the server is safe for locks.
 //!
 //! `doctor/server.rs` evaluates `INFO`, `settings.rs` `CONFIG GET`, `pace.rs` `SLOWLOG`, `cluster.rs` `CLUSTER INFO`, and
 //! `sentinel.rs` the Sentinels. `service.rs` recognises managed services. `doctor/trial.rs` acquires locks and measures them. This file queries every primary, and

@@ -5,7 +5,7 @@
 use rustix::process::{self, Pid, Resource, Rlimit, Signal};
 use std::process::ExitCode;
 
-/// How this process ends.
+/// The end of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Ending {
     Code(u8),

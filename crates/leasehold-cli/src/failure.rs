@@ -55,7 +55,7 @@ Exit codes (`run` and `leader` exit with the code of their command, or die by th
   74   a file or stream could not be read or written
   75   busy, for run and inspect --check; run --busy-exit sets another code
   76   lost: the lock was lost, not renewed, or held for --max-hold
-  77   refused: password, rights, certificate or server; or deadlocks found none but could not inspect all locks
+  77   refused: password, rights, certificate or server; or deadlocks could not inspect all locks
   126  the command cannot be executed
   127  the command was not found
   128+n  in a shell: death by signal n, of the command, of top, serve, bench or doctor, or of a wait";
@@ -191,7 +191,7 @@ impl fmt::Display for Failure {
     }
 }
 
-/// Whether a retry may succeed.
+/// Returns whether a retry may succeed.
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
         Error::Refused { refusal, .. } => refusal.is_transient() || is_full(error),
@@ -227,16 +227,16 @@ pub(crate) fn reason(error: &Error) -> String {
 const ANOTHER_TIME: &str = "; ?connect_deadline=30s in the URL changes this limit";
 
 /// The advice of the library that only a program can follow.
-const FOR_PROGRAMS: &str = ", or make the client by connect_lazy where the server may come later";
+const FOR_PROGRAMS: &str = ", or use connect_lazy if the server may start later";
 
 /// The advice for a failed TLS handshake, by its reason.
 fn of_certificates(message: &str) -> &'static str {
     const ADVICE: [(&str, &str); 6] = [
         ("authority that is not trusted", "; trust the authority with --tls-ca"),
-        ("of the client has expired", "; set a valid certificate with --tls-cert and --tls-key"),
-        ("of the client", "; set an accepted certificate with --tls-cert and --tls-key"),
+        ("client certificate has expired", "; set a valid certificate with --tls-cert and --tls-key"),
+        ("client certificate", "; set an accepted certificate with --tls-cert and --tls-key"),
         ("has expired", "; check the clock of this machine, or renew the certificate of the server"),
-        ("the certificate was not accepted", "; trust the authority with --tls-ca"),
+        ("the certificate was rejected", "; trust the authority with --tls-ca"),
         ("not valid for this host name", "; use a host name or address of the certificate in the URL"),
     ];
     ADVICE.iter().find(|(reason, _)| message.contains(reason)).map_or("", |(_, advice)| advice)

@@ -10,7 +10,7 @@ use std::time::Duration;
 /// Maximum length of the value of a simple lock, as in `Client::inspect`.
 const LONGEST: usize = 256;
 
-/// The kind of a lock, as far as the server's data distinguish it.
+/// The kind of a lock, from its data on the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// Reentrant, fair, fenced and spin locks look the same.
@@ -195,7 +195,7 @@ pub(crate) fn of_a_client(name: &str, id: &str) -> Result<(), Failure> {
     Err(Failure::new(Exit::Conflict, text).of_lock(name))
 }
 
-/// Whether an id has the format of holder ids of this library and of JVMs: `uuid:number` with an optional suffix.
+/// Returns whether an id has the format of holder ids of this library and of JVMs: `uuid:number` with an optional suffix.
 pub(crate) fn is_of_a_client(id: &str) -> bool {
     let id = id.strip_suffix(['~', '!']).unwrap_or(id);
     let Some((client, number)) = id.rsplit_once(':') else { return false };

@@ -62,17 +62,17 @@ impl Person {
         self.locks.iter().find(of_hold)
     }
 
-    /// Whether its record lists this permit.
+    /// Returns whether its record lists this permit.
     pub(crate) fn has_permit(&self, permit: PermitId) -> bool {
         self.holders().any(|holder| holder.has_permit(permit))
     }
 
-    /// Whether its record lists a hold of the lock with this key.
+    /// Returns whether its record lists a hold of the lock with this key.
     pub(crate) fn holds(&self, key: &str) -> bool {
         self.locks.iter().any(|lock| lock.key == key && lock.holder.is_some())
     }
 
-    /// Whether its record lists no hold.
+    /// Returns whether its record lists no hold.
     pub(crate) fn holds_nothing(&self) -> bool {
         self.holders().next().is_none()
     }

@@ -188,7 +188,7 @@ impl Seen {
         }
     }
 
-    /// Whether an acquire would wait.
+    /// Returns whether an acquire would wait.
     pub(crate) fn is_held(&self) -> bool {
         match self.state.available {
             Some(available) => available <= 0,

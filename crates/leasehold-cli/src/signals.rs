@@ -107,7 +107,7 @@ impl Signals {
     }
 }
 
-/// Whether a signal requests the end of this process.
+/// Returns whether a signal requests the end of this process.
 pub(crate) fn asks_to_end(signal: Signal) -> bool {
     ENDING.contains(&signal) || ENDING_HERE.contains(&signal)
 }
@@ -119,12 +119,12 @@ pub(crate) fn stop_this_process() -> bool {
     is_a_job() && process::kill_process(process::getpid(), Signal::STOP).is_ok()
 }
 
-/// Whether a shell controls this process as a job, in another process group than that of the session.
+/// Returns whether a shell controls this process as a job, in another process group than that of the session.
 pub(crate) fn is_a_job() -> bool {
     process::getsid(None).is_ok_and(|session| session != process::getpgrp())
 }
 
-/// Whether this process ignores a signal; `false` if the system does not reveal it.
+/// Returns whether this process ignores a signal; `false` if the system does not reveal it.
 pub(crate) fn is_ignored(signal: Signal) -> bool {
     ignored() >> (signal.as_raw() - 1) & 1 == 1
 }

@@ -24,7 +24,7 @@ pub(crate) async fn hint(client: &Client, name: &str) -> Option<String> {
     (!names.is_empty()).then(|| format!("no lock has the name {name:?}; similar: {}", names.join(", ")))
 }
 
-/// How much two names differ. `None` if they are not similar. Names that differ only in their numbers name other things.
+/// The distance between two names. `None` if they are not similar. Names that differ only in their numbers name other things.
 fn distance(name: &str, other: &str) -> Option<usize> {
     if without_numbers(name) == without_numbers(other) {
         return None;

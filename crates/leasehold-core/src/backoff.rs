@@ -44,7 +44,7 @@ impl Backoff {
         Self { shape: Shape::Exponential { first, most }, attempts: None }
     }
 
-    /// `step` longer after each failure, at most `most`.
+    /// Pauses that grow by `step` after each failure, up to `most`.
     pub const fn linear(step: Duration, most: Duration) -> Self {
         Self { shape: Shape::Linear { step, most }, attempts: None }
     }
@@ -54,13 +54,13 @@ impl Backoff {
         Self { shape: Shape::Constant(pause), attempts: None }
     }
 
-    /// The caller's own pauses: `pause` maps the number of failures, from 1, to the next pause; `None` ends the wait.
-    /// It runs in the waiting future, without a lock, so it may use the client.
+    /// Pauses of the caller: `pause` maps the number of failures, from 1, to the next pause; `None` ends the wait. It runs in the waiting future,
+    /// without a lock, so it may use the client.
     pub fn custom(pause: impl Fn(u32) -> Option<Duration> + Send + Sync + 'static) -> Self {
         Self { shape: Shape::Custom(Arc::new(pause)), attempts: None }
     }
 
-    /// Whether the pauses come from the caller's code, which must not run under a lock of the client.
+    /// Returns `true` if the pauses come from the caller's code, which must not run under a lock of the client.
     #[doc(hidden)]
     pub const fn is_custom(&self) -> bool {
         matches!(self.shape, Shape::Custom(_))

@@ -150,7 +150,7 @@ impl Call {
         self
     }
 
-    /// Whether the call is a repeated attempt at a busy lock.
+    /// Returns whether the call is a repeated attempt at a busy lock.
     pub const fn repeats(&self) -> bool {
         self.repeats
     }

@@ -70,8 +70,8 @@ impl Kind {
         Self::Latch,
     ];
 
-    /// Whether a client can grant the kind locally while its server is unreachable. The other kinds need the server:
-    /// for fencing tokens, fair queues or permits.
+    /// Returns whether a client can grant the kind locally while its server is unreachable. The other kinds need the server: for fencing tokens, fair
+    /// queues or permits.
     pub const fn supports_fallback(self) -> bool {
         match self {
             Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write => true,
@@ -79,7 +79,7 @@ impl Kind {
         }
     }
 
-    /// Whether a hold of the kind has a lease. Permits of a bare counter have no owner, and a latch has no holder.
+    /// Returns whether a hold of the kind has a lease. Permits of a bare counter have no owner, and a latch has no holder.
     pub const fn has_lease(self) -> bool {
         match self {
             Self::Semaphore | Self::Latch => false,

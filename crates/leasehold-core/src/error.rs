@@ -68,10 +68,9 @@ impl fmt::Display for LossReason {
     }
 }
 
-/// How a hold ended, as its token tells.
+/// The end of a hold, from its token.
 ///
-/// A [`LossReason`] alone is not enough: the token of a hold is also cancelled by a release and by a detach, and the lock
-/// is free only after the release.
+/// A [`LossReason`] alone is not enough: a release and a detach also cancel the token of a hold, and the lock is free only after the release.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum HoldEnd {

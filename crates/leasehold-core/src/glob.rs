@@ -3,7 +3,7 @@
 //! `*` matches any text, and `?` any byte. `[abc]` and `[a-z]` match a byte of a set, and `[^a]` a byte outside of it.
 //! A backslash escapes the next byte. A set without an end extends to the end of the pattern.
 
-/// Whether the whole name matches the pattern. The number of steps is at most the product of both lengths.
+/// Returns whether the whole name matches the pattern. The number of steps is at most the product of both lengths.
 pub fn matches(pattern: &[u8], name: &[u8]) -> bool {
     let (mut at, mut seen) = (0, 0);
     // The last `*`, and the length of its current match.

@@ -117,7 +117,7 @@ impl HoldCell {
         if self.ended(now).is_some() { Duration::ZERO } else { self.deadline().since(now) }
     }
 
-    /// Whether the hold was granted locally and is not on the server.
+    /// Returns whether the hold was granted locally and is not on the server.
     pub fn is_degraded(&self) -> bool {
         self.degraded.load(Ordering::Acquire)
     }

@@ -53,7 +53,7 @@ pub enum LinkError {
 }
 
 impl LinkError {
-    /// Whether the call failed by chance only, so an immediate retry makes sense.
+    /// Returns whether the call failed by chance only, so an immediate retry makes sense.
     pub fn is_worth_going_again(&self) -> bool {
         match self {
             Self::NotSent(_) => true,
@@ -62,7 +62,7 @@ impl LinkError {
         }
     }
 
-    /// Whether the server's refusal is permanent, so an operator must act.
+    /// Returns whether the server's refusal is permanent, so an operator must act.
     pub fn is_lasting(&self) -> bool {
         matches!(self, Self::Refused(refusal) if !refusal.is_transient() || refusal.is_of_a_failed_snapshot())
     }
@@ -109,31 +109,30 @@ impl ServerError {
         self
     }
 
-    /// Whether the server lacks the memory for the call's writes.
+    /// Returns whether the server lacks the memory for the call's writes.
     pub fn is_out_of_memory(&self) -> bool {
         self.code() == "OOM" || self.text.contains("-OOM ")
     }
 
-    /// Whether the server refuses writes because it is a replica. It may be a demoted primary.
+    /// Returns whether the server refuses writes because it is a replica. It may be a demoted primary.
     #[doc(hidden)]
     pub fn is_of_a_replica(&self) -> bool {
         // Servers before 7.0 wrap an error of a script in their own sentence.
         self.code() == "READONLY" || self.text.contains("-READONLY ")
     }
 
-    /// Whether the server refuses writes because its last snapshot failed. It accepts writes after a successful
-    /// snapshot.
+    /// Returns whether the server refuses writes because its last snapshot failed. It accepts writes after a successful snapshot.
     fn is_of_a_failed_snapshot(&self) -> bool {
         self.code() == "MISCONF" || self.text.contains("-MISCONF ")
     }
 
-    /// Whether the server lacks or has disabled a command, or denies it to this user.
+    /// Returns whether the server lacks or has disabled a command, or denies it to this user.
     #[doc(hidden)]
     pub fn is_of_a_missing_command(&self) -> bool {
         self.code() == "NOPERM" || self.lacks_the_command()
     }
 
-    /// Whether the server lacks the sent command. Does not cover commands of a script.
+    /// Returns whether the server lacks the sent command. Does not cover commands of a script.
     fn lacks_the_command(&self) -> bool {
         let is_of_a_script = [", script:", " script: ", "user_script"].iter().any(|part| self.text.contains(part));
         let is_disabled = self.text.starts_with("ERR This instance has ") && self.text.contains("disabled");
@@ -141,7 +140,7 @@ impl ServerError {
         !is_of_a_script && (is_disabled || is_unknown.iter().any(|beginning| self.text.starts_with(beginning)))
     }
 
-    /// Whether the call did nothing.
+    /// Returns whether the call did nothing.
     ///
     /// A script can fail halfway, and its earlier writes stay. Servers before 7.0 report this in a sentence of their
     /// own, newer servers add the line of the script. If the script returns the error itself, the reply contains
@@ -174,33 +173,32 @@ impl ServerError {
             || self.lacks_the_command()
     }
 
-    /// Whether the call granted nothing and raised no count. The script may have made preparations, such as a place in
-    /// a queue.
+    /// Returns whether the call granted nothing and raised no count. The script may have made preparations, such as a place in a queue.
     #[doc(hidden)]
     pub const fn proves_no_grant(&self) -> bool {
         self.ungranted
     }
 
-    /// Whether the server only asks for another form of the call, or another node, and did nothing.
+    /// Returns whether the server only asks for another form of the call, or another node, and did nothing.
     #[doc(hidden)]
     pub fn is_detour(&self) -> bool {
         ["NOSCRIPT", "MOVED", "ASK"].contains(&self.code())
     }
 
-    /// Whether the server or its proxy refused the call because its keys are in several hash slots.
+    /// Returns whether the server or its proxy refused the call because its keys are in several hash slots.
     #[doc(hidden)]
     pub fn is_of_several_slots(&self) -> bool {
         self.code() == "CROSSSLOT"
     }
 
-    /// Whether a slot is moving and its keys are split. No node can run the call until all keys have moved.
+    /// Returns whether a slot is moving and its keys are split. No node can run the call until all keys have moved.
     #[doc(hidden)]
     pub fn is_of_a_moving_slot(&self) -> bool {
         self.code() == "TRYAGAIN"
     }
 
-    /// Whether a retry may soon succeed. The server is loading, failing over, moving slots, or busy. Or it cannot save
-    /// a snapshot, or does not know the script yet.
+    /// Returns whether a retry may soon succeed. The server is loading, failing over, moving slots, or busy. Or it cannot save a snapshot, or does
+    /// not know the script yet.
     pub fn is_transient(&self) -> bool {
         const CODES: [&str; 12] = [
             "MISCONF",

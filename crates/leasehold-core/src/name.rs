@@ -106,7 +106,7 @@ impl LockName {
         tagged(CHANNEL, &self.raw).map(str::as_bytes)
     }
 
-    /// Whether this is [`LockName::channel`], without building it.
+    /// Returns whether this is [`LockName::channel`], without building it.
     pub(crate) fn is_channel(&self, channel: &[u8]) -> bool {
         let rest = channel.strip_prefix(CHANNEL.as_bytes()).and_then(|rest| rest.strip_prefix(b":"));
         let braced = rest.and_then(|rest| rest.strip_prefix(b"{")?.strip_suffix(b"}"));

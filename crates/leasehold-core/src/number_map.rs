@@ -32,12 +32,12 @@ impl<K: Copy + Eq + Hash, V> BoxMap<K, V> {
         self.table.len()
     }
 
-    /// Whether there is no value.
+    /// Returns whether there is no value.
     pub(crate) fn is_empty(&self) -> bool {
         self.table.is_empty()
     }
 
-    /// Whether a key has a value.
+    /// Returns whether a key has a value.
     pub(crate) fn contains(&self, key: K) -> bool {
         self.table.contains_key(&key)
     }

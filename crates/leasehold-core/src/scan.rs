@@ -35,8 +35,7 @@ impl ScanPage {
 pub struct Scanned {
     /// The next cursor; `None` at the end.
     pub next: Option<u64>,
-    /// The names, in no order. A scan may return a name twice, and may miss keys that were created or deleted
-    /// meanwhile.
+    /// The names, in no order. A scan may return a name twice, and may miss keys that were created or deleted during the scan.
     pub names: Vec<Bytes>,
     /// The server process that replied. Its cursors mean nothing to another process. Empty if unknown.
     pub process: String,
@@ -54,7 +53,7 @@ impl Scanned {
             Reply::Bulk(text) => std::str::from_utf8(text).ok().and_then(|text| text.parse::<u64>().ok()),
             _ => None,
         };
-        let place = place.ok_or_else(|| DecodeError::new("a place in the keys", cursor))?;
+        let place = place.ok_or_else(|| DecodeError::new("a cursor", cursor))?;
         let name = |name: &Reply| match name {
             Reply::Bulk(name) => Ok(name.clone()),
             other => Err(DecodeError::new("the name of a key", other)),

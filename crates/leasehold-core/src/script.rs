@@ -41,12 +41,12 @@ impl Script {
         self.args
     }
 
-    /// Whether the script renews leases.
+    /// Returns whether the script renews leases.
     pub fn is_renewal(&self) -> bool {
         self.name.ends_with("/renew")
     }
 
-    /// Whether keys and arguments repeat for each hold, as in renewals.
+    /// Returns whether keys and arguments repeat for each hold, as in renewals.
     pub fn repeats(&self) -> bool {
         self.is_renewal()
     }

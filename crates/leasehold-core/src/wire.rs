@@ -180,12 +180,12 @@ impl<T> Wire<T> {
         self.in_flight.len()
     }
 
-    /// Whether the server owes a reply, or sends messages of a subscription.
+    /// Returns whether the server owes a reply, or sends messages of a subscription.
     pub fn is_awaited(&self) -> bool {
         self.subscribed || !self.in_flight.is_empty()
     }
 
-    /// Whether the connection has subscriptions.
+    /// Returns whether the connection has subscriptions.
     pub const fn is_subscribed(&self) -> bool {
         self.subscribed
     }
@@ -276,7 +276,7 @@ impl<T> Wire<T> {
     }
 }
 
-/// Whether a RESP2 array is a message or a confirmation, not the reply to a `PING`.
+/// Returns whether a RESP2 array is a message or a confirmation, not the reply to a `PING`.
 fn is_of_a_channel(parts: &[Frame]) -> bool {
     let Some(kind) = parts.first().and_then(Frame::bytes) else { return false };
     let confirms = |what: &Subscription| kind.eq_ignore_ascii_case(what.command().as_bytes());

@@ -115,7 +115,7 @@ impl ServerClock {
         }
     }
 
-    /// Whether the clock has timers.
+    /// Returns whether the clock has timers.
     pub(crate) fn has_timers(&self) -> bool {
         match &self.source {
             Source::System(_, timer) => timer.is_there(),

@@ -188,7 +188,7 @@ impl EmbeddedServer {
         self.with(|state| state.eviction_policy = policy.into());
     }
 
-    /// Whether new links use sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
+    /// Returns whether new links use sharded channels, which `SPUBLISH` reaches and `PUBLISH` does not.
     pub fn set_sharded_notices(&self, sharded: bool) {
         self.with(|state| state.mode = if sharded { PubSubMode::Sharded } else { PubSubMode::Plain });
     }

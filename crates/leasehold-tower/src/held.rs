@@ -1,12 +1,12 @@
-//! The lock of a request, as its handler and its answer show it.
+//! The lock of a request, for its handler and its response.
 
 use leasehold::fence::FencingToken;
 use leasehold::kind::Any;
 use leasehold::{Guard, HoldToken, HolderId, LossReason};
 
-/// The lock under which a request is served. It is an extension of the request: with axum, a handler takes `Extension<HeldLock>`.
+/// The lock of a request, in the extensions of the request. An axum handler extracts it with `Extension<HeldLock>`.
 ///
-/// It is a view and not a guard: the layer releases the lock, and no copy of this keeps it.
+/// It is not a guard: the layer releases the lock, and a clone does not keep the lock.
 #[derive(Clone, Debug)]
 pub struct HeldLock {
     name: String,
@@ -25,39 +25,39 @@ impl HeldLock {
         }
     }
 
-    /// The name of the lock, as the program gave it.
+    /// Returns the name of the lock, without the prefix of the client.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// The holder's name on the server. A store that checks fencing tokens registers it beside the token.
+    /// Returns the holder's id on the server. A store that checks fencing tokens registers the id beside the token.
     pub const fn holder_id(&self) -> &HolderId {
         &self.holder_id
     }
 
-    /// The fencing token, where the lock is of a kind that gives one.
+    /// Returns the fencing token, if the kind of the lock has tokens.
     pub const fn fencing_token(&self) -> Option<FencingToken> {
         self.fencing_token
     }
 
-    /// Whether the lock is certainly still held. This reads the clock.
+    /// Returns `true` if the lock is certainly held. This reads the clock.
     pub fn is_held(&self) -> bool {
         !self.end.is_cancelled()
     }
 
-    /// Whether a [fallback](leasehold::Lock::fallback) granted the lock without the server: it does not exclude
-    /// requests in other processes. A handler that needs exclusion returns 503.
+    /// Returns `true` if a [fallback](leasehold::Lock::fallback) granted the lock without the server. Such a lock does not exclude requests in other
+    /// processes. A handler that needs exclusion returns 503.
     pub fn is_degraded(&self) -> bool {
         self.end.is_degraded()
     }
 
-    /// A token that is cancelled when the lock is lost or released, for work that the handler has given to other tasks.
+    /// Returns a token that is cancelled when the lock is lost or released, for work in other tasks.
     pub const fn cancellation_token(&self) -> &HoldToken {
         &self.end
     }
 }
 
-/// The mark of an answer whose request lost its lock, with [`OnLoss::Mark`]. It is an extension of the response.
+/// The mark of a response whose request lost its lock, with [`OnLoss::Mark`]. It is in the extensions of the response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LostLock {
     name: String,
@@ -69,27 +69,27 @@ impl LostLock {
         Self { name, reason }
     }
 
-    /// The name of the lock.
+    /// Returns the name of the lock.
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Why it was lost.
+    /// Returns the reason of the loss.
     pub const fn reason(&self) -> LossReason {
         self.reason
     }
 }
 
-/// The fate of a request that loses its lock.
+/// The behaviour of a request that loses its lock.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum OnLoss {
-    /// The inner service is dropped and polled no more, and the answer is a [`Refusal::Lost`](crate::Refusal::Lost). It has this answer too if
-    /// the loss shows only at the release, after the work has ended: others may have worked at the same time.
+    /// The layer drops the inner future and responds with [`Refusal::Lost`](crate::Refusal::Lost). It also does so if the release detects the loss
+    /// after the work has ended: another holder may have worked at the same time.
     #[default]
     Stop,
-    /// The inner service runs to its end, and its response has a [`LostLock`]. The handler sees the loss by [`HeldLock`].
+    /// The inner future runs to its end, and its response contains a [`LostLock`]. The handler detects the loss by its [`HeldLock`].
     ///
-    /// It is for work that must not be cut off in its middle, and whose store refuses a stale write by its fencing token.
+    /// Use it for work that must not stop halfway, and whose store refuses stale writes by a fencing token.
     Mark,
 }

@@ -1,10 +1,10 @@
-//! The lock of a request by a header.
+//! Keys from headers.
 
 use http::request::Parts;
 use leasehold::{Client, Lock};
 
-/// A key for [`LockLayer::new`](crate::LockLayer::new): the reentrant lock whose name is the prefix and the value of the header. A request
-/// without the header, or with a value that is no visible ASCII, has no key.
+/// Returns a key function for [`LockLayer::new`](crate::LockLayer::new): the reentrant lock with the prefix and the value of the header as its name.
+/// A request without the header, or with a value of other characters than visible ASCII, has no key.
 ///
 /// # Examples
 ///

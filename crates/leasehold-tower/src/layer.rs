@@ -1,4 +1,4 @@
-//! The layer, as a service is built with it.
+//! The layer, which builds a service.
 
 use crate::held::OnLoss;
 use crate::refusal::Http;
@@ -10,9 +10,9 @@ use std::fmt;
 use std::time::Duration;
 use tower_layer::Layer;
 
-/// Serves each request under the lock of its key. See the [crate](crate) for an example, and for when not to use it.
+/// Serves each request under the lock of its key. The [crate](crate) has an example and the limits.
 ///
-/// `F` gives the lock of a request, and `R` the answer to a request that is not served.
+/// `F` returns the lock of a request, and `R` builds the response to a refused request.
 #[derive(Clone)]
 pub struct LockLayer<F, R = Http> {
     key: F,
@@ -21,10 +21,10 @@ pub struct LockLayer<F, R = Http> {
 }
 
 impl<F> LockLayer<F> {
-    /// Takes the lock that `key` gives for a request. `None` says that the request needs none.
+    /// Creates a layer that acquires the lock that `key` returns for a request. A request with `None` runs without a lock.
     ///
-    /// The lock may be of any kind that has one holder at a time, with a class, a time to linger and other settings of its own:
-    /// [`AnyLock`] says which. Each request is an owner of its own.
+    /// The lock may be of any kind that converts into [`AnyLock`], with its own class, linger time and other settings. Each request is a separate
+    /// owner.
     ///
     /// ```
     /// use leasehold_tower::LockLayer;
@@ -45,7 +45,7 @@ impl<F> LockLayer<F> {
 }
 
 impl<F, R> LockLayer<F, R> {
-    /// Has requests wait for a busy lock, for at most this long. Default: they do not wait.
+    /// Sets the longest wait of a request for a busy lock. Default: requests do not wait.
     ///
     /// ```
     /// # use leasehold_tower::{LockLayer, header};
@@ -58,7 +58,7 @@ impl<F, R> LockLayer<F, R> {
         self
     }
 
-    /// Refuses requests without a key. Default: they are served without a lock.
+    /// Refuses requests without a key. Default: such requests run without a lock.
     ///
     /// ```
     /// # use leasehold_tower::{LockLayer, header};
@@ -71,7 +71,7 @@ impl<F, R> LockLayer<F, R> {
         self
     }
 
-    /// Decides over requests that lose their lock. Default: [`OnLoss::Stop`].
+    /// Sets the behaviour of requests that lose their lock. Default: [`OnLoss::Stop`].
     ///
     /// ```
     /// # use leasehold_tower::{LockLayer, OnLoss, header};
@@ -84,7 +84,7 @@ impl<F, R> LockLayer<F, R> {
         self
     }
 
-    /// Answers requests that are not served in another way: by [`Http`] with another status, by [`Grpc`](crate::Grpc), or by a function.
+    /// Sets the response to refused requests: [`Http`] with other statuses, [`Grpc`](crate::Grpc), or a function.
     ///
     /// ```
     /// # use leasehold_tower::{LockLayer, Refusal, header};

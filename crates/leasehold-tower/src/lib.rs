@@ -1,17 +1,17 @@
-//! A [tower](https://docs.rs/tower) layer that takes a distributed lock by a key of the request: an idempotency key, the number of an account,
-//! the path of a file. It is generic over bodies, and so serves axum, hyper and tonic alike.
+//! A [tower](https://docs.rs/tower) layer that acquires a distributed lock for each request, by a key of the request: an idempotency key, an account
+//! number, the path of a file. It is generic over bodies, so it works with axum, hyper and tonic.
 //!
-//! | the request | its answer |
+//! | the request | the response |
 //! |---|---|
-//! | has no key | the inner service's; with [`LockLayer::require_key`] 400 |
-//! | has the lock | the inner service's, once the lock is released |
-//! | finds the lock busy | 423 at once, or after the time of [`LockLayer::wait`]; [`Http::busy`] chooses another status, such as 409 |
-//! | loses its lock | 500, and the inner service is polled no more; or [its own answer, marked](OnLoss::Mark) |
-//! | cannot have the lock, because the server is out of reach | 503 |
+//! | has no key | that of the inner service; with [`LockLayer::require_key`] 400 |
+//! | acquires the lock | that of the inner service, after the release of the lock |
+//! | finds the lock busy | 423 at once, or after the time of [`LockLayer::wait`]; [`Http::busy`] sets another status, such as 409 |
+//! | loses its lock | 500, and the layer drops the inner future; or [that of the inner service, marked](OnLoss::Mark) |
+//! | cannot acquire the lock, because the server is unreachable | 503 |
 //!
 //! # Examples
 //!
-//! Two requests with one idempotency key meet, on the engine inside the process:
+//! Two concurrent requests with one idempotency key, on the in-process engine:
 //!
 //! ```
 //! use axum::Router;
@@ -42,7 +42,7 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
 //! ```
 //!
-//! A fenced lock by a part of the path, for which requests wait. The handler shows the token to its database:
+//! A fenced lock by a part of the path, with a wait. The handler shows the token to its database:
 //!
 //! ```
 //! use axum::{Extension, Router, routing::post};
@@ -69,25 +69,24 @@
 //!
 //! # When to use it, and when not
 //!
-//! It keeps requests of one key from running at the same time. It does **not** remember that a key was served: a service that must do a
-//! thing once writes the key down beside what it did, and looks there first, under the lock. A lock is held for as long as a handler runs,
-//! so long work belongs into a job. And a lease alone cannot refuse the write of a holder that was paused beyond it: take a fenced lock where
-//! that matters.
+//! Use it to prevent concurrent requests with one key. It does **not** remember a served key: for work that must happen once, store the key with the
+//! result, and look it up first, under the lock. A handler holds the lock until it returns, so move long work into a job. A lease alone cannot refuse
+//! the write of a holder that was paused beyond it: use a fenced lock if such a write does harm.
 //!
-//! The lock ends with the response and not with its body: a handler that streams its body holds no lock while the body is sent.
+//! The layer releases the lock before it returns the response, so a handler that streams its body does not hold the lock while the body is sent.
 //!
-//! The key comes from outside. Put what is known of the caller in front of it, such as the account, so that no caller can occupy the keys of
-//! another. A key that cannot be the name of a lock, because it is empty or too long, is answered with 400.
+//! The key comes from outside. Prefix it with the identity of the caller, such as the account: then a caller cannot occupy the keys of another
+//! caller. The response to an invalid key, such as an empty or too long key, is 400.
 //!
 //! # Readiness and limits
 //!
-//! The layer is always ready. It asks the inner service to be ready once it has the lock, so that requests that wait for a busy key occupy no
-//! place of a concurrency limit below it. Put a limit above the layer to bound how many requests wait.
+//! The layer is always ready. It polls the readiness of the inner service after it has acquired the lock. Requests that wait for a busy key therefore
+//! do not count in a concurrency limit below the layer. To bound the waiting requests, put a limit above the layer.
 //!
 //! # Settings of the client
 //!
-//! Requests are less patient than jobs. Give their client a short `command_timeout` and `unreachable_after`, of half a second and a second for
-//! instance, so that a server which is down costs a request no more than that.
+//! Requests need shorter timeouts than jobs. Set a short `command_timeout` and `unreachable_after`, such as half a second and a second. They limit
+//! the delay of a request while the server is down.
 
 #![cfg_attr(docsrs, feature(doc_cfg))]
 

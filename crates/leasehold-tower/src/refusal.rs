@@ -1,43 +1,42 @@
-//! The answers to requests that are not served.
+//! The responses to refused requests.
 
 use http::{HeaderValue, Response, StatusCode, header};
 use leasehold::{Error, LossReason};
 use std::fmt;
 
-/// The reason for which the layer answers a request itself. [`Http`] and [`Grpc`] leave it in the extensions of the response, for logs and for
-/// layers above.
+/// The reason why the layer refused a request. [`Http`] and [`Grpc`] put it into the extensions of the response, for logs and for layers above.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Refusal {
-    /// The request has no key, and [`LockLayer::require_key`](crate::LockLayer::require_key) wants one.
+    /// The request has no key, and [`LockLayer::require_key`](crate::LockLayer::require_key) is set.
     NoKey,
     /// The key cannot be the name of a lock.
     InvalidKey(Error),
-    /// Another request has the lock, and kept it for as long as this one waited.
+    /// Other holders held the lock for the whole wait.
     Busy {
         /// The name of the lock.
         lock: String,
     },
-    /// The lock was lost while the request was served. It is not known how much of its work was done.
+    /// The lock was lost while the handler ran. The handler may have done a part of its work.
     Lost {
         /// The name of the lock.
         lock: String,
-        /// Why.
+        /// The reason of the loss.
         reason: LossReason,
     },
-    /// The lock could not be had for a reason that may pass, such as a server out of reach.
+    /// The acquire failed, and a retry may succeed: the server is unreachable, for example.
     Unavailable(Error),
-    /// The lock could not be had until an operator or a developer changes something.
+    /// The acquire failed, and a retry fails until an operator or a developer intervenes.
     Failed(Error),
 }
 
 impl Refusal {
-    /// Sorts the error of an acquire.
+    /// Converts the error of an acquire.
     pub(crate) fn of(error: Error) -> Self {
         match (error.http_status(), error) {
             (_, Error::WaitElapsed { lock, .. }) => Self::Busy { lock },
             (400, error) => Self::InvalidKey(error),
-            // The background takes back whatever has come of the acquire.
+            // The background rolls the acquire back.
             (503, error) => Self::Unavailable(error),
             (_, error) => Self::Failed(error),
         }
@@ -66,9 +65,9 @@ impl std::error::Error for Refusal {
     }
 }
 
-/// Makes the answer to a request that is not served: [`Http`], [`Grpc`], or a function from a [`Refusal`] to a response.
+/// Builds the response to a refused request: [`Http`], [`Grpc`], or a function from a [`Refusal`] to a response.
 pub trait Refuse<B> {
-    /// The answer.
+    /// Builds the response.
     fn refuse(&self, refusal: Refusal) -> Response<B>;
 }
 
@@ -78,15 +77,15 @@ impl<B, F: Fn(Refusal) -> Response<B>> Refuse<B> for F {
     }
 }
 
-/// Answers with a status and an empty body: 400 without a usable key, 423 for a busy lock, 503 for one that cannot be had now, and otherwise
-/// 500, as [`Error::http_status`] does. The response contains no lock name and no error message.
+/// Responds with a status and an empty body, like [`Error::http_status`]: 400 for a missing or invalid key, 423 for a busy lock, 503 if a retry may
+/// succeed, otherwise 500. The response contains no lock name and no error message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Http {
     busy: StatusCode,
 }
 
 impl Http {
-    /// With 423 (Locked) for a busy lock.
+    /// Creates the responses with 423 (Locked) for a busy lock.
     pub const fn new() -> Self {
         Self { busy: StatusCode::LOCKED }
     }
@@ -106,7 +105,7 @@ impl Http {
         self
     }
 
-    /// The status of an answer.
+    /// Returns the status of the response.
     pub const fn status(&self, refusal: &Refusal) -> StatusCode {
         match refusal {
             Refusal::NoKey | Refusal::InvalidKey(_) => StatusCode::BAD_REQUEST,
@@ -132,20 +131,19 @@ impl<B: Default> Refuse<B> for Http {
     }
 }
 
-/// Answers in the way of gRPC, for services of tonic: the status of HTTP is 200, and the header `grpc-status` has the code. A busy lock is
-/// `ABORTED` (10), a key that is missing or cannot be used `INVALID_ARGUMENT` (3), a lock that cannot be had now `UNAVAILABLE` (14), and
-/// otherwise the code is `INTERNAL` (13).
+/// Responds as gRPC does, for services of tonic: with the HTTP status 200 and a code in the header `grpc-status`. The code is `ABORTED` (10) for a
+/// busy lock, `INVALID_ARGUMENT` (3) for a missing or invalid key, `UNAVAILABLE` (14) if a retry may succeed, otherwise `INTERNAL` (13).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Grpc;
 
 impl Grpc {
-    /// With these codes.
+    /// Creates the responses with these codes.
     pub const fn new() -> Self {
         Self
     }
 
-    /// The code of an answer.
+    /// Returns the code of the response.
     pub const fn code(&self, refusal: &Refusal) -> u8 {
         match refusal {
             Refusal::NoKey | Refusal::InvalidKey(_) => 3,

@@ -13,7 +13,7 @@ use std::pin::Pin;
 use std::task::{Context, Poll};
 use tower_service::Service;
 
-/// A service whose requests run under the locks of their keys. [`LockLayer`](crate::LockLayer) makes it.
+/// A service whose requests run under the locks of their keys. [`LockLayer`](crate::LockLayer) creates it.
 #[derive(Clone)]
 pub struct LockService<S, F, R> {
     inner: S,
@@ -43,7 +43,7 @@ where
     type Error = S::Error;
     type Future = ResponseFuture<Response<B>, S::Error>;
 
-    /// The service is always ready: the inner one is asked under the lock.
+    /// The service is always ready: it polls the inner service under the lock.
     fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), S::Error>> {
         Poll::Ready(Ok(()))
     }
@@ -106,7 +106,7 @@ where
     };
     let released = guard.release().await;
     let mut response = served?;
-    // The background repeats a release that got no answer. The lock was held to the end by its own clock, so the work stands.
+    // The background retries a release without a reply. The lock was held to the end by the local clock, so the work is valid.
     if let Err(Error::Lost { lock, reason }) = released {
         match settings.on_loss {
             OnLoss::Stop => return Ok(refuse.refuse(Refusal::Lost { lock, reason })),
@@ -123,11 +123,11 @@ impl<S: fmt::Debug, F, R> fmt::Debug for LockService<S, F, R> {
     }
 }
 
-/// The answer to a request.
+/// The future of a response.
 ///
 /// # Cancel safety
 ///
-/// A future that is dropped gives up its wait, or drops the inner service's future and releases the lock in the background.
+/// Dropping the future ends the wait, or drops the inner future and releases the lock in the background.
 #[must_use = "a request is served while this is polled"]
 pub struct ResponseFuture<T, E>(Pin<Box<dyn Future<Output = Result<T, E>> + Send>>);
 

@@ -1,17 +1,17 @@
-//! The rules by which requests take their locks.
+//! The settings of the layer.
 
 use crate::held::OnLoss;
 use std::time::Duration;
 
-/// How long a request waits for its lock.
+/// The wait of a request for its lock.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Waiting {
-    /// It asks once.
+    /// One attempt.
     Try,
     For(Duration),
 }
 
-/// The way of a request without a key.
+/// The treatment of a request without a key.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum WithoutKey {
     Serve,

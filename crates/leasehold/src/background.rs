@@ -108,7 +108,7 @@ impl Background {
         }
     }
 
-    /// Whether the last handle is gone, or a shutdown has begun.
+    /// Returns whether the last handle is gone, or a shutdown has begun.
     pub(crate) fn is_ending(&self) -> bool {
         self.over.state.lock().stage != Stage::Running
     }
@@ -123,7 +123,7 @@ impl Background {
         self.closing.child_token()
     }
 
-    /// Whether a shutdown has begun.
+    /// Returns whether a shutdown has begun.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.is_cancelled()
     }
@@ -171,7 +171,7 @@ impl Background {
         }
     }
 
-    /// Whether the background keeps running while the caller's thread sleeps, and no executor needs that thread.
+    /// Returns whether the background keeps running while the caller's thread sleeps, and no executor needs that thread.
     pub(crate) fn may_block(&self) -> bool {
         self.has_thread() && tokio::runtime::Handle::try_current().is_err()
     }

@@ -38,9 +38,9 @@ use thiserror::Error;
 ///
 /// # The end of a client
 ///
-/// The background ends after the last clone, lock and guard is dropped and everything is released. The last drop waits up to 250 ms for
-/// pending releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and reports the locks that it could
-/// not release. A client in a `static` is never dropped. Without a shutdown its pending releases are lost when `main` returns.
+/// The background ends after the last clone, lock and guard is dropped and all locks are released. The last drop waits up to 250 ms for pending
+/// releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and reports the locks that it could not release. A
+/// client in a `static` is never dropped. Without a shutdown its pending releases are lost when `main` returns.
 ///
 /// # Forks
 ///
@@ -229,8 +229,8 @@ impl Client {
         self.handle.with(|session, _| session.client().to_string()).into()
     }
 
-    /// Returns the server's description of itself at the time of the connection. Before a [lazy client](ClientBuilder::connect_lazy) has
-    /// connected, the version is empty, and only the server's topology (cluster or not) is known.
+    /// Returns the server's description of itself at the time of the connection. Until a [lazy client](ClientBuilder::connect_lazy) has connected,
+    /// the version is empty, and the client knows only the server's topology (cluster or not).
     pub fn server(&self) -> &ServerInfo {
         self.handle.link.server()
     }
@@ -305,8 +305,8 @@ impl Client {
         self.handle.with(|session, _| session.stats())
     }
 
-    /// Shuts the client down gracefully. Waiting and new acquires fail with [`Error::ShutDown`](crate::Error::ShutDown). Existing guards
-    /// may continue for `within`; the background renews their locks until then. The future completes as soon as everything is released.
+    /// Shuts the client down gracefully. Waiting and new acquires fail with [`Error::ShutDown`](crate::Error::ShutDown). Existing guards may continue
+    /// for `within`; the background renews their locks until then. The future completes as soon as all locks are released.
     ///
     /// Guards that remain after `within` are lost with the reason [`ShutDown`](crate::LossReason::ShutDown), which signals their work to
     /// stop. **The lock of such a guard is not released while the guard exists**, because its work may still run. The lock is free once

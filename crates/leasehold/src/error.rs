@@ -46,17 +46,17 @@ pub enum Error {
         lock: String,
         /// The kind of the lock, such as `lock`, `semaphore` or `count-down latch`.
         kind: &'static str,
-        /// How long the caller waited.
+        /// The time for which the caller waited.
         waited: Duration,
-        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may
-        /// identify its process. It is `None` if the lock was free by then, if no reply arrived within the command timeout, and for locks
-        /// with several owners or members: semaphores, latches, multi locks and quorum locks.
+        /// The [`Holder::id`](crate::inspect::Holder::id) of the holder right after the wait. [`Client::who_is`](crate::Client::who_is) may identify
+        /// its process. It is `None` if the lock was free by then, or if no reply arrived within the command timeout. It is also `None` for
+        /// semaphores, latches, multi locks and quorum locks, which have several owners or members.
         holder: Option<HolderId>,
-        /// Whether an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and a
-        /// longer wait would not have helped.
+        /// `true` if an enclosing [owner scope](crate::Owner::scope) holds the lock under another owner. The task waited for itself, and would have
+        /// waited without an end.
         waits_for_itself: bool,
     },
-    /// The lock was held and was lost. Other holders may have changed the protected data since.
+    /// The lock was lost after its grant. Other holders may have changed the protected data since.
     #[error("{}", lost_text(lock, *reason))]
     Lost {
         /// The lock.
@@ -93,9 +93,9 @@ pub enum Error {
         /// The type of the key, or the kind of the lock.
         kind: String,
     },
-    /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was
-    /// acquired; the background retries a release. If the server also refuses to roll back preparations of the script, such as a place in
-    /// a queue, the message contains that refusal, and the background retries the rollback.
+    /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was acquired; the
+    /// background retries a release. If the server also refuses the rollback of preparations, such as a place in a queue, the message contains that
+    /// refusal. The background retries the rollback.
     #[error("the server refused a command for the lock {lock:?}: {refusal}{}", advice::advice(refusal))]
     Refused {
         /// The lock.
@@ -115,7 +115,7 @@ pub enum Error {
         #[source]
         refusal: Option<ServerError>,
     },
-    /// The owner holds the read half of a read-write lock and requests its write half, and would wait for itself.
+    /// The owner holds the read half of a read-write lock and requests its write half. It would wait for itself.
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
          first"
@@ -131,7 +131,7 @@ pub enum Error {
     ExceedsCapacity {
         /// The semaphore.
         lock: String,
-        /// The number of permits, free or not.
+        /// The number of permits, available or held.
         capacity: i64,
     },
     /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
@@ -147,8 +147,8 @@ pub enum Error {
         /// The greatest token that the store has seen.
         registered: FencingToken,
     },
-    /// Another holder has already shown an equal fencing token to the store: the lock's server lost a write, for example in a failover, and
-    /// granted the token twice. Nothing was read or written.
+    /// Another holder has already shown an equal fencing token to the store. The lock's server lost a write, for example in a failover, and granted
+    /// the token twice. Nothing was read or written.
     #[error(
         "the fencing token {token} was granted twice: another holder has already shown it to {name:?}, because the lock's \
          server has lost data"
@@ -160,8 +160,8 @@ pub enum Error {
         token: FencingToken,
     },
     /// The server granted the lock, but too few replicas, or too few disks with [`ClientBuilder::fsync`](crate::ClientBuilder::fsync),
-    /// acknowledged the grant in time. The client has rolled the grant back: the lock is
-    /// free now, or soon if the server has not confirmed the rollback within the command timeout.
+    /// acknowledged the grant in time. The client has rolled the grant back. The
+    /// lock is free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
     #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required acknowledgements arrived in time")]
@@ -170,7 +170,7 @@ pub enum Error {
         lock: String,
         /// The number of acknowledgements.
         acknowledged: u32,
-        /// The required number.
+        /// The required number of acknowledgements.
         wanted: u32,
     },
     /// The client was shut down.
@@ -209,7 +209,7 @@ impl Error {
     /// | status | errors |
     /// |---|---|
     /// | 400 | a name or another value from the request is invalid |
-    /// | 423 (Locked) | others held the lock for too long; an API whose clients do not know 423 returns 409 instead |
+    /// | 423 (Locked) | other owners held the lock for too long; an API whose clients do not know 423 returns 409 instead |
     /// | 503 | a retry may succeed ([`is_retryable`](Self::is_retryable)), or the client is shut down |
     /// | 500 | all other errors, such as a lost lock, a stale token or a refusal |
     ///
@@ -224,12 +224,12 @@ impl Error {
         }
     }
 
-    /// Whether the lock was busy for too long, without any failure: `423` rather than `503` in a web service.
+    /// Returns `true` if the lock was busy for too long, without a failure: `423` rather than `503` in a web service.
     pub const fn is_contention(&self) -> bool {
         matches!(self, Self::WaitElapsed { .. })
     }
 
-    /// Whether a retry may succeed later: the lock was busy, or the server or its replicas did not reply in time. After a lost hold or a
+    /// Returns `true` if a retry may succeed later: the lock was busy, or the server or its replicas did not reply in time. After a lost hold or a
     /// stale token a retry of the operation fails: the work must start again.
     ///
     /// # Examples
@@ -252,7 +252,7 @@ impl Error {
         )
     }
 
-    /// Whether the operation may have taken effect despite the error. The background releases a lock that was acquired. A write to a
+    /// Returns `true` if the operation may have taken effect despite the error. The background releases a lock that was acquired. A write to a
     /// [`FencedValue`](crate::fence::FencedValue) may have succeeded.
     pub const fn may_have_taken_effect(&self) -> bool {
         matches!(self, Self::OutcomeUnknown { .. })
@@ -268,7 +268,7 @@ impl Error {
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
             AcquireError::Unreachable(message) if waited >= LEAST_TOLD => {
                 let waited = readable(waited);
-                Self::Unreachable { lock, message: format!("{message}; it was tried for {waited:?}") }
+                Self::Unreachable { lock, message: format!("{message}; retried for {waited:?}") }
             }
             AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
             AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
@@ -384,7 +384,7 @@ mod tests {
         assert!(text("semaphore").contains("too few free permits") && text("semaphore").contains("try_set_permits"));
         let unreachable =
             Error::from_acquire("parts", Duration::from_secs(2), AcquireError::Unreachable("it is down".into()));
-        assert!(unreachable.to_string().ends_with("it is down; it was tried for 2s"), "{unreachable}");
+        assert!(unreachable.to_string().ends_with("it is down; retried for 2s"), "{unreachable}");
     }
 
     #[test]

@@ -1,16 +1,15 @@
 //! Fencing: stores that refuse the writes of stale holders.
 //!
-//! A lease cannot stop a holder that was paused beyond it. When the holder resumes, another holder has the lock, and the first does not know
-//! it. The token of a [`FencedLock`](crate::FencedLock) distinguishes the two if the *store* compares tokens: it keeps the greatest token
-//! that it has seen, and refuses a lower token. [`FencedValue`] is such a store on the lock's own server. [`sql`] contains the
+//! A lease cannot stop a holder that was paused beyond it. When it resumes, another holder has the lock, and the paused holder may write before it
+//! detects its loss. The token of a [`FencedLock`](crate::FencedLock) distinguishes both holders if the *store* compares tokens. Such a store keeps
+//! the greatest token that it has seen, and refuses a lower token. [`FencedValue`] is a store on the lock's own server. [`sql`] contains the
 //! statements for an SQL database.
 //!
 //! # At the first read, and at every write
 //!
-//! Checking the token at writes alone still loses updates. The old holder reads 100 and pauses. The new holder also reads 100. The old holder
-//! resumes and writes 90 with its token, which is still the greatest that the store has seen. Then the new holder writes 80. If the new
-//! holder had shown its token at its read, the store would have refused the old holder's write. So **show the token before the first
-//! read**, which registers it.
+//! Checking the token at writes alone still loses updates. The old holder reads 100 and pauses. The new holder also reads 100. The old holder resumes
+//! and writes 90 with its token, which is still the greatest that the store has seen. Then the new holder writes 80. If the new holder had shown its
+//! token at its read, the store would have refused the old holder's write. So **show the token before the first read**: this registers it.
 //!
 //! # Repeated tokens
 //!

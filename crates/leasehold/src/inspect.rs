@@ -35,8 +35,8 @@ impl<K: Owned> Lock<K> {
     /// Ends the hold with this `id` on the server, even if another client acquired it, and wakes the waiters. Returns `false` if the server has
     /// no such hold. The `id` is a [`Holder::id`]; for a read-write lock, an id of this half.
     ///
-    /// **This does not stop the holder**, like the `force_release` of each kind. This method compares only the id, so it also removes an entry
-    /// that an inspection refuses to read: the text of the [`Error::KeyConflict`] contains its field, which is the `id`.
+    /// **This does not stop the holder**, like the `force_release` of each kind. This method compares only the id, so it also removes an entry that
+    /// an inspection refuses to read. The text of that [`Error::KeyConflict`] contains the field of the entry, which is the `id`.
     ///
     /// # Errors
     ///
@@ -105,9 +105,9 @@ impl<K: Inspectable> Lock<K> {
     /// Ends the current hold, even if another client acquired it, and wakes the waiters. Returns the former holder, or `None` if the lock was free
     /// or the holder has just changed.
     ///
-    /// **This does not stop the holder.** It detects the loss at its next renewal, at most a third of its lease later, and may work
-    /// concurrently with the next holder until then. Its guard is then lost with the reason [`Removed`](crate::LossReason::Removed). A
-    /// holder with a fixed lease does not renew: it detects the loss after a reconnect, or considers its guard held until the lease ends.
+    /// **This does not stop the holder.** It detects the loss at its next renewal, at most a third of its lease later. Until then it may work
+    /// concurrently with the next holder. Its guard is then lost with the reason [`Removed`](crate::LossReason::Removed). A holder with a fixed lease
+    /// does not renew: it detects the loss after a reconnect, or considers its guard held until the lease ends.
     ///
     /// # Errors
     ///

@@ -1,7 +1,7 @@
 //! The kinds of locks, as marker types.
 //!
-//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of
-//! a kind add the others.
+//! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
+//! add further methods.
 
 use std::fmt::Debug;
 
@@ -11,7 +11,7 @@ pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 /// A kind whose grants include a fencing token.
 pub trait Fencing: LockKind {}
 
-/// A kind whose holds belong to an owner, who can re-enter. Permits have no owner: every acquire takes new permits.
+/// A kind whose holds belong to an owner, which can re-enter. Permits have no owner: every acquire takes new permits.
 pub trait Owned: LockKind {}
 
 /// A kind whose acquires can take several permits.

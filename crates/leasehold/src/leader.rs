@@ -27,10 +27,10 @@ const GRACE: Duration = Duration::from_secs(5);
 /// The longest pause after a failed campaign. It ensures a new leader within a second after the end of a dead leader's lease.
 const LONGEST_PAUSE: Duration = Duration::from_millis(500);
 
-/// A candidate for the leadership of a name. [`Client::leader`] creates one.
+/// A candidate for the leadership of a name. [`Client::leader`] creates candidates.
 ///
-/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed, and another instance
-/// takes over when it dies. **When not:** for a job with a start time, which is [`Client::once`]; or if each piece of work has its own lock.
+/// **When to use it:** if one instance of many runs endless work, such as a scheduler or the consumer of a feed. Another instance takes over when it
+/// dies. **When not:** for a job with a start time (use [`Client::once`]), or if each piece of work has its own lock.
 ///
 /// The leader holds the [`FencedLock`] of the name. It leads until its lease ends by its local clock, before the server can grant the
 /// lock to another candidate. Within the limits of [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md) at most
@@ -189,8 +189,7 @@ impl Leader {
         }
     }
 
-    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so that the caller
-    /// does not retry.
+    /// Returns the result of a candidate that resigns before it leads. After a shutdown of the client it is an error, so the caller does not retry.
     fn not_elected(&self) -> Result<Option<Term>, Error> {
         if self.lock.spec().handle().background.is_closing() {
             return Err(Error::ShutDown { lock: self.lock.name().to_owned() });

@@ -17,9 +17,8 @@
 //!
 //! # Guarantees
 //!
-//! At most one owner at a time *believes* that it holds a lock: a guard is lost by its local clock before the server can grant the lock
-//! to another owner. This assumes that the server keeps its data, that its clock does not step forward, and that the rates of both
-//! clocks differ by less than 1 %.
+//! At most one owner at a time *believes* that it holds a lock. A guard is lost by its local clock before the server can grant the lock to another
+//! owner. The assumptions: the server keeps its data, its clock does not step forward, and the rates of both clocks differ by less than 1 %.
 //!
 //! No lease can stop a process that was paused beyond the end of the lease. A failover to a replica can lose a lock. If a stale write
 //! would be a disaster, use a fencing token that the store checks.

@@ -74,10 +74,9 @@ impl<K: LockKind> Lock<K> {
     ///
     /// # Errors
     ///
-    /// The errors of [`Lock::acquire`] except [`Error::WaitElapsed`]. During a known outage the try fails at once; before the outage is
-    /// known, after at most twice the command timeout. [`Error::OutcomeUnknown`] is also returned if the lock was busy and the client
-    /// cannot roll back a trace of this try on the server, such as a place in a queue. The trace may delay the next acquire until its
-    /// lease ends.
+    /// The errors of [`Lock::acquire`] except [`Error::WaitElapsed`]. During a known outage the try fails at once; before the outage is known, after
+    /// at most twice the command timeout. [`Error::OutcomeUnknown`] also if the lock was busy and the client cannot roll back a trace of this try,
+    /// such as a place in a queue. The trace may delay the next acquire until its lease ends.
     ///
     /// # Cancel safety
     ///
@@ -86,14 +85,14 @@ impl<K: LockKind> Lock<K> {
         self.acquire().run(Some(Patience::Try)).await
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. The release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires the lock, runs `work` and releases the lock. The caller can neither forget the release nor overlook a loss.
     ///
     /// `work` receives the guard. Once the lock is lost, `work` is not polled again. [`Acquire::with`] adds a wait, a lease or an owner.
     ///
     /// # Errors
     ///
-    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of `work`, if `work` had
-    /// finished); or the release failed (with the result of `work`).
+    /// [`WithError`] distinguishes three cases: the lock was not acquired, the lock was lost, or the release failed. It contains the result of `work`
+    /// if `work` had finished.
     ///
     /// # Cancel safety
     ///
@@ -168,10 +167,10 @@ impl Lock {
     /// [`DEFAULT_LINGER`](crate::DEFAULT_LINGER) is 50 ms. **When not:** if JVMs often need the lock, or if acquires are more than two
     /// seconds apart. The first hold starts a subscription; only later holds linger.
     ///
-    /// A leasehold client that finds the lock busy publishes a request, whether its own locks linger or not. The lingering client
-    /// receives the request and releases the lock at once, or with its guard's release. For the next second its holds of this lock do not
-    /// linger. A JVM sends no request: it waits for up to `longest` after the release, or up to ten times as long if this client keeps
-    /// reacquiring the lock. A try of another client also publishes the request, but finds the lock busy although no guard exists.
+    /// A leasehold client that finds the lock busy publishes a request, whether its own locks linger or not. The lingering client receives the
+    /// request and releases the lock at once, or with its guard's release. For the next second its holds of this lock do not linger. A JVM sends no
+    /// request. It waits for up to `longest` after the release, or up to ten times as long if this client keeps reacquiring the lock. A try of
+    /// another client also publishes the request, but finds the lock busy although no guard exists.
     ///
     /// [`Guard::release`] returns `Ok` at once. Each guard has its own [`held_for`](Guard::held_for) and its own loss. It inherits the
     /// [`holder_id`](Guard::holder_id) of the previous guard, which ends with `~`. Lingering requires:

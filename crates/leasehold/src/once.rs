@@ -17,9 +17,9 @@ use std::time::Duration;
 
 /// A job that runs in one of many processes once for each [`Period`]. [`Client::once`] creates one.
 ///
-/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may
-/// differ by seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:**
-/// for work that must run exactly once despite failures: if a process dies during the job, the next process of the period runs it again.
+/// **When to use it:** if the same schedule fires in every instance of a service, such as a nightly report in five pods. The clocks may differ by
+/// seconds, and the job may finish before the last clock fires. [`Period`] lists the constructor for each schedule. **When not:** for work that must
+/// run exactly once despite failures. If a process dies during the job, the next process of the period runs it again.
 ///
 /// The attribute [`once`](macro@crate::once) of the feature `macros` does the same for an `async fn`.
 ///
@@ -58,9 +58,9 @@ pub struct Once {
 pub enum Occurrence<T> {
     /// This process ran the job, with this result. No other process runs it in this period.
     Ran(T),
-    /// The job was done before.
+    /// A process did the job earlier in this period.
     AlreadyDone,
-    /// This holder is running the job now. If it fails, the job remains undone until another process starts it.
+    /// This holder is running the job now. If the holder fails, the job remains undone until another process starts it.
     Elsewhere(Holder),
 }
 
@@ -68,7 +68,7 @@ pub enum Occurrence<T> {
 const AGAIN: Duration = Duration::from_millis(10);
 
 impl Client {
-    /// Returns a job that runs in one of all processes once in a period. See [`Once`].
+    /// Returns a job that runs once in a period, in one of all processes. See [`Once`].
     pub fn once(&self, name: impl AsRef<str>, period: Period) -> Once {
         let job = name.as_ref();
         let mut lock = self.lock(period.lock_name(job));
@@ -87,8 +87,8 @@ impl Once {
         &self.lock
     }
 
-    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for another process. The
-    /// job counts as done whatever it returns; see [`Once::try_run`] for a job that can fail.
+    /// Runs the job if no process has done it in this period and no process is running it. This does not wait for another process. The job counts as
+    /// done regardless of its result; see [`Once::try_run`] for a job that can fail.
     ///
     /// `job` receives the guard of the lock. Once the lock is lost, `job` is not polled again.
     ///
@@ -163,12 +163,12 @@ impl Once {
         }
     }
 
-    /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock.
-    /// Its release keeps the lock busy until [`Period::keep`] is over. Other processes learn it from the release, so release the guard
+    /// Marks the job as done, for a caller of [`Once::begin`], or a caller that waited for [`Once::lock`]. `guard` is the guard of that lock. Its
+    /// release keeps the lock busy until [`Period::keep`] is over. Other processes see the mark only after the release, so release the guard
     /// afterwards.
     ///
-    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, also after the
-    /// shutdown of the client: so [`Client::who_is`] names the process that did the job.
+    /// If the client [announces](crate::ClientBuilder::announce) itself, its record stays on the server for the same time, even after the shutdown of
+    /// the client. [`Client::who_is`] then identifies the process that did the job.
     pub fn mark_done(&self, guard: &Guard) {
         guard.keep_busy(self.keep);
         self.lock.spec().handle().with(|session, now| session.outlive(now + self.keep));

@@ -284,7 +284,7 @@ impl Classes {
                     why,
                     holds,
                     first_lost_in_ms,
-                    "the server is unreachable: holds are lost at the end of their leases unless it comes back first"
+                    "the server is unreachable: holds are lost at the end of their leases, unless the client reconnects first"
                 );
                 self.set_connected(server, false);
             }

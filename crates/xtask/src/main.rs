@@ -9,6 +9,7 @@ mod inventory;
 mod lint;
 mod mutate;
 mod package;
+mod picture;
 mod servers;
 mod services;
 mod test;
@@ -29,58 +30,60 @@ struct Arguments {
 
 #[derive(Subcommand)]
 enum Task {
-    /// Install Redis and Valkey for the tests, under the target directory and nowhere else
+    /// Install Redis and Valkey for the tests, below the target directory
     Servers,
     /// Run the behaviour suite on imitations of managed services, proxies and other implementations
     Services {
-        /// Names of services; default: all on which locks work
+        /// Names of services; default: every service with working locks
         names: Vec<String>,
     },
-    /// Run all tests on every engine there is
+    /// Run all tests on every engine
     Test {
-        /// Words for the test programs: a part of a name to filter by, or their options
+        /// Arguments for the test programs: a part of a test name, or options
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
-    /// Run what is done together with a real Redisson, which needs a JDK and Maven
+    /// Run the tests with a real Redisson; needs a JDK and Maven
     Interop {
-        /// Parts of names of cases to filter by; or --dump, which shows what Redisson writes
+        /// Parts of case names to filter by; or --dump, which prints the keys that Redisson writes
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
-    /// Run whole clients in random worlds, from seeds; --help says more
+    /// Simulate clients in random worlds, from seeds; see --help
     #[command(disable_help_flag = true)]
     Simulate(forward::Words),
-    /// Run client processes on real servers while things go wrong, and check their histories; --help says more
+    /// Run client processes on real servers with injected faults, and check their histories; see --help
     #[command(disable_help_flag = true)]
     Chaos(forward::Words),
-    /// Break the code on purpose, one place at a time, and see who notices
+    /// Apply mutants one by one, and report the checks that detect them
     Mutate(mutate::Options),
-    /// Follow everything that can happen in small worlds of whole clients; --help says more
+    /// Explore every state of small worlds of clients; see --help
     #[command(disable_help_flag = true)]
     Explore(forward::Words),
-    /// Run the models of code that several threads share, in every order of these threads
+    /// Run the models of shared code in every order of their threads
     Interleave {
-        /// Parts of names of models to filter by, or options of the test program
+        /// Parts of model names to filter by, or options of the test program
         #[arg(last = true)]
         forwarded: Vec<String>,
     },
     /// Check format, lints and documentation
     Lint,
-    /// Rehearse the release: package and build every crate that is published
+    /// Rehearse the release: package and build every published crate
     Package {
-        /// Package changes that are not committed, too
+        /// Also package uncommitted changes
         #[arg(long)]
         allow_dirty: bool,
     },
-    /// Build examples/axum-inventory and run its load test, on PostgreSQL where there is one, and on SQLite
+    /// Draw the terminal session of the quickstart: docs/figures/quickstart.svg
+    Picture,
+    /// Build examples/axum-inventory and run its load test, on SQLite, and on PostgreSQL if installed
     Inventory,
     /// Measure leasehold and its peers, and print tables; see --help
     #[command(disable_help_flag = true)]
     Bench(forward::Words),
 }
 
-/// Why a task failed, as far as the command that it ran has not said so already.
+/// The failure of a task, unless its command has already reported it.
 type Outcome = Result<(), String>;
 
 fn main() -> ExitCode {
@@ -96,6 +99,7 @@ fn main() -> ExitCode {
         Task::Interleave { forwarded } => interleave::run(&forwarded),
         Task::Lint => lint::run(),
         Task::Package { allow_dirty } => package::run(allow_dirty),
+        Task::Picture => picture::run(),
         Task::Inventory => inventory::run_all(),
         Task::Bench(words) => forward::run(forward::BENCH, &words.forwarded),
     };

@@ -29,7 +29,7 @@ pub(crate) const CHECKS: [&str; 22] = [
     "version",
 ];
 
-/// Check whether the server can be trusted with locks
+/// Check whether the server is safe for locks
 ///
 /// The command reads the configuration of the server, or of every primary of a cluster. It also acquires locks of every
 /// kind under its own name, and measures them. Each line is one check, with advice after a semicolon. The verdict is

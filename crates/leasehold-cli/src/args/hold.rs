@@ -16,9 +16,9 @@ Examples:
 
 /// Hold a lock until a signal
 ///
-/// The command prints the id of its hold once the lock is granted, and closes stdout. SIGTERM, SIGINT and the other signals
-/// that end a program release the lock, with exit code 0. The exit code is 76 if the lock is lost, removed by `release` or
-/// `unlock`, or held for --max-hold. Prefer `run`, which stops its command at a loss.
+/// The command prints the id of its hold once the lock is granted, and closes stdout. SIGTERM, SIGINT and other signals that end a program release
+/// the lock, with exit code 0. The exit code is 76 if the lock is lost, removed by `release` or `unlock`, or held for --max-hold. Prefer `run`, which
+/// stops its command at a loss.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct HoldOptions {
@@ -30,7 +30,7 @@ pub(crate) struct HoldOptions {
     /// Fail at once if the lock is busy or no server listens; a silent server gets 3s
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
-    /// Release the lock after this time, so that a forgotten hold ends
+    /// Release the lock after this time, to end a forgotten hold
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
     /// Print nothing about a busy lock or a long wait; errors remain
@@ -82,8 +82,8 @@ impl HoldOptions {
 
 /// End a hold of `leasehold hold`
 ///
-/// The lock is free at once. The `hold` process notices at its next renewal, within a third of its lease, and exits with 76:
-/// it cannot distinguish this from `unlock`. The exit code is 73 if the holder does not hold the lock any more.
+/// The lock is free at once. The `hold` process detects the loss at its next renewal, within a third of its lease, and exits with 76: it cannot
+/// distinguish `release` from `unlock`. The exit code is 73 if the holder no longer holds the lock.
 #[derive(Args, Debug)]
 #[command(
     after_help = "Example:\n  leasehold release deploy --holder \"$holder\"          # the line that `leasehold hold` printed"

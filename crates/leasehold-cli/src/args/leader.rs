@@ -20,13 +20,12 @@ If renewals fail, the command's process group gets SIGTERM --grace before the le
 was removed from the server, the group gets SIGTERM, and SIGKILL after --grace. Then leasehold campaigns again, and restarts the command once
 it leads. leasehold forwards signals as `run` does.
 
-If the command ends by itself, leasehold releases the leadership and ends as the command ended. A service manager restarts both.";
+If the command ends, leasehold releases the leadership and ends as the command ended. A service manager restarts both.";
 
 /// Run a command while this process leads
 ///
-/// Of all processes with the same NAME, one leads and runs its command. The others wait, and one of them leads when the
-/// leader ends, dies or loses the server. The leader holds the fenced lock of this name, as `Client::leader` of the library
-/// does.
+/// One of all processes with the same NAME leads and runs its command. The other processes wait. When the leader ends, dies or loses the server, a
+/// waiting process leads. The leader holds the fenced lock of this name, like `Client::leader` of the library.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct LeaderOptions {

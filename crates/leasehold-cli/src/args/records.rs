@@ -3,7 +3,7 @@
 use clap::Args;
 use std::path::PathBuf;
 
-/// Where `run` and `leader` record each run.
+/// The records of `run` and `leader`.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RecordOptions {
     /// Append a JSON line to this file at the end of each run

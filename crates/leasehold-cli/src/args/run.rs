@@ -36,7 +36,7 @@ stopped leasehold does not renew the lock.
 
 If renewals fail, the command's process group gets SIGTERM --grace before the lease ends, and SIGKILL just before the lease ends. After
 --max-hold, or if the lock was removed from the server, the group gets SIGTERM, and SIGKILL after --grace. On Linux, SIGKILL to leasehold also
-kills the command, but not the command's children. If these must not write without the lock, use a fencing token.";
+kills the command, but not the command's children. If its children must not write without the lock, use a fencing token.";
 
 /// Run a command while holding a lock
 #[derive(Args, Debug, Default)]
@@ -58,8 +58,8 @@ pub(crate) struct RunOptions {
     /// command could not be executed (126, 127), died by a signal, lost its lock, or if `leasehold` or its host was
     /// killed. Then a waiting host, or a later start in the period, runs it. After a kill this takes up to --lease.
     ///
-    /// Each host rounds its own clock to the nearest time of the schedule, so wrong clocks and late starts do not matter
-    /// below 3/8 of the period. A start about halfway between two times is refused with 64: set --at.
+    /// Each host rounds its own clock to the nearest time of the schedule, so wrong clocks and late starts do not matter below 3/8 of the period.
+    /// `run` refuses a start about halfway between two times with exit code 64; set --at.
     #[arg(long, value_name = "PERIOD|KEY", value_parser = parse_every,
         conflicts_with_all = ["fair", "read", "write", "permits", "fenced", "lock"])]
     pub(crate) once: Option<Every>,
@@ -79,7 +79,7 @@ pub(crate) struct RunOptions {
     pub(crate) wait: Option<Duration>,
     /// Fail at once if the lock is busy
     ///
-    /// This also fails at once if no server listens. A silent server gets 3s.
+    /// The command also fails at once if no server listens. A silent server gets 3s.
     #[arg(long = "try", short = 'n', conflicts_with = "wait")]
     pub(crate) try_once: bool,
     /// Print nothing about a busy lock or a wait
@@ -93,9 +93,9 @@ pub(crate) struct RunOptions {
     /// Stop the command after this time, then release
     #[arg(long, value_name = "TIME", value_parser = duration::parse)]
     pub(crate) max_hold: Option<Duration>,
-    /// Name of a lock; repeat it to acquire several at once
+    /// Name of a lock; repeat it to acquire several locks
     ///
-    /// All locks are acquired, or none. The order does not matter: commands with the same locks do not deadlock.
+    /// `run` acquires all of them, or none. The order does not matter: commands with the same locks do not deadlock.
     #[arg(long, short, value_name = "NAME")]
     pub(crate) lock: Vec<String>,
     /// Grant the lock in the order of the requests

@@ -16,21 +16,19 @@ Examples:
   curl http://127.0.0.1:8090/metrics
   curl http://127.0.0.1:8090/locks.json?show=problems
 
-The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine
-alone unless --listen says otherwise. If others can reach it, use a proxy with TLS and passwords.
+The page has the table of `leasehold top`, and needs the same rights on the server. It has no password and no TLS, so it listens on this machine alone unless --listen has another address. If other people can reach it, use a proxy with TLS and passwords.
 
 `serve` only answers a request whose Host header is a name or address of this machine, the address of the request, or a name of --host. This
 protects the page against DNS rebinding.";
 
 /// Show the locks on a live web page, and export metrics for Prometheus
 ///
-/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a
-/// page with its holders, its queue and its last 50 holds. Other pages show who waits for whom, and the last holds of all
-/// locks. Server-sent events update the pages; without JavaScript a browser reloads them every five seconds. Each view is
-/// also JSON (locks.json, lock.json, waits.json, history.json), /metrics exports metrics for Prometheus, and /healthz
-/// answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless --record is set.
-/// During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage.
-/// Ctrl-C or SIGTERM ends `serve` with exit code 0.
+/// The page lists problems first, then waits. It filters by text, kind and state, and each view has a URL. Each lock has a page with its holders, its
+/// queue and its last 50 holds. Other pages show the waits between processes, and the last holds of all locks. Server-sent events update the pages;
+/// without JavaScript a browser reloads them every five seconds. Each view is also JSON (locks.json, lock.json, waits.json, history.json), /metrics
+/// exports metrics for Prometheus, and /healthz answers while `serve` runs. While no page is open, `serve` sends no commands to the server, unless
+/// --record is set. During an outage the page shows its start and reason, and resumes afterwards; `serve` also starts during an outage. Ctrl-C or
+/// SIGTERM ends `serve` with exit code 0.
 #[derive(Args, Debug)]
 #[command(after_help = EXAMPLES)]
 pub(crate) struct ServeOptions {
@@ -46,7 +44,7 @@ pub(crate) struct ServeOptions {
     /// Path of the page, for a proxy that does not strip it, such as /locks/
     #[arg(long, value_name = "PATH", value_parser = path, default_value = "/")]
     pub(crate) path: String,
-    /// Look at the locks also while no page is open, so that the history of holds has no gaps
+    /// Look at the locks also while no page is open, for a history of holds without gaps
     #[arg(long)]
     pub(crate) record: bool,
     /// Interval between two looks at all locks, at least 100ms

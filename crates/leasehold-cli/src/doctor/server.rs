@@ -42,7 +42,7 @@ pub(super) async fn judge(node: &Node) -> Vec<Finding> {
     findings
 }
 
-/// What is known of a server.
+/// The facts about a server.
 struct Info {
     /// The fields of `INFO`.
     fields: BTreeMap<String, String>,

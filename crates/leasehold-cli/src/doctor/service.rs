@@ -18,12 +18,12 @@ pub(super) struct Service {
     /// The field of `INFO` with its own version. `redis_version` then only names the protocol.
     pub(super) version: Option<&'static str>,
     pub(super) writes: Writes,
-    /// What matters for locks.
+    /// The limits that matter for locks.
     limit: &'static str,
     advice: &'static str,
 }
 
-/// What keeps an acknowledged write.
+/// The persistence of an acknowledged write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Writes {
     /// The settings of the server, which `doctor` reads.
@@ -168,7 +168,7 @@ impl Service {
         recognised(node.host(), info, &hello)
     }
 
-    /// What matters for locks. `None` if `INFO` contains all of it.
+    /// The limits that matter for locks. `None` if `INFO` contains all of it.
     pub(super) fn judge(&self) -> Finding {
         let verdict = if self.writes == Writes::Log { Verdict::Good } else { Verdict::Note };
         let text = format!("{}: {}", self.name, self.limit);
@@ -190,8 +190,7 @@ fn recognised(host: &str, info: &BTreeMap<String, String>, hello: &str) -> Optio
     })
 }
 
-/// Whether a host is below a domain. Amazon and Oracle put the region between the service and their domain, and Amazon in
-/// China adds `.cn`.
+/// Returns whether a host is below a domain. Amazon and Oracle put the region between the service and their domain, and Amazon in China adds `.cn`.
 fn is_of(host: &str, domain: &str) -> bool {
     let host = host.strip_suffix(".cn").unwrap_or(host);
     let is_regional = [".amazonaws.com", ".oraclecloud.com"]

@@ -58,12 +58,12 @@ impl Column {
         Self::all().find(|column| column.key().0 == key)
     }
 
-    /// Whether its cells are numbers or times, which are right-aligned.
+    /// Returns whether its cells are numbers or times, which are right-aligned.
     pub(crate) const fn is_number(self) -> bool {
         matches!(self, Self::Grants | Self::Held | Self::Lease | Self::Waiters | Self::Queue | Self::Wait)
     }
 
-    /// Whether the largest value comes first by default. For leases, the next end comes first.
+    /// Returns whether the largest value comes first by default. For leases, the next end comes first.
     const fn is_descending(self) -> bool {
         self.is_number() && !matches!(self, Self::Lease)
     }

@@ -3,14 +3,14 @@
 use super::column::Column;
 use super::row::Row;
 
-/// Whether the name, kind, holder or problems contain the filter, ignoring case. A `*` matches any text.
+/// Returns whether the name, kind, holder or problems contain the filter, ignoring case. A `*` matches any text.
 pub(crate) fn fits(filter: &str, row: &Row) -> bool {
     let filter = filter.to_lowercase();
     let columns = [Column::Name, Column::Kind, Column::Holder, Column::Problems];
     columns.into_iter().any(|column| has(&column.text(row).to_lowercase(), &filter))
 }
 
-/// Whether a text contains the parts between the stars in order.
+/// Returns whether a text contains the parts between the stars in order.
 fn has(text: &str, filter: &str) -> bool {
     let mut rest = text;
     filter.split('*').all(|part| match rest.split_once(part) {

@@ -1,4 +1,4 @@
-//! A cache of names without a lock, so that not every look inspects all keys of an application.
+//! A cache of names without a lock. It spares looks the inspection of all keys of an application.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 /// Minimum time for which looks skip a name.
 const LEFT_OUT: Duration = Duration::from_secs(30);
 
-/// Maximum additional time in milliseconds, so that the entries do not expire all at once.
+/// Maximum additional time in milliseconds. It spreads the expiry of the entries.
 const SPREAD: u64 = 30_000;
 
 /// Maximum number of names, about 40 MB.
@@ -35,7 +35,7 @@ impl Foreign {
         until.insert(number, now + LEFT_OUT + Duration::from_millis(number % SPREAD));
     }
 
-    /// Whether the name can be left out.
+    /// Returns whether the name can be left out.
     pub(crate) fn has(&self, name: &str, now: Instant) -> bool {
         self.until().get(&self.hasher.hash_one(name)).is_some_and(|until| now < *until)
     }

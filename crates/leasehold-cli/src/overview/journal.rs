@@ -30,7 +30,7 @@ const MOST_RECENT: usize = 500;
 /// After a longer pause of the looks, the end of a hold says nothing about its reason.
 const PAUSE: Duration = Duration::from_secs(15);
 
-/// The end of a hold, as far as two looks show it.
+/// The end of a hold, according to two looks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Outcome {
     /// Released by the holder or freed by an operator.
@@ -105,12 +105,12 @@ impl End<'_> {
         }
     }
 
-    /// Whether a lease of this remaining time was not renewed. Clients renew a lease after a third of it.
+    /// Returns whether a lease of this remaining time was not renewed. Clients renew a lease after a third of it.
     fn is_unrenewed(&self, left: Duration) -> bool {
         self.first.longest.is_some_and(|longest| left < longest / 2)
     }
 
-    /// How long the hold lasted, and whether this is a lower bound.
+    /// The duration of the hold, and whether it is a lower bound.
     fn lasted(&self) -> (Duration, bool) {
         let seen = self.missed.saturating_duration_since(self.first.at);
         let said = self.hold.said.map(|said| said + self.missed.saturating_duration_since(self.last));

@@ -15,7 +15,7 @@ use std::process::Command;
 use tokio::signal::unix::{self, SignalKind};
 use tokio::sync::mpsc;
 
-/// How a command ended.
+/// The end of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Ended {
     Exited(u8),
@@ -39,7 +39,7 @@ pub(super) enum Reached {
     Some,
     /// The group is empty.
     Nobody,
-    /// All processes of the group belong to another user, and the system delivered the signal to none of them.
+    /// All processes of the group belong to another user, so the system did not deliver the signal.
     Forbidden,
 }
 
@@ -109,7 +109,7 @@ impl Child {
         }
     }
 
-    /// Whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
+    /// Returns whether the command has ended. [`changed`](Self::changed) may return the end a moment later.
     pub(super) fn is_over(&self) -> bool {
         let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         !matches!(process::waitid(WaitId::Pid(self.group), options), Ok(None))

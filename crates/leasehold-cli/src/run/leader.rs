@@ -1,8 +1,7 @@
 //! `leasehold leader`: a command that runs while this process leads.
 //!
-//! The leader holds the fenced lock of the name, as the leader of the library does. The library drops the leader's work at
-//! a loss; a command needs SIGTERM and a grace instead. So this file campaigns by itself, and supervises as `run` does.
-//! `leader/health.rs` answers health checks.
+//! The leader holds the fenced lock of the name, as the leader of the library does. The library drops the leader's work at a loss; a command needs
+//! SIGTERM and a grace instead. So this file has its own campaign, and supervises as `run` does. `leader/health.rs` answers health checks.
 
 mod health;
 
@@ -25,7 +24,7 @@ use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::sync::watch;
 
-/// Campaigns, and runs the command while this process leads, until the command ends by itself.
+/// Campaigns, and runs the command while this process leads, until the command ends.
 ///
 /// # Errors
 ///

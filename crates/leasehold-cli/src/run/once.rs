@@ -16,7 +16,7 @@ use std::time::Duration;
 /// The exit codes of a command that cannot be executed, or was not found.
 const NOT_EXECUTED: [u8; 2] = [126, 127];
 
-/// How often a waiting host looks whether the job is done.
+/// The interval at which a waiting host checks whether the job is done.
 const LOOK: Duration = Duration::from_secs(1);
 
 /// The period in which this process starts, by its clock or by `--at`. `None` without `--once`.
@@ -75,7 +75,7 @@ pub(super) fn shown(options: &RunOptions, period: &Period) -> String {
     }
 }
 
-/// Whether a command that ended so counts as run in the period.
+/// Returns whether a command that ended so counts as run in the period.
 pub(super) fn is_done(ended: Ended, retry_failed: bool) -> bool {
     match ended {
         Ended::Exited(0) => true,

@@ -1,4 +1,4 @@
-//! What `run` and `leader` record of each run: a line of a report, and metrics in a text file.
+//! The records of `run` and `leader`: a line of a report, and metrics in a text file.
 
 mod textfile;
 
@@ -37,7 +37,7 @@ struct Grant {
     held: Option<Duration>,
 }
 
-/// What became of the lock.
+/// The outcome for the lock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fate {
     Kept,

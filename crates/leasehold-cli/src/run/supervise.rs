@@ -24,7 +24,7 @@ const SPARE: Duration = Duration::from_millis(500);
 
 /// The end of the command.
 pub(super) enum End {
-    /// The command ended by itself or by a forwarded signal.
+    /// The command ended, without help or by a forwarded signal.
     Done {
         ended: Ended,
         held_to_the_end: bool,
@@ -85,7 +85,7 @@ pub(super) struct Supervised<'a> {
 }
 
 impl Supervised<'_> {
-    /// Whether a forwarded signal requests the end of this process.
+    /// Returns whether a forwarded signal requests the end of this process.
     pub(super) fn is_asked_to_end(&self) -> bool {
         self.passed.iter().copied().any(asks_to_end)
     }
@@ -125,8 +125,7 @@ impl Supervised<'_> {
         end
     }
 
-    /// Whether a key of the terminal ended the command: it was in the foreground, and this process did not get the
-    /// signal.
+    /// Returns whether a key of the terminal ended the command: it was in the foreground, and this process did not get the signal.
     fn is_by_key(&self, ended: Ended) -> bool {
         let is_in_front = self.terminal.front() == Some(self.child.group());
         let keys = [Signal::INT, Signal::QUIT].into_iter().filter(|key| !self.passed.contains(key));

@@ -6,7 +6,7 @@ use leasehold::Client;
 use leasehold::once::{Once, Period};
 use std::cell::RefCell;
 
-/// What a command runs under: a lock, several locks, or a job in its period.
+/// The target of a command: a lock, several locks, or a job in its period.
 pub(super) struct Target<'a> {
     pub(super) options: &'a RunOptions,
     /// The names of the locks, without the prefix.
@@ -23,7 +23,7 @@ pub(super) struct Job {
     pub(super) once: Once,
     /// The key of the period, or the time of its schedule.
     pub(super) period: String,
-    /// How long the server remembers that the job is done.
+    /// The time for which the server remembers that the job is done.
     pub(super) keep: std::time::Duration,
 }
 

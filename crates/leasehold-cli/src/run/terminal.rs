@@ -54,7 +54,7 @@ impl Terminal {
         Self { device, interactive: is_in_front && isatty(stdin()) && isatty(stdout()) }
     }
 
-    /// Whether the command starts in the foreground.
+    /// Returns whether the command starts in the foreground.
     pub(super) const fn is_interactive(&self) -> bool {
         self.interactive
     }

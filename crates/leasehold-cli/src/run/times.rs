@@ -49,7 +49,7 @@ impl Times {
         if self.waits() { "--wait" } else { "--try" }
     }
 
-    /// Whether another attempt may begin after a pause.
+    /// Returns whether another attempt may begin after a pause.
     pub(super) fn allow(self, pause: Duration) -> bool {
         self.waits() && self.for_lock() > pause
     }

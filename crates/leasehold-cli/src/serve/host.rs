@@ -23,7 +23,7 @@ impl Hosts {
         Self(names.filter(|name| !name.is_empty()).collect())
     }
 
-    /// Whether the host of a request is one of ours.
+    /// Returns whether the host of a request is one of ours.
     pub(super) fn are_meant(&self, uri: &Uri, headers: &HeaderMap, came_to: IpAddr) -> bool {
         let mut named = headers.get_all(HOST).iter();
         let (Some(host), None) = (named.next(), named.next()) else { return false };

@@ -60,7 +60,7 @@ fn with_process(id: &str, who: Option<&Person>) -> String {
     who.map_or_else(|| id.to_owned(), |who| format!("{}; {id}", process_as_text(&who.record)))
 }
 
-/// What `inspect` prints besides holders and waiters.
+/// The output of `inspect` besides holders and waiters.
 fn facts(seen: &Seen, unknown: Option<&str>) -> Vec<Line> {
     let of_parties = ["holder", "permit", "waiter"];
     let lines = lines(seen).into_iter().filter(|(label, _)| !of_parties.contains(label));

@@ -108,8 +108,7 @@ pub(super) fn of_waits(view: &View, place: &str) -> String {
     table(&mut html, view, "waits", &WAITS, None);
     html.raw("<p class=\"empty\">Nobody waits for a lock.</p>");
     html.raw(
-        "<footer><p>Each lock has its waiters below it, and below each waiter the locks that its process holds and others wait \
-         for. Processes without a record are only counted. The wait of a process may belong to another task than its hold.</p>",
+        "<footer><p>Each lock has its waiters below it, and below each waiter the locks that its process holds and other processes want. The page only counts processes without a record. The wait and the hold of a process may belong to different tasks.</p>",
     );
     links(&mut html, "waits.json");
     foot(html)

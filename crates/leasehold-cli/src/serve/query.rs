@@ -104,7 +104,7 @@ impl Query {
         Self { show, page: 1, ..self.clone() }
     }
 
-    /// Whether the rows have the default order.
+    /// Returns whether the rows have the default order.
     pub(super) fn has_default_order(&self) -> bool {
         self.sort == Sort { column: FIRST, is_reversed: false }
     }

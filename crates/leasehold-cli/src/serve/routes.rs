@@ -116,7 +116,7 @@ fn as_json() -> HeaderMap {
 
 const JSON: &str = "application/json";
 
-/// Whether a request wants JSON. A browser also accepts HTML.
+/// Returns whether a request wants JSON. A browser also accepts HTML.
 fn wants_json(headers: &HeaderMap) -> bool {
     let accept = headers.get_all(ACCEPT).iter().filter_map(|accept| accept.to_str().ok());
     let accept: Vec<_> = accept.map(str::to_ascii_lowercase).collect();

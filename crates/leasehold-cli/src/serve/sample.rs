@@ -1,4 +1,4 @@
-//! What the looks have found so far, as all browsers share it.
+//! The results of the looks, shared by all browsers.
 
 use crate::overview::Picture;
 
@@ -11,7 +11,7 @@ pub(super) struct Sample {
 }
 
 impl Sample {
-    /// How many looks are over.
+    /// The number of completed looks.
     pub(super) const fn ended(&self) -> u64 {
         self.done + self.failed
     }

@@ -93,7 +93,7 @@ async fn may(app: &App, request: Request) -> Result<(), Refused> {
     Ok(())
 }
 
-/// Whether no header shows another origin. Programs send no such headers.
+/// Returns whether no header shows another origin. Programs send no such headers.
 fn is_from_our_page(headers: &HeaderMap) -> bool {
     let text = |name: HeaderName| headers.get(name).map(|value| value.to_str().unwrap_or("?").to_ascii_lowercase());
     let site = text(HeaderName::from_static("sec-fetch-site"));

@@ -1,4 +1,4 @@
-//! Who waits for whom: a search for announced processes, and the tree of their waits.
+//! The waits between processes: a search for announced processes, and the tree of their waits.
 
 use super::cell::Cell;
 use super::query::address_of;

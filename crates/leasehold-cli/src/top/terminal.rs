@@ -17,12 +17,12 @@ use std::panic;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread;
 
-/// Whether stdout is a terminal that can move its cursor.
+/// Returns whether stdout is a terminal that can move its cursor.
 pub(super) fn can_be_drawn_on() -> bool {
     isatty(stdout()) && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
 }
 
-/// Whether this process is in the foreground.
+/// Returns whether this process is in the foreground.
 pub(super) fn is_in_front() -> bool {
     // Only the controlling terminal can have this process in the background.
     tcgetpgrp(stdout()).ok().is_none_or(|front| front == getpgrp())

@@ -74,7 +74,7 @@ fn url_as_an_argument_and_from_redis_url_both_work() {
 #[test]
 fn server_that_is_not_there_is_unreachable_at_once() {
     let ended = at("redis://127.0.0.1:1?connect_deadline=600s").finish();
-    ended.fails_with(69, &["127.0.0.1:1", "nothing listens there; start the server, or correct host and port"]);
+    ended.fails_with(69, &["127.0.0.1:1", "nothing listens there; start the server or correct host and port"]);
     assert!(!format!("{ended:?}").contains("connect_lazy"), "that is for programs: {ended:?}");
 }
 

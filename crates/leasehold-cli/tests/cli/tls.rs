@@ -53,11 +53,11 @@ fn fault_of_the_client_certificate_is_told_as_such() {
     let own = identity(&server, &server.ca().issue(&["client"]));
     let done = run(&own);
     assert_eq!((done.code(), done.stdout.as_str()), (0, "ran\n"), "{done:?}");
-    run(&[]).fails_with(77, &["certificate of the client; set an accepted certificate"]);
+    run(&[]).fails_with(77, &["client certificate; set an accepted certificate"]);
     let expired = identity(&server, &server.ca().issue_expired(&["client"]));
-    run(&expired).fails_with(77, &["certificate of the client has expired; set a valid certificate"]);
+    run(&expired).fails_with(77, &["client certificate has expired; set a valid certificate"]);
     let stranger = identity(&server, &Ca::new().issue(&["client"]));
-    run(&stranger).fails_with(77, &["certificate of the client; set an accepted certificate"]);
+    run(&stranger).fails_with(77, &["client certificate; set an accepted certificate"]);
 }
 
 #[test]

@@ -48,11 +48,11 @@ fn silent_server_is_told_with_the_time_that_it_was_given() {
     for settings in ["connect_deadline=1s", "connect_deadline=1s&command_timeout=200ms"] {
         let url = format!("{}?{settings}", server.url());
         let done = leasehold(&server).env("LEASEHOLD_URL", &url).arg("ls").finish();
-        done.fails_with(69, &["tried for 1s, as connect_deadline says", "?connect_deadline=30s"]);
+        done.fails_with(69, &["retried for 1s (connect_deadline)", "?connect_deadline=30s"]);
         // A limit of the URL that is shorter than that of the command stays.
         let begun = Instant::now();
         let done = run(&server, &["--try", "x", "--", "true"]).env("LEASEHOLD_URL", &url).finish();
-        done.fails_with(69, &["tried for 1s, as connect_deadline says"]);
+        done.fails_with(69, &["retried for 1s (connect_deadline)"]);
         assert!(begun.elapsed() < Duration::from_secs(3));
     }
     server.resume();

@@ -174,7 +174,7 @@ impl Sort {
         })
     }
 
-    /// Whether the holds are the fields of a hash.
+    /// Returns whether the holds are the fields of a hash.
     const fn is_hash(self) -> bool {
         !matches!(self, Self::Simple | Self::Permits | Self::Counter)
     }
@@ -200,7 +200,7 @@ impl Hold {
         Ok(Self { name, mode, count, left: left.left()? })
     }
 
-    /// Whether the name has the form of a native or JVM hold: `uuid:number`, with an optional mark.
+    /// Returns whether the name has the form of a native or JVM hold: `uuid:number`, with an optional mark.
     pub fn is_of_a_client(&self) -> bool {
         let name = self.name.strip_suffix(['~', '!']).unwrap_or(&self.name);
         name.rsplit_once(':').is_some_and(|(client, number)| {

@@ -38,7 +38,7 @@ pub(super) fn unlike(name: &[u8], value: &[u8]) -> String {
     /// Maximum length of a quoted foreign value.
     const MOST: usize = 80;
     let shown = |text: &[u8]| String::from_utf8_lossy(&text[..text.len().min(MOST)]).into_owned();
-    format!("hash whose field {:?} has the value {:?}, which is none that a lock writes", shown(name), shown(value))
+    format!("hash whose field {:?} has the value {:?}, which no lock writes", shown(name), shown(value))
 }
 
 #[cfg(test)]

@@ -135,7 +135,7 @@ impl Acquired {
     ///
     /// # Errors
     ///
-    /// The reply has none of these forms.
+    /// The reply has another form.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
         let parts = reply.array()?;
         let [code, second, rest @ ..] = parts else {
@@ -178,7 +178,7 @@ impl Released {
     ///
     /// # Errors
     ///
-    /// The reply has none of these forms.
+    /// The reply has another form.
     pub fn decode(reply: &Reply) -> Result<Self, DecodeError> {
         Ok(match reply.int()? {
             1 => Self::Ended,

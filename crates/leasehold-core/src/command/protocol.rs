@@ -18,7 +18,7 @@ pub trait KindProtocol: Sync {
     /// The policy for several waiters of one client.
     fn wait_policy(&self) -> WaitPolicy;
 
-    /// Whether an owner may re-enter its hold without waiting. Otherwise all acquires are independent.
+    /// Returns whether an owner may re-enter its hold without waiting. Otherwise all acquires are independent.
     fn reenters(&self) -> bool {
         true
     }
@@ -26,7 +26,7 @@ pub trait KindProtocol: Sync {
     /// The keys of `name` on the server, and the channel on which `client` listens for releases.
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys;
 
-    /// Whether calls need [`Keys`]. The other kinds derive key and channel from the name alone.
+    /// Returns whether calls need [`Keys`]. The other kinds derive key and channel from the name alone.
     fn has_keys(&self) -> bool {
         true
     }
@@ -51,18 +51,18 @@ pub trait KindProtocol: Sync {
     /// The reply does not match the script's contract.
     fn released(&self, reply: &Reply) -> Result<Released, DecodeError>;
 
-    /// Whether other holders may shorten the key's time to live below a hold's lease. Renewals then restore it in time,
-    /// even for fixed leases.
+    /// Returns whether other holders may shorten the key's time to live below a hold's lease. Renewals then restore it in time, even for fixed
+    /// leases.
     fn shares_key(&self) -> bool {
         false
     }
 
-    /// Whether other clients may extend a hold. A release is then due even after the end of its lease.
+    /// Returns whether other clients may extend a hold. A release is then due even after the end of its lease.
     fn may_be_prolonged(&self) -> bool {
         false
     }
 
-    /// Whether a hold may pass between tasks of a client without a command.
+    /// Returns whether a hold may pass between tasks of a client without a command.
     ///
     /// Not for kinds with a token per grant, a queue on the server, shared holds, or unannounced releases. Without
     /// announcements other clients would rarely get the lock.
@@ -70,17 +70,17 @@ pub trait KindProtocol: Sync {
         false
     }
 
-    /// Whether waiters may request a lingering lock by a message. For other kinds that message is a notice.
+    /// Returns whether waiters may request a lingering lock by a message. For other kinds that message is a notice.
     fn hears_requests(&self) -> bool {
         false
     }
 
-    /// Whether the lock can stay busy for a while after a hold.
+    /// Returns whether the lock can stay busy for a while after a hold.
     fn may_be_kept(&self) -> bool {
         false
     }
 
-    /// Whether the server stores a hold count, so that a renewal can detect a mismatch.
+    /// Returns whether the server stores a hold count, so that a renewal can detect a mismatch.
     fn counts(&self) -> bool {
         true
     }

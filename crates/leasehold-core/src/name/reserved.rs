@@ -31,7 +31,7 @@ pub(super) fn form(raw: &str) -> Option<&'static str> {
     })
 }
 
-/// Whether the name has the prefix of this library's keys, in any version of the layout: `leasehold:1:`.
+/// Returns whether the name has the prefix of this library's keys, in any version of the layout: `leasehold:1:`.
 fn is_ours(raw: &str) -> bool {
     raw.strip_prefix("leasehold:").and_then(|rest| rest.split_once(':')).is_some_and(|(number, _)| is_decimal(number))
 }

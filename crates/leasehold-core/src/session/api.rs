@@ -197,9 +197,9 @@ pub struct ClientStats {
     pub held: usize,
     /// Holds without a guard that may still be on the server.
     pub cleaning_up: usize,
-    /// Callers that wait, or have a call in flight.
+    /// Waiting callers, and callers with a call in flight.
     pub requests: usize,
-    /// Channels with a subscription, or with a command about one in flight.
+    /// Channels with a subscription, or with a subscribe or unsubscribe command in flight.
     pub subscriptions: usize,
     /// Locks with any state in the client.
     pub locks: usize,
@@ -232,20 +232,20 @@ pub enum Patience {
     Forever,
 }
 
-/// What an acquire does after the server has been out of reach for too long. An acquire that may have been applied fails instead.
+/// The behaviour of an acquire after the server was unreachable for too long. An acquire that the server may have applied fails in any case.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[expect(clippy::exhaustive_enums, reason = "there is no other way to go on")]
 pub enum Fallback {
-    /// It fails.
+    /// The acquire fails.
     #[default]
     Fail,
-    /// It takes the lock within this client. That excludes the other tasks of the client, and no other process. When the server is back, it
-    /// grants the hold too, or the hold is lost.
+    /// The acquire takes the lock within this client. This excludes other tasks of the client, but no other process. After the outage the server also
+    /// grants the hold, or the hold is lost.
     ///
-    /// Every acquire then takes the lock within the client first, even if the server is in reach: while another task of the client has the
-    /// lock, a try fails and a wait goes on.
+    /// With this setting every acquire first takes the lock within the client, even while the server is reachable: while another task of the client
+    /// holds the lock, a try fails and a wait continues.
     Local,
-    /// It gets a guard that excludes nobody.
+    /// The acquire returns a guard that excludes nobody.
     PassThrough,
 }
 

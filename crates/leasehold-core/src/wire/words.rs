@@ -28,7 +28,7 @@ impl<'a> Words<'a> {
         self.count
     }
 
-    /// Whether there is no word.
+    /// Returns whether there is no word.
     pub const fn is_empty(self) -> bool {
         self.count == 0
     }

@@ -18,7 +18,7 @@ pub(crate) struct MachineTimer {
 type Timer = (Instant, Waker);
 
 impl MachineTimer {
-    /// Whether the thread exists or can be created.
+    /// Returns whether the thread exists or can be created.
     pub(crate) fn is_there(&self) -> bool {
         self.thread().is_some()
     }

@@ -28,7 +28,7 @@ impl State {
     /// Sends a call of a link, with any planned fault.
     pub(crate) fn begin(&mut self, link: LinkId, decided: u64, call: &Call) -> Begun {
         if self.links.get(&link).is_some_and(|connections| connections.settlings != decided) {
-            return Begun::Ended(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
+            return Begun::Ended(Err(LinkError::NotSent("a settling has ruled the call out".to_owned())));
         }
         let entry = self.log.as_mut().map(|log| {
             log.push(Recorded { link, call: call.clone(), applied: 0, outcome: None });
@@ -214,7 +214,7 @@ impl State {
         Begun::Waits(id)
     }
 
-    /// Whether a call sent before `id` still waits for its reply on this connection.
+    /// Returns whether a call sent before `id` still waits for its reply on this connection.
     fn is_stuck(&mut self, link: LinkId, wire: Wire, id: CallId) -> bool {
         let Some(connections) = self.links.get_mut(&link) else { return false };
         let route = Route { link, wire, life: *connections.life(wire) };

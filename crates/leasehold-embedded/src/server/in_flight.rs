@@ -46,7 +46,7 @@ impl Wire {
 }
 
 impl Route {
-    /// Whether this is the connection, before or after resets.
+    /// Returns whether this is the connection, before or after resets.
     pub(crate) fn is_by(&self, link: LinkId, wire: Wire) -> bool {
         self.link == link && self.wire == wire
     }

@@ -29,12 +29,12 @@ impl<S> Transit<S> {
         self.half = round_trip / 2;
     }
 
-    /// Whether a message sent now arrives at once. No message overtakes an earlier message.
+    /// Returns whether a message sent now arrives at once. No message overtakes an earlier message.
     pub(crate) fn is_instant(&self) -> bool {
         self.half.is_zero() && self.is_empty()
     }
 
-    /// Whether no message is in transit.
+    /// Returns whether no message is in transit.
     pub(crate) fn is_empty(&self) -> bool {
         self.parcels.is_empty()
     }

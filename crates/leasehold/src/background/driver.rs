@@ -81,7 +81,7 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     inner.link.close().await;
 }
 
-/// Whether an ending client need not wait for its session. Subscriptions end with their connection.
+/// Returns whether an ending client need not wait for its session. Subscriptions end with their connection.
 pub(crate) fn is_at_rest(session: &Session) -> bool {
     session.holds_nothing() && !session.awaits_any()
 }
@@ -109,7 +109,7 @@ enum Wait {
 }
 
 impl End {
-    /// Updates the stage. It also checks the holds in one step, so that no guard appears in between.
+    /// Updates the stage. It also checks the holds in the same step, so no guard appears in between.
     fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Wait {
         if !inner.background.is_ending() {
             return Wait::Running;

@@ -57,8 +57,8 @@ impl Pump {
 struct Flag(AtomicBool);
 
 impl Flag {
-    /// Reads the flag with a read-modify-write. A plain load may return an old value: then the polling thread would stop, and the thread that
-    /// has just set the flag would rely on it.
+    /// Reads the flag with a read-modify-write. A plain load may return an old value. Then the polling thread would stop, while the thread that has
+    /// just set the flag relies on it.
     fn is_set(&self) -> bool {
         self.0.fetch_or(false, Ordering::AcqRel)
     }

@@ -95,13 +95,12 @@ impl ClientBuilder {
 
     /// Sets how long a server may be unreachable before an acquire or a release fails. Default: 10 s.
     ///
-    /// The time starts when the client loses its connection. After that time, an acquire fails at once. A try fails at once in every known
-    /// outage. An acquire with its own [wait](crate::Acquire::wait) also waits for the server, for its whole wait, but at most for this
-    /// time.
+    /// The time starts when the client loses its connection. After that time, an acquire fails at once. A try fails at once in every known outage. An
+    /// acquire with its own [wait](crate::Acquire::wait) also waits for the server: for its whole wait, but at most for this time.
     ///
-    /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost one and a half
-    /// [command timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it, and the reconnect takes at most two more.
-    /// The client checks an idle connection every 5 s. Until the outage is known, the time starts with the first command that fails.
+    /// An outage is known when the connection is lost and one reconnect has failed. A silent connection counts as lost one and a half [command
+    /// timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it. The reconnect takes at most two more. The client checks an
+    /// idle connection every 5 s. Until the outage is known, the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
         self.settings.unreachable_after = after;
         self
@@ -168,8 +167,8 @@ impl ClientBuilder {
 
     /// Sets how long connecting may take. Default: 10 s.
     ///
-    /// Until the deadline the client retries if the server is silent or loads its data, if its name does not resolve, or if the Sentinels
-    /// or the cluster have no primary. Permanent errors are immediate: a closed port, a wrong password, an unknown database, a replica, or
+    /// Until the deadline the client retries if the server is silent or loads its data, or if its name does not resolve. It also retries if the
+    /// Sentinels or the cluster have no primary. Permanent errors are immediate: a closed port, a wrong password, an unknown database, a replica, or
     /// a server that is no Sentinel or no cluster. A process that may start before its server uses [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
         self.settings.connect_deadline = deadline;
@@ -219,17 +218,16 @@ impl ClientBuilder {
     /// [`holder_id`](crate::Guard::holder_id) is shared. Waiting tasks are served in the order of their arrival, and the release returns `Ok`
     /// at once. Critical sections above 10 ms gain nothing.
     ///
-    /// The client releases the lock to the server 10 ms after its grant, and the reply contains the number of listeners. By default, listeners
-    /// stop the hand-over. With `true` the client hands the lock over up to 128 times, and then pauses for at least a millisecond so that
-    /// other clients can acquire it. A new waiter may wait for two such holds, 20 ms longer than with `false`. A poller, such as a spin lock
-    /// or a try, may wait much longer. Processes that compete for a hot lock get uneven shares by default, and nearly equal shares with
-    /// `true`. On a cluster without sharded notices the default never hands over. The server has no queue for these locks; if you need a
-    /// guarantee, use a [`fair_lock`](crate::Client::fair_lock).
+    /// The client releases the lock to the server 10 ms after its grant, and the reply contains the number of listeners. By default, listeners stop
+    /// the hand-over. With `true` the client hands the lock over up to 128 times. It then pauses for at least a millisecond, so other clients can
+    /// acquire the lock. A new waiter may wait for two such holds, 20 ms longer than with `false`. A poller, such as a spin lock or a try, may wait
+    /// much longer. Processes that compete for a hot lock get uneven shares by default, and nearly equal shares with `true`. On a cluster without
+    /// sharded notices the default never hands over. The server has no queue for these locks; if you need a guarantee, use a
+    /// [`fair_lock`](crate::Client::fair_lock).
     ///
-    /// A hand-over requires that both acquires renew the same lease, that the hold has one guard, and that more than a third of its lease is
-    /// left. All other locks are released to the server: fair, fenced, read-write, spin and simple locks, semaphores, fixed leases,
-    /// [`durable`](crate::Acquire::durable) acquires, a `max_hold` below the lease, and locks with
-    /// [`Fallback::Local`](crate::Fallback::Local).
+    /// A hand-over requires two acquires that renew the same lease, a hold with one guard, and more than a third of its lease left. The client always
+    /// releases other kinds to the server. It also releases fixed leases, [`durable`](crate::Acquire::durable) acquires, a `max_hold` below the
+    /// lease, and locks with [`Fallback::Local`](crate::Fallback::Local).
     ///
     /// # Examples
     ///
@@ -273,8 +271,8 @@ impl ClientBuilder {
         self
     }
 
-    /// Adds a note to the record of [`announce`](Self::announce): the reason why this process holds its locks, such as `nightly dump`. It
-    /// is [`ClientRecord::note`](crate::inspect::ClientRecord::note). Default: no note.
+    /// Adds a note to the record of [`announce`](Self::announce): the reason for the locks of this process, such as `nightly dump`. Inspections
+    /// return it as [`ClientRecord::note`](crate::inspect::ClientRecord::note). Default: no note.
     pub fn announce_note(mut self, note: impl Into<String>) -> Self {
         self.settings.note = note.into();
         self

@@ -99,13 +99,13 @@ name_of! {
 }
 
 impl HolderId {
-    /// Whether this is the id of a hold of `client`.
+    /// Returns `true` if this is the id of a hold of `client`.
     pub fn is_of(&self, client: &ClientId) -> bool {
         self.0.strip_prefix(client.as_str()).is_some_and(|rest| rest.starts_with(':'))
     }
 
-    /// Whether this hold took a permit of a [`Semaphore`](crate::Semaphore). The ids of its permits derive from the id of the hold; those of a
-    /// JVM are random.
+    /// Returns `true` if this hold took the permit of a [`Semaphore`](crate::Semaphore). The ids of its permits derive from the id of the hold; the
+    /// ids of a JVM's permits are random.
     ///
     /// # Examples
     ///

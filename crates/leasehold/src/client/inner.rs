@@ -168,14 +168,14 @@ impl Receiver for ClientInner {
     }
 }
 
-/// Wakes futures, without the session's lock. A panicking waker does not affect the others.
+/// Wakes futures, without the session's lock. A panicking waker does not affect other wakers.
 fn wake(woken: impl Iterator<Item = Waker>) {
     for waker in woken {
         user_code::call(UserCode::Waker, || waker.wake());
     }
 }
 
-/// A reference that keeps a client alive. Dropping the last one ends its background.
+/// A reference that keeps a client alive. Dropping the last handle ends the background.
 #[derive(Debug)]
 pub(crate) struct Handle(Arc<ClientInner>);
 
@@ -188,7 +188,7 @@ impl Handle {
         &self.0
     }
 
-    /// Whether two clients are known to use the same server.
+    /// Returns whether two clients are known to use the same server.
     pub(crate) fn is_of_server(&self, other: &Self) -> bool {
         let instance = &self.link.server().instance;
         Arc::ptr_eq(&self.0, &other.0) || (!instance.is_empty() && other.link.server().instance == *instance)

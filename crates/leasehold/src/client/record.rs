@@ -19,11 +19,11 @@ pub struct ClientRecord {
     pub pid: u32,
     /// The name of the application.
     pub application: String,
-    /// When the client was built, by the clock of its machine, to the millisecond.
+    /// Creation time of the client by the clock of its machine, to the millisecond.
     pub since: SystemTime,
     /// The uptime of the client, which does not depend on its wall clock.
     pub up: Duration,
-    /// How long ago the client wrote this record. A living client writes it at least three times a minute.
+    /// Age of this record. A living client rewrites it at least three times a minute.
     pub written_ago: Duration,
     /// The holds of other clients under which the process runs: see [`announce_within`](crate::ClientBuilder::announce_within).
     pub within: Vec<HolderId>,
@@ -57,7 +57,7 @@ pub struct AnnouncedLock {
     pub key: String,
     /// The id of the hold, or `None` if the client waits for the lock.
     pub holder: Option<HolderId>,
-    /// How long the client has held the lock, or waited for it.
+    /// Time for which the client has held the lock, or waited for it.
     pub lasted: Duration,
     /// The lease to which the client renews the hold, three times per lease; `None` for a wait, and for a hold without
     /// renewals.

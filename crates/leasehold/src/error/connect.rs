@@ -7,8 +7,8 @@ use thiserror::Error;
 
 /// The error of connecting a client.
 ///
-/// `Display` prints the complete text. [`source`](std::error::Error::source) returns the error of the operating system, the server or the
-/// client library, if there is one.
+/// `Display` prints the complete text. [`source`](std::error::Error::source) returns the error of the operating system, the server or the client
+/// library, if any.
 ///
 /// # Examples
 ///
@@ -40,7 +40,7 @@ pub enum ConnectError {
         /// The source error.
         source: Option<Cause>,
     },
-    /// The server refused user or password, or the user lacks a permission.
+    /// The server refused the user or the password, or the user lacks a permission.
     #[error("not connected: {message}")]
     Denied {
         /// The server and its message.

@@ -48,8 +48,8 @@ pub enum InvalidInput {
     },
     /// A quorum lock with more clients than servers, or with fewer clients than a majority, which could never be acquired.
     #[error(
-        "the quorum lock {name:?} has {servers} servers and {clients} clients: pass one client for each server, if need be an \
-         unconnected one (Client::connect_lazy), or clients for at least {} servers", servers / 2 + 1
+        "the quorum lock {name:?} has {servers} servers and {clients} clients: pass one client for each server (Client::connect_lazy \
+         if a server is down), or clients for at least {} servers", servers / 2 + 1
     )]
     NoMajority {
         /// The lock.

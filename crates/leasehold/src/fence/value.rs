@@ -53,7 +53,7 @@ impl FencedValue {
     ///
     /// [`Error::StaleToken`] and [`Error::DuplicateToken`]; [`Error::KeyConflict`] if the key is not a string; [`Error::Invalid`]; and
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries.
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries.
     ///
     /// # Cancel safety
     ///
@@ -81,8 +81,8 @@ impl FencedValue {
         self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
     }
 
-    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. Reads and writes by other means are not
-    /// checked: the holder may become stale after this call.
+    /// Registers the guard's token without reading or writing, for data that is stored elsewhere. The store does not check reads and writes by other
+    /// means: the holder may become stale after this call.
     ///
     /// # Errors
     ///

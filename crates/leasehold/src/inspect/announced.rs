@@ -29,7 +29,7 @@ impl Client {
     /// locks that they hold and wait for. An operator can use it to find the holders of a semaphore's permits, for which the server stores
     /// only ids or a number.
     ///
-    /// The list consists of many short commands, like the search for [locks](Self::locks). It needs the rights of the block `record` in
+    /// The search sends many short commands, like the search for [locks](Self::locks). It needs the rights of the block `record` in
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), and `+scan`.
     ///
     /// # Examples
@@ -73,12 +73,12 @@ impl AnnouncedClients {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. It ends the search; the clients of the other
-    /// nodes of a cluster precede it.
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The error ends the search, after the clients of the
+    /// other nodes of a cluster.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no client is lost: the next call repeats the pending commands.
+    /// Dropping the future skips no client: the next call repeats the pending commands.
     pub async fn next(&mut self) -> Option<Result<AnnouncedClient, Error>> {
         if self.is_over {
             return None;
@@ -131,8 +131,8 @@ impl Records {
         Self { handle: handle.clone(), keys, seen: HashSet::new(), found: VecDeque::new() }
     }
 
-    /// Returns the next client with a record, or `None` after the last client. The page advances only after all of it was read, so that a
-    /// dropped future loses no client.
+    /// Returns the next client with a record, or `None` after the last client. The page advances only after its last client, so a dropped future
+    /// skips no client.
     pub(super) async fn next(&mut self) -> Result<Option<Announced>, Error> {
         loop {
             if let Some(found) = self.found.pop_front() {

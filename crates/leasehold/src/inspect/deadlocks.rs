@@ -27,8 +27,7 @@ const AT_ONCE: usize = 8;
 pub struct Deadlocks {
     /// The deadlocks.
     pub found: Vec<Deadlock>,
-    /// The locks that clients wait for and that this client's user may not inspect. `found` has no deadlock that
-    /// involves them.
+    /// Awaited locks that this client's user may not inspect. `found` contains no deadlock over these locks.
     pub unseen: Vec<UnseenLock>,
 }
 
@@ -53,7 +52,7 @@ pub struct Deadlock {
     pub waits: Vec<DeadlockedWait>,
 }
 
-/// One of the waits of a [`Deadlock`].
+/// A wait in a [`Deadlock`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[non_exhaustive]
@@ -68,7 +67,7 @@ pub struct DeadlockedWait {
     pub application: String,
     /// The key of the lock: its name with the prefix of the client.
     pub key: String,
-    /// How long it has waited.
+    /// The time for which the client has waited.
     pub waited: Duration,
     /// The holder that blocks the wait.
     pub holder: HolderId,
@@ -100,17 +99,16 @@ enum Node<'a> {
 impl Client {
     /// Finds deadlocks among the owners of all clients that [announce](crate::ClientBuilder::announce) themselves.
     ///
-    /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it
-    /// within a second after a change. So a deadlock is found within a few seconds. Each wait is compared with the
-    /// holder on the server, so a reported deadlock existed when the clients last wrote their records. An owner scope
-    /// ([`Owner::scope`](crate::Owner::scope)) groups holds and waits: a task that acquires without a scope has an
-    /// owner for each acquire, and its waits cannot be connected with its holds. A process that runs under a lock of
-    /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run`
-    /// does. Semaphores and latches have no single holder, and are ignored.
+    /// A client's record lists the holds and waits of its owners that have lasted for a second; the client rewrites it within a second after a
+    /// change. So the search finds a deadlock within a few seconds. It compares each wait with the holder on the server: a reported deadlock existed
+    /// when the clients last wrote their records. An owner scope ([`Owner::scope`](crate::Owner::scope)) groups holds and waits. A task that acquires
+    /// without a scope has an owner for each acquire, so the search cannot connect its waits with its holds. A process that runs under a lock of
+    /// another process declares it with [`announce_within`](crate::ClientBuilder::announce_within), as `leasehold run` does. Semaphores and latches
+    /// have no single holder, and are ignored.
     ///
     /// This needs the rights of the blocks `locks` and `record` in
     /// [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md), for the locks of all these clients. A lock that the
-    /// user may not inspect is not an error, but is listed in [`Deadlocks::unseen`].
+    /// user may not inspect is not an error: [`Deadlocks::unseen`] lists it.
     ///
     /// # Errors
     ///
@@ -183,7 +181,7 @@ impl Client {
     }
 }
 
-/// Whether a wait for this kind depends on a single holder. Simple locks with a caller's id are matched by that id.
+/// Returns whether a wait for this kind depends on a single holder. Simple locks with a caller's id are matched by that id.
 const fn has_holder(kind: Kind) -> bool {
     !matches!(kind, Kind::Semaphore | Kind::Permits | Kind::Latch)
 }

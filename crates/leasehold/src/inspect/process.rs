@@ -13,7 +13,7 @@ use uuid::Uuid;
 
 impl Client {
     /// Returns the process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`].
-    /// Returns `None` if the client does not announce itself, has been gone for a minute, or uses another library.
+    /// Returns `None` if the client does not announce itself, ended more than a minute ago, or uses another library.
     ///
     /// # Errors
     ///
@@ -42,8 +42,8 @@ impl Client {
         Ok(found(self, id.as_ref()).await?.map(|(record, _)| record))
     }
 
-    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record: waits first, at most 64 locks.
-    /// The list is empty if the client does not announce itself, or has been gone for a minute.
+    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record. Waits come first; the record has at
+    /// most 64 locks. The list is empty if the client does not announce itself, or ended more than a minute ago.
     ///
     /// # Errors
     ///

@@ -73,7 +73,7 @@ impl Lock<Write> {
     /// Ends the hold of the current writer, and wakes the waiters. A writer that also holds the read half continues as a reader. Returns the former
     /// holder, or `None` if the half was free or the writer has just changed.
     ///
-    /// **This does not stop the writer**: it detects the loss at its next renewal, and may write concurrently with others until then.
+    /// **This does not stop the writer**: it detects the loss at its next renewal, and may write concurrently with other holders until then.
     ///
     /// # Errors
     ///

@@ -29,17 +29,16 @@ const LISTED: u32 = 16;
 const QUEUE: &str = "redisson_lock_queue:";
 
 impl Client {
-    /// Lists the locks on the server, or on all primaries of a cluster, whose names match `pattern`: held locks, and
-    /// free locks with waiters in a queue. Other free locks have no key and are not found.
+    /// Lists the locks on the server, or on all primaries of a cluster, whose names match `pattern`: held locks, and free locks with waiters in a
+    /// queue. The search does not find other free locks, which have no key.
     ///
     /// In the pattern, `*` matches any text, `?` matches one byte, and `[abc]`, `[a-z]` and `[^a]` match one byte of a
     /// set; a backslash escapes the next byte. The pattern applies to names without the client's prefix, and names with
     /// other prefixes are not found. Keys that belong to a lock, such as its queue, are not listed.
     ///
-    /// The search consists of many short commands (`SCAN`, and a script for each matching key), which never block the
-    /// server for long. It keeps one page of names in memory. It finds every lock that exists during the whole search,
-    /// and may miss others. It may find a lock twice if the server reorganises its keys or the connection is lost
-    /// during the search.
+    /// The search consists of many short commands (`SCAN`, and a script for each matching key), which never block the server for long. It keeps one
+    /// page of names in memory. It finds every lock that exists throughout the search, and may miss locks that appear or end during the search. It
+    /// may find a lock twice if the server reorganises its keys or the connection is lost.
     ///
     /// The user of the client needs the rights of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
     ///
@@ -155,12 +154,12 @@ impl Locks {
     ///
     /// # Errors
     ///
-    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. It ends the search; the locks of the other nodes
-    /// of a cluster precede it. A key that the client's user may not inspect is not an error.
+    /// [`Error::SearchFailed`] if a server did not reply within the command timeout, or refused. The error ends the search, after the locks of the
+    /// other nodes of a cluster. A key that the client's user may not inspect is not an error.
     ///
     /// # Cancel safety
     ///
-    /// If the future is dropped, no lock is lost: the next call reads the current page again.
+    /// Dropping the future skips no lock: the next call reads the current page again.
     pub async fn next(&mut self) -> Option<Result<LockState, Error>> {
         loop {
             if let Some(found) = self.found.pop_front() {

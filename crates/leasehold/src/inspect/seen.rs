@@ -26,7 +26,7 @@ pub struct Holder {
 }
 
 impl Holder {
-    /// Whether the lock was released and stays busy for its minimum time: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
+    /// Returns `true` if the lock was released and stays busy for its minimum time: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
     pub fn is_kept(&self) -> bool {
         self.id.as_str().ends_with('!')
     }
@@ -39,10 +39,10 @@ impl Holder {
 pub struct Waiter {
     /// The waiter's id in the queue: `uuid:number`, or a JVM's `uuid:thread`. It becomes the id of the holder.
     pub id: HolderId,
-    /// How long it has waited, or `None` if unknown, as for a JVM.
+    /// The time for which it has waited, or `None` if unknown, as for a JVM.
     pub waited: Option<Duration>,
-    /// Whether its process has sent a heartbeat within the [liveness timeout](crate::FairSettings::liveness_timeout), or a JVM's deadline has not
-    /// passed. The server skips other waiters.
+    /// `true` if its process has sent a heartbeat within the [liveness timeout](crate::FairSettings::liveness_timeout), or if a JVM's deadline has
+    /// not passed. The server skips waiters that are not alive.
     pub is_alive: bool,
 }
 

@@ -95,12 +95,12 @@ impl fmt::Display for LockProblem {
             Self::NoTimeToLive => {
                 f.write_str("the key has no time to live: if the holder has died, the lock stays held")
             }
-            Self::SeveralHolders => f.write_str("the lock has several holders, and its kind excludes that"),
-            Self::UnreadableEntry { field } => write!(f, "the field {field:?} is none that a lock writes"),
-            Self::SilentWaiter { id } => write!(f, "the waiter {id} was not heard of in time, and is passed over"),
+            Self::SeveralHolders => f.write_str("the lock has several holders, although its kind is exclusive"),
+            Self::UnreadableEntry { field } => write!(f, "the field {field:?} has a format that no lock writes"),
+            Self::SilentWaiter { id } => write!(f, "the waiter {id} missed its heartbeats, and the server skips it"),
             Self::NegativeCounter => f.write_str("the counter is below zero"),
-            Self::NotALock { what } => write!(f, "the name is not that of a lock: {what}"),
-            Self::NotSeen { refusal } => write!(f, "the server refused a look at it: {refusal}"),
+            Self::NotALock { what } => write!(f, "the key is not a lock: {what}"),
+            Self::NotSeen { refusal } => write!(f, "the server refused the inspection: {refusal}"),
         }
     }
 }
@@ -125,9 +125,9 @@ pub struct LockState {
     pub held: u64,
     /// The remaining time to live of the key, or `None` without a time to live or a key.
     pub remaining: Option<Duration>,
-    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release, which are waiters
-    /// and holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the
-    /// listeners at the node of the lock.
+    /// The number of waiters: for a fair lock the entries of its queue; for other kinds the clients that listen for a release. These are waiters, and
+    /// holders whose locks may linger. `None` if the server does not report it. On a cluster without sharded channels it counts the listeners at the
+    /// node of the lock.
     pub waiters: Option<u64>,
     /// The first waiters of a fair lock, in order.
     pub queue: Vec<Waiter>,

@@ -10,7 +10,7 @@ use crate::lock::guard::Guard;
 /// **When to use it:** if a setting or an argument chooses the kind, or if one collection contains locks of several kinds. **When not:** if
 /// the kind is known: the compiler then offers the methods of that kind, such as a fencing token that always exists.
 ///
-/// [`Lock::erase`] and `From` create one. It refers to the original lock on the server, with its class, fallback and other settings. Its
+/// [`Lock::erase`] and `From` create an `AnyLock`. It refers to the original lock on the server, with its class, fallback and other settings. Its
 /// guard has a fencing token if the kind has tokens. Semaphores and latches cannot be erased.
 ///
 /// # Examples

@@ -9,22 +9,21 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 
 /// A counter of permits without holders and leases.
 ///
-/// **When to use it:** to share a semaphore with JVM services that use Redisson's `RSemaphore`, or for permits without a hold, such as
-/// tickets that are never returned. **When not:** nearly everywhere else. The server stores the number of available permits, but not the
-/// holders of the others, so **the permits of a crashed process are gone** until they are added again. A
-/// [`Semaphore`](crate::Semaphore) recovers such permits automatically.
+/// **When to use it:** to share a semaphore with JVMs that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that nobody
+/// returns. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a crashed
+/// process are gone** until a caller adds them again. A [`Semaphore`](crate::Semaphore) recovers such permits automatically.
 ///
-/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. After a loss of the server's data its waiters
-/// wait until the number is set again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)): limit such a
-/// [`wait`](crate::Acquire::wait). Permits that were taken before the loss and returned afterwards add to the new number, because the server
-/// does not know the holders. For the same reason, a request for more permits than the semaphore will ever have waits without a limit.
+/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
+/// [`wait`](crate::Acquire::wait). Permits from before the loss that return afterwards add to the new number, because the server stores no holders.
+/// For the same reason, a request for more permits than the semaphore will ever have waits without a limit.
 ///
-/// A guard returns its permits once, when it is released or dropped. It has no lease and no renewals, and does not report a loss while its
-/// client lives. Only its release fails with [`Error::Lost`] if the semaphore no longer exists, because it was deleted or evicted, or
-/// because the server has lost its data. Then nothing was returned. Owners do not re-enter it: each acquire takes new permits.
+/// A guard returns its permits once, when it is released or dropped. It has no lease and no renewals, and does not report a loss while its client
+/// lives. Its release fails with [`Error::Lost`] if the semaphore no longer exists: after a deletion, an eviction or a loss of the server's data.
+/// Such a release returns no permits. Owners do not re-enter it: each acquire takes new permits.
 ///
-/// **What it costs:** each acquire and each other operation leaves a key of about 160 bytes for ten minutes, to detect late copies. The
-/// release writes to the key of its acquire. So 100 acquires a second keep 60 000 keys, 10 MB; 1 000 a second 100 MB.
+/// **What it costs:** each acquire and each other operation leaves a key of about 160 bytes for ten minutes, to detect late copies. The release
+/// writes to the key of its acquire. 100 acquires a second keep 60 000 keys (10 MB), and 1 000 acquires a second 100 MB.
 ///
 /// # Examples
 ///
@@ -42,14 +41,14 @@ use leasehold_core::command::semaphore::{self as command, Inspected};
 pub type BareSemaphore = Lock<Counter>;
 
 impl BareSemaphore {
-    /// Sets the number of permits if it was never set, and returns whether it did. An existing number does not change, even if it is 0
-    /// because all permits are taken.
+    /// Sets the number of permits if it was never set, and returns whether it did. An existing number does not change, even if no permit is
+    /// available.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///
@@ -62,7 +61,7 @@ impl BareSemaphore {
     }
 
     /// Returns permits that no guard of this client has: permits from [`drain_permits`](Self::drain_permits), or of a crashed process. A JVM's
-    /// `release` does the same. The server does not check that the permits were taken. Returns the number of available permits.
+    /// `release` does the same. The server does not check whether a caller holds these permits. Returns the number of available permits.
     ///
     /// # Errors
     ///

@@ -23,14 +23,14 @@ impl<K: Counted> Lock<K> {
         self.acquire().permits(permits).run(Some(Patience::Try)).await
     }
 
-    /// Adds permits without a hold, or removes permits if the number is negative, even more than are available. Returns the number of available
-    /// permits, which may be negative.
+    /// Adds permits without a hold. A negative number removes permits, even more than are available. Returns the number of available permits, which
+    /// may be negative.
     ///
     /// # Errors
     ///
     /// [`Error::KeyConflict`] if the name is in use by other data; [`Error::Invalid`] for 0, and if the sum exceeds 32 bits; and
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///

@@ -11,10 +11,10 @@ use leasehold_core::command::Kind;
 /// seconds. **When not:** if only exclusion matters. Each waiting task costs a command, and a waiting process sends a heartbeat every half
 /// second.
 ///
-/// A waiter that is silent for longer than this timeout, because its machine was suspended or its server unreachable, loses its place and
-/// rejoins at the tail; `leasehold_queue_positions_lost_total` counts it. So does a waiter whose future is not polled at its turn, which
-/// `leasehold_unpolled_turns_total` counts: it delays all other waiters for half an
-/// [offer timeout](crate::FairSettings::offer_timeout), one second by default. On the server the lock is Redisson's `RFairLock`.
+/// A waiter that is silent for longer than this timeout loses its place and rejoins at the tail (`leasehold_queue_positions_lost_total`). Causes are
+/// a suspended machine and an unreachable server. A waiter whose future is not polled at its turn also loses its place
+/// (`leasehold_unpolled_turns_total`). It delays all other waiters for half an [offer timeout](crate::FairSettings::offer_timeout), one second by
+/// default. On the server the lock is Redisson's `RFairLock`.
 ///
 /// # Examples
 ///

@@ -24,10 +24,10 @@ pub(super) fn release(guard: Guard<Any>) -> Doing<Result<(), Error>> {
     Box::pin(guard.release())
 }
 
-/// A guard of several locks: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a [`QuorumGuard`](crate::group::QuorumGuard) of a
-/// majority of servers. It is held while *enough* of them are held: all, or a majority.
+/// A guard of several locks: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a [`QuorumGuard`](crate::group::QuorumGuard) of a majority
+/// of servers. It is held while *enough* members are held: all members, or a majority.
 ///
-/// The server of every member has granted it: a group never falls back, so its guard is never [degraded](Guard::is_degraded).
+/// Every member was granted by its server. A group has no fallback, so its guard is never [degraded](Guard::is_degraded).
 ///
 /// Dropping the guard releases every member in the background.
 #[must_use = "a guard that is dropped releases its locks at once"]
@@ -54,12 +54,12 @@ impl<R: GroupRule> GroupGuard<R> {
         self.guards.iter().map(Guard::holder_id).collect()
     }
 
-    /// Whether enough members are certainly still held.
+    /// Returns `true` if enough members are certainly held.
     pub fn is_held(&self) -> bool {
         self.ended().is_none()
     }
 
-    /// Returns how long enough members are certainly held without another renewal. For a quorum lock, this is the validity time.
+    /// Returns the time for which enough members are certainly held without another renewal. For a quorum lock, this is the validity time.
     pub fn remaining(&self) -> Duration {
         let now = self.handle.clock.now();
         let mut left: Vec<Duration> = self.guards.iter().map(|guard| guard.cell().remaining(now)).collect();
@@ -235,7 +235,8 @@ pub(super) async fn all<T>(futures: impl Iterator<Item = Doing<T>>) -> Vec<T> {
     gathering.values().flatten().collect()
 }
 
-/// Awaits all futures concurrently. Once the results are [`Enough`], the rest have as long again, at least 10 ms, and are then dropped.
+/// Awaits all futures concurrently. Once the results are [`Enough`], it waits as long again for the other futures, at least 10 ms, and then drops
+/// them.
 pub(super) async fn most<T>(
     handle: &Arc<Handle>,
     futures: impl Iterator<Item = Doing<T>>,
@@ -264,7 +265,7 @@ pub(super) async fn most<T>(
     gathering.values().collect()
 }
 
-/// Whether the results so far are enough.
+/// The state of a gathering.
 pub(super) enum Enough {
     No,
     Yes,

@@ -15,12 +15,12 @@ use std::time::Duration;
 
 /// A gate that opens for all its waiters, in every process, when its count reaches zero.
 ///
-/// **When to use it:** to start something after a known number of events: the parts of an import, the shards of a migration. **When not:** to
-/// exclude other tasks, because a latch has no holder; or if a part may be done twice, because each count counts.
+/// **When to use it:** to start something after a known number of events: the parts of an import, the shards of a migration. **When not:** to exclude
+/// other tasks, because a latch has no holder; or if a part may run twice, because the latch counts every call.
 ///
-/// A latch without a count is open, so call [`try_set_count`](Self::try_set_count) first. After it has opened it can be set again. If the
-/// server loses its data, the latch is open. If a failover loses a recent count, the waiters wait until it is counted again. On the
-/// server it is Redisson's `RCountDownLatch`.
+/// A latch without a count is open, so call [`try_set_count`](Self::try_set_count) first. After it has opened it can be set again. If the server
+/// loses its data, the latch is open. If a failover loses a recent count, the waiters wait until a caller repeats it. On the server it is Redisson's
+/// `RCountDownLatch`.
 ///
 /// # Examples
 ///
@@ -56,9 +56,9 @@ impl CountDownLatch {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for 0 and for more than `i32::MAX`, and [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///

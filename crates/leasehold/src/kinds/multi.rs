@@ -28,15 +28,15 @@ use std::time::Duration;
 /// [`QuorumLock`](crate::QuorumLock). For many small resources, use the [`StripedLock`](crate::StripedLock).
 ///
 /// Members are [`Lock`], [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock), [`ReadLock`](crate::ReadLock) and
-/// [`WriteLock`](crate::WriteLock), also of several clients and servers. All callers acquire them in the order of their names, so multi locks
-/// do not deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it releases them,
-/// and waits for the busy member without holding any. A deadlock with code that acquires a single member therefore ends after 100 ms.
+/// [`WriteLock`](crate::WriteLock), also of several clients and servers. All callers acquire them in the order of their names, so multi locks do not
+/// deadlock. A caller waits for a busy member for up to 100 ms while it holds the members before it. Then it releases them, and waits for the busy
+/// member without holding a member. A deadlock with code that acquires a single member therefore ends after 100 ms.
 ///
 /// A caller keeps its place in the queue of a fair member only while it holds no other member. After the 100 ms it rejoins the queue at its
 /// tail. The queue is therefore fair to groups only while the other members are free.
 ///
-/// The guard lasts until the earliest deadline of its members; the loss of one member is the loss of all. Members do not fall back: while the
-/// server of a member is unreachable, an acquire fails regardless of [`Lock::fallback`].
+/// The guard lasts until the earliest deadline of its members, and is lost with any member. Members do not fall back: while the server of a member is
+/// unreachable, an acquire fails regardless of [`Lock::fallback`].
 ///
 /// # Examples
 ///
@@ -247,7 +247,7 @@ impl MultiAcquire {
         self
     }
 
-    /// Limits how long the members are held. All are lost when one has been held for this long.
+    /// Limits how long the members are held. All members are lost once a member has been held for this time.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -374,7 +374,7 @@ impl IntoFuture for MultiAcquire {
     }
 }
 
-/// The longest wait for a member while holding others. It bounds a deadlock with code that ignores the order.
+/// The longest wait for a member while holding other members. It bounds a deadlock with code that ignores the order.
 const HOLDING: Duration = Duration::from_millis(100);
 
 /// A guard of all members of a [`MultiLock`]. The loss of one member is the loss of the guard. The other members stay busy until the guard is

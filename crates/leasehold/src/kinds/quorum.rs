@@ -19,19 +19,19 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A lock over several independent servers, which is held while a majority of them hold it.
+/// A lock over several independent servers. It is held while a majority of the servers hold it.
 ///
-/// **When to use it:** if a lock must survive the loss of a server or its data: three or five servers without replication between them, each
-/// with its own client. **When not:** if the store checks a fencing token, which is stronger and cheaper; or on the replicas of one primary,
-/// which fail together. Quorum locks have no tokens and no fairness.
+/// **When to use it:** if a lock must survive the loss of a server or its data. It needs three or five servers without replication between them, each
+/// with its own client. **When not:** if the store checks a fencing token, which is stronger and cheaper; or on the replicas of one primary, which
+/// fail together. Quorum locks have no tokens and no fairness.
 ///
-/// An acquire sends its command to all servers at once. It succeeds if a majority grants the lock and the shortest counted lease has not
-/// ended, minus the margin of every lease (1 % and 2 ms). Otherwise it rolls back on every server, whatever the reply, and retries after a
-/// random pause. Each server's client renews its lease; the guard is lost when fewer than a majority remain. This is Redlock (Sanfilippo,
-/// "Distributed Locks with Redis") with renewal. It relies on the *rates* of the servers' clocks, not on their readings.
+/// An acquire sends its command to all servers at once. It succeeds if a majority grants the lock before the shortest counted lease ends, minus the
+/// margin of every lease (1 % and 2 ms). Otherwise it rolls back on every server, whatever the reply, and retries after a random pause. Each server's
+/// client renews its lease; the guard is lost when fewer than a majority remain. This is Redlock (Sanfilippo, "Distributed Locks with Redis") with
+/// renewal. It relies on the *rates* of the servers' clocks, not on their readings.
 ///
-/// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's
-/// bare majority and grant the lock to another client. With this delay, a minority of servers may lose all data at a time.
+/// **A server that has lost its data** must stay down for one lease (the *delayed restart* of Redlock). Otherwise it may belong to a holder's bare
+/// majority and grant the lock to another client. With this delay, a minority of servers may lose all data at the same time.
 ///
 /// Only grants of servers count; quorum locks ignore a client's [`fallback`](crate::ClientBuilder::fallback).
 ///
@@ -118,11 +118,10 @@ impl QuorumLock {
     ///
     /// # Errors
     ///
-    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] if no majority of the
-    /// servers is reachable and ready for `unreachable_after` of the first client, which starts with a known outage
-    /// unless the acquire has its own wait; any other error of a server's [lock](crate::Lock::acquire) that prevents a
-    /// majority; [`InvalidInput::NoMembers`], [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Nothing is
-    /// held after an error: the background rolls back grants whose replies are missing.
+    /// When awaited: [`Error::WaitElapsed`]; [`Error::Unreachable`] or [`Error::OutcomeUnknown`] if no majority of the servers is reachable and ready
+    /// for `unreachable_after` of the first client; any other error of a server's [lock](crate::Lock::acquire) that prevents a majority;
+    /// [`InvalidInput::NoMembers`], [`InvalidInput::NoMajority`] and [`InvalidInput::SameServer`]. Without its own wait the acquire counts the time
+    /// from the start of a known outage. Nothing is held after an error: the background rolls back grants whose replies are missing.
     ///
     /// # Cancel safety
     ///

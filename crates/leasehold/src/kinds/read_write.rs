@@ -17,10 +17,10 @@ use std::time::Duration;
 /// sections: a plain lock also costs one command, and is simpler. Without [`prefer_writers`](Self::prefer_writers) a continuous stream of
 /// readers starves writers.
 ///
-/// The halves are locks. A writer may acquire the read half too, and so **downgrade**: see [`Guard::downgrade`]. A reader cannot become a
-/// writer: an owner that holds the read half and requests the write half gets [`Error::UpgradeNotSupported`] at once, because it would wait
-/// for itself. Every reader has its own lease, so a dead reader expires by its own deadline, whatever others renew. On the server the
-/// lock is Redisson's `RReadWriteLock`.
+/// The halves are locks. A writer may acquire the read half too, and so **downgrade**: see [`Guard::downgrade`]. A reader cannot become a writer. An
+/// owner that holds the read half and requests the write half would wait for itself, and gets [`Error::UpgradeNotSupported`] at once. Every reader
+/// has its own lease, so a dead reader expires by its own deadline, even while other readers renew. On the server the lock is Redisson's
+/// `RReadWriteLock`.
 ///
 /// # Examples
 ///
@@ -92,8 +92,8 @@ impl ReadWriteLock {
 
     /// Makes waiting writers block new readers, among all leasehold clients with this setting.
     ///
-    /// Current readers, and writers that read, are not blocked. Redisson's readers ignore this setting. A continuous stream of writers now
-    /// starves readers instead.
+    /// Current readers, and writers that read, are not blocked. Redisson's readers ignore this setting. A continuous stream of writers then starves
+    /// readers.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
         let prefer = |spec: &LockSpec| spec.with_options(|options| options.prefer_writers = Some(MARK));
@@ -139,7 +139,8 @@ impl Guard<Write> {
         acquire.await
     }
 
-    /// Downgrades to a reader without letting another writer in: acquires the read half, then releases the write half, which wakes readers.
+    /// Downgrades to a reader: acquires the read half, then releases the write half, which wakes readers. No other writer can acquire the lock in
+    /// between.
     ///
     /// # Errors
     ///

@@ -17,16 +17,16 @@ const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 /// **When to use it:** to limit concurrency across all processes: connections to a supplier, jobs on a machine. The background renews the
 /// leases while the guard lives, and the permits of a crashed process return after one lease. **When not:** for a limit of one: use a lock.
 ///
-/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. After a loss of the server's data its waiters
-/// wait until the number is set again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)): limit such a
-/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the
-/// capacity is not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
-/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with
-/// leases by the server's clock.
+/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
+/// [`wait`](crate::Acquire::wait). A request for more permits than the capacity fails at once with [`Error::ExceedsCapacity`], unless the capacity is
+/// not set yet. A request for more than [`MAX_AT_ONCE`](Self::MAX_AT_ONCE) fails with
+/// [`InvalidInput::TooManyPermits`](crate::InvalidInput::TooManyPermits). On the server it is Redisson's `RPermitExpirableSemaphore`, with leases by
+/// the server's clock.
 ///
-/// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A shortened permit is free at
-/// once, while its guard believes in it until its next renewal (at most a third of the lease) or the end of a fixed lease. A prolonged permit
-/// stays taken until its guard is released or dropped, even if the guard is lost before.
+/// Any client that knows the id of a permit controls it, like JVMs with `updateLeaseTime` and `release`. A permit with a shortened lease may expire
+/// while its guard is held. The guard detects the change at its next renewal (after at most a third of the lease), or at the end of a fixed lease. A
+/// permit with a prolonged lease stays held until its guard is released or dropped, even after the guard is lost.
 ///
 /// Owners do not re-enter a semaphore: each acquire takes new permits.
 ///
@@ -70,9 +70,8 @@ pub struct PermitCounts {
 }
 
 impl Semaphore {
-    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one and blocks the server for
-    /// about 2 ms per 1000 permits, at the acquire, at each renewal and at the release. The capacity may be much
-    /// greater.
+    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one. Each acquire, renewal and release blocks the server for
+    /// about 2 ms per 1000 permits. The capacity may be much greater.
     pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
 
     /// Sets the capacity if it was never set, and returns whether it did. An existing capacity does not change, even if no permit is
@@ -80,9 +79,9 @@ impl Semaphore {
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and
-    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
-    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after), during which the client retries. Retries apply the change once.
+    /// [`Error::KeyConflict`] if the name is in use by other data, [`Error::Invalid`] for more than `i32::MAX`, and [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
     ///
     /// # Cancel safety
     ///
@@ -184,10 +183,10 @@ impl Semaphore {
         }
     }
 
-    /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false`
-    /// if the permit was not held or has expired. An expired permit does not prevent the release of the others.
+    /// Releases permits by their ids, **including permits of other holders**. Returns for each id, in order, whether it was released: `false` if the
+    /// permit was not held or has expired. An expired permit does not prevent the release of other permits.
     ///
-    /// More than 1000 ids are sent in several commands, one after the other.
+    /// The client sends more than 1000 ids in several commands, in sequence.
     ///
     /// Another client's guard with such a permit is lost with the reason [`Removed`](crate::LossReason::Removed) at its next renewal; guards of
     /// this client are lost at once. The other permits of such a guard return at the end of its lease.

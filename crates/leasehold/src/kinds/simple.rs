@@ -10,9 +10,9 @@ use std::time::Duration;
 
 /// A lock that consists of one string with a lease, like go-zero's `RedisLock`.
 ///
-/// **When to use it:** to share locks with go-zero, or with any library that sets a string under the lock's name; or for a short section
-/// of known length, for which a fixed lease suffices. **When not:** otherwise. Its waiters poll without release notices, and the server
-/// keeps no hold count.
+/// **When to use it:** to share locks with go-zero, or with any library that sets a string under the lock's name. It also suits a short section of
+/// known length, for which a fixed lease suffices. **When not:** in all other cases. Its waiters poll without release notices, and the server keeps
+/// no hold count.
 ///
 /// The lease is set at the creation of the lock, and is not renewed unless the acquire uses [`renewed`](crate::Acquire::renewed). go-zero adds
 /// 500 ms to its setting in seconds; use the same length here. Every hold has its own id, unless [`with_id`](Lock::with_id) sets one: a

@@ -13,9 +13,9 @@ use leasehold_core::name::check_ends;
 /// that locks two resources one after the other may block itself: acquire them together with [`StripedLock::all_of`], or under one
 /// [`Owner`](crate::Owner).
 ///
-/// **How many stripes:** with `h` locked resources, the probability that another resource must wait for an unrelated one is about
-/// `h / stripes`. With 100 stripes for each concurrently held resource, 1 in 100 waits. The number is part of the layout: all users
-/// of a name must use the same number. With 0 stripes every use fails with [`InvalidInput::NoStripes`].
+/// **How many stripes:** with `h` locked resources, the probability that another resource must wait for an unrelated resource is about `h / stripes`.
+/// With 100 stripes for each concurrently held resource, 1 acquire in 100 waits. The number is part of the layout: all users of a name must use the
+/// same number. With 0 stripes every use fails with [`InvalidInput::NoStripes`].
 ///
 /// # Examples
 ///

@@ -75,8 +75,8 @@ impl LeaderHandle {
         Self { shared, lock }
     }
 
-    /// Whether the candidate leads. This reads the clock: it returns `false` once the lease has ended, even before the candidate's future is
-    /// polled.
+    /// Returns `true` if the candidate leads. This reads the clock: it returns `false` once the lease has ended, even before the candidate's future
+    /// is polled.
     pub fn is_leader(&self) -> bool {
         self.shared.is_leader()
     }

@@ -28,17 +28,17 @@ impl Term {
         self.guard.fencing_token()
     }
 
-    /// Whether this candidate still leads, by its local clock. Check this before an action that cannot be undone.
+    /// Returns `true` if this candidate still leads, by its local clock. Check this before an action that cannot be undone.
     pub fn is_leading(&self) -> bool {
         self.guard.is_held()
     }
 
-    /// Returns how long this candidate certainly leads without another renewal, or zero once the leadership is lost.
+    /// Returns the time for which this candidate certainly leads without another renewal, or zero once the leadership is lost.
     pub fn remaining(&self) -> Duration {
         self.guard.remaining()
     }
 
-    /// Whether the candidate was asked to resign. From then on the work has its [`grace`](crate::leader::Leader::grace) to finish.
+    /// Returns `true` once a resignation was requested. From then on the work has its [`grace`](crate::leader::Leader::grace) to finish.
     pub fn is_resigned(&self) -> bool {
         self.shared.is_resigned()
     }

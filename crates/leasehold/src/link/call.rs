@@ -38,7 +38,7 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     let batch = if plain.is_none() { pool.batch_of(&call, slot) } else { None };
     let barrier = pool.shared.send_barrier(false).read();
     if *barrier != begun {
-        return Ok(Some(Err(LinkError::NotSent("it was settled meanwhile".to_owned()))));
+        return Ok(Some(Err(LinkError::NotSent("a settling has ruled the call out".to_owned()))));
     }
     Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, plain, batch }).err().map(Err))
 }
@@ -164,8 +164,8 @@ impl Pool {
         }
     }
 
-    /// Whether to resend the calls of a refused batch alone. The server ran none of them, and the refusal may not apply
-    /// to each. Also loads a missing script, and pauses batches after a missing right.
+    /// Whether to resend the calls of a refused batch alone. The server ran no call of the batch, and the refusal may not apply to each call. Also
+    /// loads a missing script, and pauses batches after a missing right.
     fn goes_on_alone(self: &Arc<Self>, batch: &'static Batch, slot: u16, refusal: &ServerError) -> bool {
         let lacks_a_right = refusal.code() == "NOPERM" && refusal.proves_nothing_done();
         if lacks_a_right {
@@ -492,9 +492,9 @@ pub(super) async fn ping(pool: &Pool, server: ServerId) -> Result<(), LinkError>
 /// Reads a page of keys. Follows no redirection: a cursor means nothing to another server.
 pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Result<Scanned, LinkError> {
     if !servers(pool).contains(&server) {
-        return Err(LinkError::NotSent("the server has no keys of the cluster any more".to_owned()));
+        return Err(LinkError::NotSent("the server no longer has keys of the cluster".to_owned()));
     }
-    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
+    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is no longer known".to_owned()))?;
     let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
     let words = page.words().to_vec();

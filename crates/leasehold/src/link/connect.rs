@@ -95,7 +95,7 @@ impl ServerLink {
 }
 
 impl Links {
-    /// Connects and identifies the server. Meanwhile calls fail with the reason of the last failure.
+    /// Connects and identifies the server. Until then calls fail with the reason of the last failure.
     async fn identified(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
@@ -239,7 +239,7 @@ async fn pass(
             None => {
                 let silent = ConnectError::silent(seed.label());
                 trouble.get_or_insert(match shared.target.secure {
-                    true => silent.with_advice("perhaps it does not speak TLS"),
+                    true => silent.with_advice("it may not speak TLS"),
                     false => silent,
                 });
             }
@@ -293,14 +293,14 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     standing.map(|(manager, _)| manager).ok_or_else(|| ConnectError::Unreachable {
         server: label,
         reason: format!(
-            "none of the nodes that it announces can be reached: {}; where they have other addresses from here, see map_addresses",
+            "no announced node is reachable: {}; if the nodes have other addresses from here, use map_addresses",
             announced.join(", ")
         ),
         source: None,
     })
 }
 
-/// Identifies the server. If its slot replaces a lost connection meanwhile, retries.
+/// Identifies the server. Retries if its slot has replaced a lost connection.
 async fn server_info_within(
     deadline: Instant,
     shared: &LinkShared,
@@ -376,7 +376,7 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
     let (first, _) = select_ok(probes).await.ok()?;
     let reason = match (secure, first) {
         (true, b'+' | b'-') => {
-            "it answers without TLS; write redis:// or valkey:// in place of rediss:// or valkeys://".to_owned()
+            "it answers without TLS; use redis:// or valkey:// instead of rediss:// or valkeys://".to_owned()
         }
         (false, ALERT) => format!("it expects TLS; {}", tls::ADVICE),
         _ => return None,

@@ -12,10 +12,9 @@
 //! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes
 //! and writes the commands of other callers. A *reader* also writes the rest when the socket was full.
 //!
-//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client.
-//! There a reply wakes a task without a thread switch. The *stand-in* is a task on the background's runtime. It reads
-//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same
-//! time: a lock serializes them, and each runtime watches the socket by itself.
+//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client. There a reply wakes a task
+//! without a thread switch. The *stand-in* is a task on the background's runtime. It reads before home begins, after home is gone, and when home has
+//! left bytes unread for [`STALL`]. Both may read at the same time: a lock serializes them, and each runtime has its own watch on the socket.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
 //! these callers run, and then writes their commands together. A write costs more than encoding a command. A caller
@@ -292,7 +291,7 @@ impl Connection {
         }
     }
 
-    /// Whether the connection is closed or abandoned. No new call uses it.
+    /// Returns whether the connection is closed or abandoned. No new call uses it.
     pub(super) fn has_ended(&self) -> bool {
         self.shared.over.load(Ordering::Acquire)
     }
@@ -317,7 +316,7 @@ impl Connection {
 
     /// Abandons the connection: pending calls end with an unknown outcome. May be called from any thread.
     pub(super) fn end(&self) {
-        self.shared.end("the connection was given up");
+        self.shared.end("the connection was abandoned");
         self.stand_in.abort();
     }
 
@@ -326,7 +325,7 @@ impl Connection {
         self.shared.malformed.get().cloned()
     }
 
-    /// Whether the other side ended the connection without a word.
+    /// Returns whether the other side ended the connection without a word.
     pub(super) fn was_hung_up_on(&self) -> bool {
         let state = self.shared.state.lock();
         state.end.is_some() && !state.heard
@@ -340,7 +339,7 @@ impl Connection {
         self.shared.ended_at.get().copied()
     }
 
-    /// Whether both connections lead to one server process; `None` if a server hides its run id.
+    /// Returns whether both connections lead to one server process; `None` if a server hides its run id.
     pub(super) fn is_of_process(&self, other: &Self) -> Option<bool> {
         Some(self.about.run_id.as_ref()? == other.about.run_id.as_ref()?)
     }
@@ -361,7 +360,7 @@ impl Shared {
             return Err(LinkError::NotSent(format!("the connection to {server} was lost: {why}")));
         }
         if self.is_forked() {
-            return Err(LinkError::NotSent(format!("the connection to {server} is that of another process")));
+            return Err(LinkError::NotSent(format!("the connection to {server} belongs to another process")));
         }
         queue(&mut state);
         let was_idle = std::mem::take(&mut state.idle);
@@ -560,12 +559,12 @@ impl State {
         self.wire.unwritten() > 0 || !self.collected.is_empty() || self.tls_waits
     }
 
-    /// Whether a caller may cork the connection, so that the reader at home writes for several callers.
+    /// Returns whether a caller may cork the connection, so that the reader at home writes for several callers.
     fn may_cork(&self) -> bool {
         self.writer == Writer::Nobody && self.home != HomeReader::Away && self.in_flight() > BUSY
     }
 
-    /// Whether the queue is short enough for a caller to leave its command to the reader.
+    /// Returns whether the queue is short enough for a caller to leave its command to the reader.
     fn has_room(&self) -> bool {
         self.collected.len() * SHARE < self.in_flight() && self.weight < MOST && self.wire.unwritten() < CORKED
     }

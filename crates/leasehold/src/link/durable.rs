@@ -96,8 +96,8 @@ impl Durable {
         std::iter::once(&self.renewals).chain(&self.acquires)
     }
 
-    /// Waits for a free connection. Prefers the first connections, so that the others open only on demand.
-    /// `node` is the target of a redirection; otherwise the owner of the slot executes the call.
+    /// Waits for a free connection. Prefers the first connections; further connections open only on demand. `node` is the target of a redirection;
+    /// otherwise the owner of the slot executes the call.
     async fn turn(&self, call: &Call, node: Option<Node>) -> Result<Turn, LinkError> {
         let lanes = if call.script().is_renewal() { std::slice::from_ref(&self.renewals) } else { &self.acquires[..] };
         let mut busy = Vec::with_capacity(lanes.len());
@@ -133,7 +133,7 @@ impl Durable {
             let prepared = self.prepare(call, node);
             let timeout = self.renewals.shared.settings.command_timeout;
             let prepared = tokio::time::timeout(timeout / 2, prepared).await;
-            let late = "no connection for calls that wait for replicas became free in time";
+            let late = "no connection for durable calls became free in time";
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);

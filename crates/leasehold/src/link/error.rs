@@ -11,9 +11,9 @@ use thiserror::Error as ThisError;
 /// or that of the operating system, the resolver or the credentials provider.
 #[derive(Clone, Debug, PartialEq, Eq, ThisError)]
 pub(crate) enum ConnectError {
-    #[error("the address of the server is not usable: {0}")]
+    #[error("the address of the server is invalid: {0}")]
     Address(String),
-    #[error("the certificates that were given cannot be used: {0}")]
+    #[error("the certificates cannot be used: {0}")]
     Certificates(String),
     /// The client rejected the server's certificate, or the server rejected the client's.
     #[error("no secure connection to {server}: {reason}")]
@@ -23,47 +23,46 @@ pub(crate) enum ConnectError {
     #[error("{server} cannot be reached: {reason}")]
     Unreachable { server: String, reason: String, source: Option<Cause> },
     #[error(
-        "{server} cannot be reached: the connection is refused, because nothing listens there; start the server, or correct host and \
-         port, or make the client by connect_lazy where the server may come later"
+        "{server} cannot be reached: the connection is refused, because nothing listens there; start the server or correct host and \
+         port, or use connect_lazy if the server may start later"
     )]
     NothingListens { server: String, source: Cause },
     #[error("{server} refused the user name or the password: {reason}")]
     WrongPassword { server: String, reason: String },
     #[error("no user and password for {server}: the credentials provider failed: {reason}")]
     Credentials { server: String, reason: String },
-    #[error("{server} asks for a password and none was given: {reason}")]
+    #[error("{server} requires a password, and none was set: {reason}")]
     PasswordRequired { server: String, reason: String },
     #[error("the user lacks a permission on {server}: {reason}")]
     Forbidden { server: String, reason: String },
     #[error("{server} refuses this client: {reason}")]
     Refused { server: String, reason: String },
     /// The server replies, but does not serve clients now.
-    #[error("{server} does not serve now: {reason}")]
+    #[error("{server} cannot serve now: {reason}")]
     NotServing { server: String, reason: String },
     #[error("{server} is still loading its data: {reason}")]
     Loading { server: String, reason: String },
-    #[error("{server} is not a Redis Cluster; leave out `-cluster` in the address: {reason}")]
+    #[error("{server} is not a Redis Cluster; remove `-cluster` from the URL: {reason}")]
     NotACluster { server: String, reason: String },
-    #[error("{server} is a node of a Redis Cluster; say so in the address, with redis-cluster:// or rediss-cluster://")]
+    #[error("{server} is a node of a Redis Cluster; use a URL with redis-cluster:// or rediss-cluster://")]
     IsACluster { server: String },
     #[error(
-        "{server} is a replica that may only be read: the address must lead to the primary; \
-         redis-sentinel:// and redis-cluster:// find it by themselves"
+        "{server} is a read-only replica: use the address of the primary; redis-sentinel:// and redis-cluster:// find the primary"
     )]
     ReadOnly { server: String },
     #[error(
-        "{server} shares its data with other servers that take writes at the same time ({kind}), so that two of them grant one lock: use a \
-         server, or a database for locks, that has one primary"
+        "{server} shares its data with other writable servers ({kind}), and two servers can grant one lock: use a server or a database \
+         with one primary"
     )]
     ActiveActive { server: String, kind: &'static str },
     #[error("{server} cannot confirm that a grant is on disk, and fsync is set: {remedy}, or remove fsync: {reason}")]
     NoFsync { server: String, remedy: &'static str, reason: String },
-    #[error("{server} does not answer as Redis or Valkey does: {reason}")]
+    #[error("{server} does not answer like Redis or Valkey: {reason}")]
     Protocol { server: String, reason: String, source: Option<Cause> },
 }
 
 impl ConnectError {
-    /// Whether a later attempt may succeed.
+    /// Returns whether a later attempt may succeed.
     pub(super) const fn is_transient(&self) -> bool {
         matches!(
             self,
@@ -86,7 +85,7 @@ impl ConnectError {
     /// Adds the duration of the attempts to the error of an unreachable server.
     pub(super) fn after(mut self, tried: Duration) -> Self {
         if let Self::Dns { reason, .. } | Self::Unreachable { reason, .. } | Self::Protocol { reason, .. } = &mut self {
-            reason.push_str(&format!("; it was tried for {tried:?}, as connect_deadline says"));
+            reason.push_str(&format!("; retried for {tried:?} (connect_deadline)"));
         }
         self
     }
@@ -148,14 +147,14 @@ impl ConnectError {
                 Self::Address(format!("{server} does not have this database: {reason}"))
             }
             _ if text.contains("SELECT is not allowed in cluster mode") => {
-                let why = "has no database but 0, as clusters have; leave out the number in the address";
+                let why = "is a cluster, which has only database 0; remove the number from the URL";
                 Self::Address(format!("{server} {why}: {reason}"))
             }
             // Redis 6 quotes the command with backticks, later versions with apostrophes.
             _ if text.contains("unknown command")
                 && text.replace('`', "'").to_ascii_uppercase().contains("'SENTINEL'") =>
             {
-                Self::Address(format!("{server} is no Sentinel; leave out `-sentinel` in the address: {reason}"))
+                Self::Address(format!("{server} is not a Sentinel; remove `-sentinel` from the URL: {reason}"))
             }
             _ if text.contains("cluster support disabled") => Self::NotACluster { server, reason },
             _ if text.contains("invalid password") || text.contains("without any password configured") => {
@@ -174,33 +173,30 @@ impl ConnectError {
 pub(super) fn error_text(details: &str) -> String {
     // A TLS alert of the server concerns this client, even if its name matches a local error.
     const ALERTS: [(&str, &str); 8] = [
-        ("CertificateRequired", "the server asks for a certificate of the client"),
-        (
-            "HandshakeFailure",
-            "the server refused the secure connection; perhaps it asks for a certificate of the client",
-        ),
-        ("CertificateExpired", "the server says that the certificate of the client has expired"),
-        ("CertificateRevoked", "the server says that the certificate of the client was revoked"),
-        ("UnknownCA", "the server does not trust the authority that issued the certificate of the client"),
+        ("CertificateRequired", "the server requires a client certificate"),
+        ("HandshakeFailure", "the server refused the secure connection; it may require a client certificate"),
+        ("CertificateExpired", "the server reports that the client certificate has expired"),
+        ("CertificateRevoked", "the server reports that the client certificate was revoked"),
+        ("UnknownCA", "the server does not trust the issuer of the client certificate"),
         // The certificate is not signed by an authority that the server trusts.
-        ("DecryptError", "the server does not accept the certificate of the client"),
-        ("Certificate", "the server does not accept the certificate of the client"),
-        ("AccessDenied", "the server does not accept the certificate of the client"),
+        ("DecryptError", "the server rejected the client certificate"),
+        ("Certificate", "the server rejected the client certificate"),
+        ("AccessDenied", "the server rejected the client certificate"),
     ];
     const MEANINGS: [(&str, &str); 12] = [
         ("NotValidForName", "the certificate is not valid for this host name"),
-        ("NotValidYet", "the certificate is not valid yet; look at the clocks"),
+        ("NotValidYet", "the certificate is not valid yet; check the clocks"),
         ("Expired", "the certificate has expired"),
         ("UnknownIssuer", "the certificate was issued by an authority that is not trusted"),
         // The authority has the same name but a new key.
         ("BadSignature", "the certificate was issued by an authority that is not trusted"),
         ("Revoked", "the certificate was revoked"),
-        ("InvalidCertificate", "the certificate was not accepted"),
+        ("InvalidCertificate", "the certificate was rejected"),
         ("AlertReceived", "the server ended the secure connection"),
-        ("InvalidMessage", "the other side does not speak TLS"),
-        ("PeerIncompatible", "no version of TLS is known to both sides"),
+        ("InvalidMessage", "the server does not speak TLS"),
+        ("PeerIncompatible", "the client and the server support no common TLS version"),
         ("ConnectionRefused", "the connection was refused: nothing listens on this port"),
-        ("ConnectionReset", "the connection was closed by the other side"),
+        ("ConnectionReset", "the server closed the connection"),
     ];
     let is_shown =
         ["Os {", "Custom {", "InvalidCertificate(", "AlertReceived(", "InvalidMessage(", "PeerIncompatible("];
@@ -235,14 +231,11 @@ mod tests {
                 "the certificate is not valid for this host name",
             ),
             ("InvalidCertificate(UnknownIssuer)", "the certificate was issued by an authority that is not trusted"),
-            ("AlertReceived(CertificateExpired)", "the server says that the certificate of the client has expired"),
-            ("AlertReceived(CertificateRequired)", "the server asks for a certificate of the client"),
-            (
-                "AlertReceived(UnknownCA)",
-                "the server does not trust the authority that issued the certificate of the client",
-            ),
+            ("AlertReceived(CertificateExpired)", "the server reports that the client certificate has expired"),
+            ("AlertReceived(CertificateRequired)", "the server requires a client certificate"),
+            ("AlertReceived(UnknownCA)", "the server does not trust the issuer of the client certificate"),
             ("InvalidCertificate(BadSignature)", "the certificate was issued by an authority that is not trusted"),
-            ("AlertReceived(BadCertificate)", "the server does not accept the certificate of the client"),
+            ("AlertReceived(BadCertificate)", "the server rejected the client certificate"),
             ("AlertReceived(InternalError)", "the server ended the secure connection"),
             ("Custom { kind: UnexpectedEof, error: \"tls handshake eof\" }", "tls handshake eof"),
             ("WRONGPASS invalid username-password pair", "WRONGPASS invalid username-password pair"),

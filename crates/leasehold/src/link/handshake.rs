@@ -16,8 +16,8 @@ use std::time::Duration;
 const LIBRARY: [(&str, &str); 2] = [("LIB-NAME", "leasehold"), ("LIB-VER", env!("CARGO_PKG_VERSION"))];
 
 /// The advice for a user whose greeting had no answer but the end of the connection.
-const HUNG_UP: &str = "it closed the connection without an answer: a proxy that does not know HELLO may need ?protocol=resp2 in the URL, and \
-                       one that does not know SUBSCRIBE, such as twemproxy, cannot be used";
+const HUNG_UP: &str = "it closed the connection without a reply: a proxy without HELLO may need ?protocol=resp2 in the URL; \
+                       a proxy without SUBSCRIBE, such as twemproxy, does not work";
 
 /// Logs in, selects the database, and identifies the server, in one round trip. `None`: `HELLO` is unknown.
 pub(super) async fn greet(
@@ -100,7 +100,7 @@ fn auth(credentials: &Credentials) -> Vec<Bytes> {
     credentials.user.iter().chain([&credentials.password]).cloned().map(Bytes::from).collect()
 }
 
-/// Whether the server refuses `HELLO` or RESP3.
+/// Returns whether the server refuses `HELLO` or RESP3.
 fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }
@@ -182,7 +182,7 @@ async fn primary(
     }
     if answer == Frame::Nil {
         return Err(ConnectError::Address(format!(
-            "the Sentinel at {} knows no primary by the name {service:?}; correct sentinelServiceName",
+            "the Sentinel at {} knows no primary with the name {service:?}; correct sentinelServiceName",
             sentinel.server
         )));
     }
@@ -194,7 +194,7 @@ async fn primary(
         Some((host, port)) => Ok(Endpoint::Tcp(target.announced(host, port))),
         None => Err(ConnectError::Protocol {
             server: sentinel.server.clone(),
-            reason: "SENTINEL did not answer with an address".to_owned(),
+            reason: "the reply to SENTINEL is not an address".to_owned(),
             source: None,
         }),
     }

@@ -83,7 +83,7 @@ impl Search {
         });
         match futures_util::future::select_ok(seeds).await {
             Ok((changed, _)) => {
-                event!(debug, "the cluster was found again by the addresses of the URL");
+                event!(debug, "found the cluster again at an address of the URL");
                 settle_in(pools, pool, slots, changed);
                 // This keeps the lists short. A node without slots is not settled, and its connections have ended.
                 slots.prune_unowned();
@@ -93,7 +93,7 @@ impl Search {
                 *self = Self::default();
             }
             Err(error) => {
-                event!(debug, %error, "no address of the URL leads to the cluster");
+                event!(debug, %error, "found the cluster at no address of the URL");
                 self.next = Some(Instant::now() + self.backoff.after_failure(network));
             }
         }

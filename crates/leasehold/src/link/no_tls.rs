@@ -7,12 +7,12 @@ use std::convert::Infallible;
 use std::io;
 
 pub(super) const ADVICE: &str =
-    "build leasehold with its feature `tls`, and write rediss:// or valkeys:// in place of redis:// or valkey://";
+    "build leasehold with its feature `tls`, and use rediss:// or valkeys:// instead of redis:// or valkey://";
 
 /// Refuses the scheme of a URL that requires TLS, with advice.
 pub(super) fn available(scheme: &str) -> Result<(), ConnectError> {
     Err(ConnectError::Address(format!(
-        "{scheme}:// needs the feature `tls` of leasehold, which is off in this build; write in Cargo.toml: \
+        "{scheme}:// needs the feature `tls` of leasehold, which is off in this build; set in Cargo.toml: \
          leasehold = {{ version = \"{}\", features = [\"tls\"] }}",
         concat!(env!("CARGO_PKG_VERSION_MAJOR"), ".", env!("CARGO_PKG_VERSION_MINOR"))
     )))

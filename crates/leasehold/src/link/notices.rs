@@ -43,7 +43,7 @@ impl Notices {
         self.sharded.load(Ordering::Acquire)
     }
 
-    /// Whether a single server needs a separate connection for notices. On a cluster it opens on demand.
+    /// Returns whether a single server needs a separate connection for notices. On a cluster it opens on demand.
     pub(super) fn need_a_connection(&self) -> bool {
         self.calls.shared.slots.is_none()
             && (self.is_sharded() || self.calls.known(0).is_some_and(|calls| !calls.is_resp3()))

@@ -73,7 +73,7 @@ impl ConnectionManager {
         }
     }
 
-    /// Whether the last connection used RESP3; true before the first.
+    /// Returns whether the last connection used RESP3; true before the first.
     pub(super) fn is_resp3(&self) -> bool {
         self.state.lock().current.as_ref().is_none_or(|connection| connection.resp3)
     }

@@ -67,7 +67,7 @@ pub(super) async fn unless_settled<T>(
         }
         let send_barrier = send_barrier.read();
         if *send_barrier != begun {
-            return Poll::Ready(Err(LinkError::NotSent("it was settled meanwhile".to_owned())));
+            return Poll::Ready(Err(LinkError::NotSent("a settling has ruled the call out".to_owned())));
         }
         queued = true;
         sent.as_mut().poll(cx)

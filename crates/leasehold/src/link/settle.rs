@@ -150,7 +150,7 @@ async fn kill(
     Ok(Settled::Unproven)
 }
 
-/// Whether both connection ids come from one counter. A proxy may have its own.
+/// Returns whether both connection ids come from one counter. A proxy may have its own.
 fn share_ids(ended: &Connection, killer: &Connection) -> bool {
     let at_one_address = ended.about.address.is_some() && ended.about.address == killer.about.address;
     let is_later = ended.ended_at().is_some_and(|at| killer.began > at);

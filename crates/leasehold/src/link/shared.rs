@@ -105,9 +105,9 @@ impl LinkShared {
             event!(
                 warn,
                 server,
-                "the server refuses keys of several hash slots in one command, as a proxy before a cluster does: this client renews the \
-                 locks of each slot in a command of their own from now on, and sends no batches; where the nodes of the cluster can be \
-                 reached, a URL with redis-cluster:// is faster"
+                "the server refuses keys of several hash slots in one command, like a proxy of a cluster: this client now renews the \
+                 locks of each slot in a separate command, and sends no batches; if the nodes of the cluster are reachable, a URL with \
+                 redis-cluster:// is faster"
             );
         }
     }
@@ -270,14 +270,14 @@ impl Identity {
             return;
         }
         if permanent {
-            event!(warn, reason, "a client that connects in the background is kept back, and tries on");
+            event!(warn, reason, "cannot connect yet; retrying in the background");
         } else {
             event!(debug, reason, "not connected yet");
         }
         *known = reason;
     }
 
-    /// Whether calls can be sent. Otherwise they fail with this error.
+    /// Returns whether calls can be sent. Otherwise they fail with this error.
     pub(super) fn check(&self) -> Result<(), LinkError> {
         if self.server.get().is_some() {
             return Ok(());

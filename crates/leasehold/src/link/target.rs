@@ -78,7 +78,7 @@ impl AddressMap {
 const SCHEMES: &str =
     "it begins with redis, rediss (with TLS), valkey or valkeys, then nothing, -cluster, -sentinel or +unix, then ://";
 
-const DATABASE: &str = "after the host comes nothing, or / and the number of a database";
+const DATABASE: &str = "only / and the number of a database may follow the host";
 
 /// The advice for a password with a special character of URLs.
 pub(crate) const ENCODE: &str = "a password with / : ? # or @ must be percent-encoded";
@@ -104,7 +104,7 @@ impl ServerTarget {
             tls::available(base)?;
         }
         if rest.contains('#') {
-            return Err(bad(format!("the URL has a #, and what follows it would be ignored; {ENCODE}")));
+            return Err(bad(format!("the URL contains a #, and the text after it would be ignored; {ENCODE}")));
         }
         let (place, query) = rest.split_once('?').unwrap_or((rest, ""));
         let query = Query::read(query, kind)?;
@@ -320,14 +320,14 @@ impl Query {
                 ("sentinelUsername", name, "-sentinel") => name.clone_into(&mut user),
                 ("sentinelPassword", secret, "-sentinel") => secret.clone_into(&mut password),
                 ("db", database, "+unix") => {
-                    let form = "after the path of the socket comes nothing, or ?db= and the number of a database";
+                    let form = "only ?db= and the number of a database may follow the path of the socket";
                     read.database = number(database, form)?;
                 }
-                _ => return Err(bad(format!("the query of the URL has what is no setting; {ENCODE}"))),
+                _ => return Err(bad(format!("the query of the URL contains an unknown setting; {ENCODE}"))),
             }
         }
-        read.sentinels.1 = Credentials::of_url(user, password)
-            .map_err(|()| bad("sentinelUsername needs sentinelPassword beside it"))?;
+        read.sentinels.1 =
+            Credentials::of_url(user, password).map_err(|()| bad("sentinelUsername also needs sentinelPassword"))?;
         if kind == "-sentinel" && read.sentinels.0.is_empty() {
             return Err(bad("Sentinel needs the name of the service: ?sentinelServiceName=name"));
         }
@@ -338,7 +338,7 @@ impl Query {
 fn node(text: &str) -> Result<Host, ConnectError> {
     match host_and_port_of_url(text) {
         Some((name, port)) if is_host(name) && port != 0 => Ok(Host::new(name, port)),
-        _ => Err(bad("a node is not written as host:port, with an IPv6 address in brackets: node=[::1]:6379")),
+        _ => Err(bad("a node must be host:port, with an IPv6 address in brackets: node=[::1]:6379")),
     }
 }
 
@@ -356,18 +356,18 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     };
     let name = bare.unwrap_or(name);
     if name.is_empty() {
-        return Err(bad(format!("it names no host; {ENCODE}")));
+        return Err(bad(format!("it has no host; {ENCODE}")));
     }
     if !is_known {
-        return Err(bad(format!("the host is no name and no address; {ENCODE}")));
+        return Err(bad(format!("the host is not a name or an address; {ENCODE}")));
     }
     match if port.is_empty() { Ok(default) } else { port.parse() } {
         Ok(port) if port != 0 => Ok(Host::new(name, port)),
-        _ => Err(bad(format!("the port is no number from 1 to 65535; {ENCODE}"))),
+        _ => Err(bad(format!("the port is not a number from 1 to 65535; {ENCODE}"))),
     }
 }
 
-/// Whether the text may be a host name or an address. Only the resolver knows existing names.
+/// Returns whether the text may be a host name or an address. Only the resolver knows existing names.
 fn is_host(text: &str) -> bool {
     let is_special = |part: char| part.is_whitespace() || part.is_control() || "/?#@[]\\<>^|%\"`{}".contains(part);
     text.parse::<Ipv6Addr>().is_ok() || !(text.is_empty() || text.contains(':') || text.contains(is_special))
@@ -379,7 +379,7 @@ fn socket(host: &str, path: &str) -> Result<Endpoint, ConnectError> {
     }
     let path = decoded(path)?;
     if path.is_empty() {
-        return Err(bad("it names no socket: redis+unix:///path"));
+        return Err(bad("it has no path of a socket: redis+unix:///path"));
     }
     Ok(Endpoint::Unix(format!("/{path}").into()))
 }
@@ -415,7 +415,7 @@ pub(super) fn address_of(host: &str, port: u16) -> String {
     if host.contains(':') { format!("[{host}]:{port}") } else { format!("{host}:{port}") }
 }
 
-/// Whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
+/// Returns whether a text from a server can be a host: an address or a DNS name. Errors and logs show it.
 pub(super) fn is_announced_host(text: &str) -> bool {
     (1..=253).contains(&text.len()) && !text.contains(|c: char| c.is_control() || c.is_whitespace())
 }
@@ -572,12 +572,12 @@ mod tests {
             ("redis://:1", "no host"),
             ("redis://u:p@", "no host"),
             ("redis://[]", "no host"),
-            ("redis://::1", "no name and no address"),
-            ("redis://[a]", "no name and no address"),
-            ("redis://a b", "no name and no address"),
-            ("redis://host:0", "no number from 1 to 65535"),
-            ("redis://host:65536", "no number from 1 to 65535"),
-            ("redis://host:x", "no number from 1 to 65535"),
+            ("redis://::1", "not a name or an address"),
+            ("redis://[a]", "not a name or an address"),
+            ("redis://a b", "not a name or an address"),
+            ("redis://host:0", "not a number from 1 to 65535"),
+            ("redis://host:65536", "not a number from 1 to 65535"),
+            ("redis://host:x", "not a number from 1 to 65535"),
             ("redis-cluster://a?node=b", "host:port"),
             ("redis-cluster://a?node=b:0", "host:port"),
             ("redis://%ff:p@host", "UTF-8"),

@@ -12,7 +12,7 @@ use std::io::{ErrorKind, Read as _, Write as _};
 use std::sync::Arc;
 use tokio::io::Interest;
 
-pub(super) const ADVICE: &str = "write rediss:// or valkeys:// in place of redis:// or valkey://";
+pub(super) const ADVICE: &str = "use rediss:// or valkeys:// instead of redis:// or valkey://";
 
 /// Accepts the scheme of a URL that asks for a secure connection. A build without the feature `tls` refuses it.
 pub(super) const fn available(_scheme: &str) -> Result<(), ConnectError> {
@@ -52,7 +52,7 @@ fn roots(ca: Option<&[u8]>) -> Result<RootCertStore, ConnectError> {
     store.add_parsable_certificates(native.certs);
     if store.is_empty() {
         return Err(ConnectError::Address(
-            "the operating system has no certificate authorities; give one, as PEM".to_owned(),
+            "the operating system has no certificate authorities; set one in PEM".to_owned(),
         ));
     }
     Ok(store)
@@ -62,20 +62,20 @@ fn chain_of(pem: &[u8], what: &str) -> Result<Vec<CertificateDer<'static>>, Conn
     let chain: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(pem).collect();
     match chain {
         Ok(chain) if !chain.is_empty() => Ok(chain),
-        _ => Err(ConnectError::Certificates(format!("the {what} is no PEM certificate"))),
+        _ => Err(ConnectError::Certificates(format!("the {what} is not a PEM certificate"))),
     }
 }
 
 fn no_key(pem: &[u8]) -> ConnectError {
     // Both forms of an encrypted key have this word in their headers.
     let is_encrypted = pem.windows(9).any(|word| word == b"ENCRYPTED");
-    let what = if is_encrypted { "has a passphrase; give it without one" } else { "is no PEM private key" };
+    let what = if is_encrypted { "has a passphrase; remove the passphrase" } else { "is not a PEM private key" };
     ConnectError::Certificates(format!("the client's private key {what}"))
 }
 
 fn refused(error: &rustls::Error) -> ConnectError {
     let why = match error {
-        rustls::Error::InconsistentKeys(_) => "the private key is not that of the certificate".to_owned(),
+        rustls::Error::InconsistentKeys(_) => "the private key does not match the certificate".to_owned(),
         other => other.to_string(),
     };
     ConnectError::Certificates(why)
@@ -184,14 +184,14 @@ mod tests {
     fn what_is_no_certificate_is_refused_in_words() {
         let certificates = Certificates { ca: Some(b"hello".to_vec()), client: None };
         let error = client_side(&certificates).err().map(|error| error.to_string()).unwrap_or_default();
-        assert!(error.contains("given cannot be used: the certificate authority is no PEM certificate"), "{error}");
+        assert!(error.contains("cannot be used: the certificate authority is not a PEM certificate"), "{error}");
         let refused = |chain: &str, key: &str| {
             let client = Some((chain.as_bytes().to_vec(), key.as_bytes().to_vec()));
             client_side(&Certificates { ca: None, client }).err().map(|error| error.to_string()).unwrap_or_default()
         };
         let (one, other) = (Ca::new().issue(&["a"]), Ca::new().issue(&["a"]));
         let error = refused(&one.cert_pem, &other.key_pem);
-        assert!(error.contains("the private key is not that of the certificate"), "{error}");
+        assert!(error.contains("the private key does not match the certificate"), "{error}");
         let locked = "-----BEGIN ENCRYPTED PRIVATE KEY-----\naGVsbG8=\n-----END ENCRYPTED PRIVATE KEY-----\n";
         let error = refused(&one.cert_pem, locked);
         assert!(error.contains("has a passphrase"), "{error}");

@@ -89,10 +89,10 @@ impl<K: LockKind> Acquire<K> {
     /// [`Error::WaitElapsed`] if it fails. `Duration::MAX` waits without a limit. Default: the client's
     /// [`default_wait`](crate::ClientBuilder::default_wait), or no limit.
     ///
-    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and the rollback of a failed attempt up
-    /// to another one. Before the error is returned, the client gives up its place in the queue of a fair lock, or its mark as a preferred
-    /// writer, because they would block the next try. If the server does not confirm that in time, the error is
-    /// [`Error::OutcomeUnknown`]. Looking up the holder for the error takes up to one more command timeout.
+    /// The last attempt takes up to one [`command_timeout`](crate::ClientBuilder::command_timeout), and the rollback of a failed attempt up to
+    /// another one. Before it returns the error, the client gives up its place in the queue of a fair lock, or its mark as a preferred writer. They
+    /// would block the next try. If the server does not confirm that in time, the error is [`Error::OutcomeUnknown`]. Looking up the holder for the
+    /// error takes up to one more command timeout.
     ///
     /// During a known outage the acquire also waits for the server: for its whole wait, but at most for
     /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). Without its own wait, an acquire fails as soon as the outage has
@@ -126,14 +126,14 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. The release cannot be forgotten, and a loss cannot be overlooked.
+    /// Acquires the lock, runs `work` and releases the lock. The caller can neither forget the release nor overlook a loss.
     ///
     /// `work` receives the guard. Once the lock is lost, `work` is not polled again.
     ///
     /// # Errors
     ///
-    /// [`WithError`] distinguishes three cases: the lock was not acquired; it was lost (with the result of `work`, if `work` had
-    /// finished); or the release failed (with the result of `work`). `?` converts it into [`Error`].
+    /// [`WithError`] distinguishes three cases: the lock was not acquired, the lock was lost, or the release failed. It contains the result of `work`
+    /// if `work` had finished. `?` converts it into [`Error`].
     ///
     /// # Cancel safety
     ///
@@ -214,7 +214,7 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Whether an enclosing scope holds the lock under another owner.
+    /// Returns whether an enclosing scope holds the lock under another owner.
     fn waits_for_itself(&self) -> bool {
         let (handle, name) = (self.spec.handle(), self.spec.checked_name());
         let scopes = Owner::scopes(handle);
@@ -286,8 +286,8 @@ impl<K: LockKind> Acquire<K> {
 }
 
 impl<K: Owned> Acquire<K> {
-    /// Acquires the lock as `owner`, who re-enters a lock that they hold. Default: the owner of the scope in which the future is first
-    /// polled, or a new owner.
+    /// Acquires the lock as `owner`, which re-enters a lock that it holds. Default: the owner of the scope in which the future is first polled, or a
+    /// new owner.
     pub fn owner(mut self, owner: &Owner) -> Self {
         self.owner = Some(owner.clone());
         self
@@ -315,8 +315,8 @@ impl<K: Leased> Acquire<K> {
         self
     }
 
-    /// Limits how long the lock is held. After this time the lock is lost with the reason `MaxHold`, and the client stops renewing its
-    /// lease, so a forgotten guard cannot keep the lock. The time starts with the first grant; a re-entry does not change it.
+    /// Limits how long the lock is held. After this time the lock is lost with the reason `MaxHold`, and the client stops renewing its lease. So a
+    /// forgotten guard cannot keep the lock. The time starts with the first grant; a re-entry does not change it.
     pub const fn max_hold(mut self, most: Duration) -> Self {
         self.max_hold = Some(most);
         self
@@ -326,14 +326,13 @@ impl<K: Leased> Acquire<K> {
 impl<K: Durable> Acquire<K> {
     /// Grants the lock only after the replicas have acknowledged it, so that a failover to one of these replicas keeps the lock.
     ///
-    /// If too few replicas acknowledge the grant, the client rolls it back and returns [`Error::NotReplicated`], regardless of the wait.
-    /// Re-entries and renewals have the same condition: a renewal with too few acknowledgements does not extend the deadline, and the
-    /// client retries until the lease ends. Releases do not wait. `within` is truncated to milliseconds and may be up to a quarter of the
-    /// lease. It adds to the command timeout, even if the lock is busy.
+    /// If too few replicas acknowledge the grant, the client rolls it back and returns [`Error::NotReplicated`], regardless of the wait. Re-entries
+    /// and renewals have the same condition. A renewal with too few acknowledgements does not extend the deadline, and the client retries until the
+    /// lease ends. Releases do not wait. `within` is truncated to milliseconds and may be up to a quarter of the lease. It adds to the command
+    /// timeout, even if the lock is busy.
     ///
-    /// A lock with a [`fallback`](crate::Lock::fallback) cannot be durable. A durable re-entry fails with [`Error::NotReplicated`] if the
-    /// owner's hold was granted without the server, even after the server has confirmed it: the re-entry writes nothing that a replica
-    /// could acknowledge.
+    /// A lock with a [`fallback`](crate::Lock::fallback) cannot be durable. A durable re-entry fails with [`Error::NotReplicated`] if the owner's
+    /// hold was granted without the server, even after the server has confirmed it. Such a re-entry writes nothing that a replica could acknowledge.
     ///
     /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
     /// then `at_least` may be 0.

@@ -52,7 +52,7 @@ use std::time::Duration;
 ///
 /// # Dropping a guard
 ///
-/// The background releases a dropped guard at once, but the program does not learn of a loss. Prefer [`Guard::release`].
+/// The background releases a dropped guard at once, but the program does not see whether the lock was lost. Prefer [`Guard::release`].
 ///
 /// The release after a drop needs a running process. Dropping the last handle of a client waits up to 250 ms for the release. **If a client
 /// outlives `main`, such as in a `static`, or `main` calls [`std::process::exit`], await [`Client::shutdown`](crate::Client::shutdown) at
@@ -82,12 +82,12 @@ impl<K: LockKind> Guard<K> {
         &self.lock
     }
 
-    /// Whether the lock is certainly held: no loss is known, and the local deadline has not passed.
+    /// Returns `true` if the lock is certainly held: the client knows of no loss, and the local deadline has not passed.
     pub fn is_held(&self) -> bool {
         self.cell.ended(self.lock.spec().handle().clock.now()).is_none()
     }
 
-    /// Returns how long the lock is certainly held without another renewal, or zero once it is lost.
+    /// Returns the time for which the lock is certainly held without another renewal, or zero for a lost lock.
     pub fn remaining(&self) -> Duration {
         self.cell.remaining(self.lock.spec().handle().clock.now())
     }
@@ -97,7 +97,7 @@ impl<K: LockKind> Guard<K> {
         self.cell.count()
     }
 
-    /// Returns how many replicas acknowledged the last durable acquire or renewal, or `None` for an acquire without replicas. With
+    /// Returns the number of replicas that acknowledged the last durable acquire or renewal, or `None` for an acquire without replicas. With
     /// [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the number includes the primary. See [`Acquire::durable`].
     pub fn acknowledged(&self) -> Option<u32> {
         self.cell.acknowledged()
@@ -178,8 +178,8 @@ impl<K: LockKind> Guard<K> {
 
     /// Releases the lock, or decrements its hold count. `Ok` means that the lock was held until the release.
     ///
-    /// A release without a command hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)) or lets it [linger](Lock::linger).
-    /// Then `Ok` means that the guard had no known loss, and that its deadline had not passed.
+    /// A release without a command hands the lock over ([`hand_over`](crate::ClientBuilder::hand_over)) or lets it [linger](Lock::linger). In both
+    /// cases `Ok` means that the client knew of no loss, and that the deadline had not passed.
     ///
     /// # Errors
     ///
@@ -256,8 +256,8 @@ impl<K: LockKind> Guard<K> {
 }
 
 impl<K: Owned> Guard<K> {
-    /// Whether the lock was granted without the server, which is unreachable. Other processes are then not excluded. Once the server grants
-    /// the lock too, this returns `false`. If the server refuses, the guard is lost with the reason
+    /// Returns `true` if the lock was granted without the unreachable server. Such a lock does not exclude other processes. Once the server also
+    /// grants the lock, this returns `false`. If the server refuses it, the guard is lost with the reason
     /// [`NotRestored`](crate::LossReason::NotRestored). See [`Fallback`](crate::Fallback).
     pub fn is_degraded(&self) -> bool {
         self.cell.is_degraded()

@@ -99,12 +99,12 @@ impl HoldToken {
         self.end().unwrap_or(HoldEnd::Released)
     }
 
-    /// Whether the hold has ended. This reads the clock, like [`Guard::is_held`](crate::Guard::is_held).
+    /// Returns `true` if the hold has ended. This reads the clock, like [`Guard::is_held`](crate::Guard::is_held).
     pub fn is_cancelled(&self) -> bool {
         self.end().is_some()
     }
 
-    /// Whether the lock was granted without the server and did not exclude other processes. See
+    /// Returns `true` if the lock was granted without the server, and did not exclude other processes. See
     /// [`Guard::is_degraded`](crate::Guard::is_degraded).
     pub fn is_degraded(&self) -> bool {
         self.cells.cells.iter().any(|cell| cell.is_degraded())

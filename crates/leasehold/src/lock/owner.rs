@@ -1,4 +1,4 @@
-//! Owners, who can re-enter their locks.
+//! Owners, which can re-enter their locks.
 
 use crate::client::inner::Handle;
 use leasehold_core::owner::OwnerId;
@@ -49,9 +49,9 @@ impl Owner {
 
     /// Runs `work` as this owner: every acquire of a lock of this client re-enters the owner's hold.
     ///
-    /// A scope does not extend to spawned tasks. Concurrent branches inside one scope, as in `join!`, are the same owner and share the
-    /// critical section; use a separate scope for each branch that must exclude the others. The innermost of nested scopes applies, for
-    /// each client separately.
+    /// A scope does not extend to spawned tasks. Concurrent branches inside one scope, as in `join!`, are the same owner and share the critical
+    /// section. Use a separate scope for each branch that must exclude the other branches. The innermost of nested scopes applies, for each client
+    /// separately.
     ///
     /// # Cancel safety
     ///

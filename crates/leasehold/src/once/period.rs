@@ -43,7 +43,7 @@ enum Schedule {
 }
 
 impl Period {
-    /// Returns the period with this name, such as `2026-11-23` or a build number. It is kept for a day.
+    /// Returns the period with this name, such as `2026-11-23` or a build number. The server remembers it for a day.
     ///
     /// # Examples
     ///
@@ -58,8 +58,8 @@ impl Period {
         Self::named(name.into(), None)
     }
 
-    /// Returns the period of the time `scheduled`: the planned time of the job, not the time at which the process woke up. Every process must
-    /// compute the same time, for example from one cron expression and one time zone. The period is kept for a day.
+    /// Returns the period of the time `scheduled`: the planned time of the job, not the time at which the process woke up. Every process must compute
+    /// the same time, for example from one cron expression and one time zone. The server remembers the period for a day.
     ///
     /// # Errors
     ///
@@ -82,24 +82,24 @@ impl Period {
         let refused = match scheduled.duration_since(UNIX_EPOCH) {
             Err(_) => Some("its scheduled time is before 1970"),
             Ok(since) if since.subsec_nanos() % 1_000_000 != 0 => Some(
-                "its scheduled time has a fraction of a millisecond, as the reading of a clock has: pass the time for which the \
-                 job was planned, or use Period::every",
+                "its scheduled time has a fraction of a millisecond, like a clock reading: pass the planned time of the job, or use \
+                 Period::every",
             ),
             Ok(_) => None,
         };
         Self::named(since_1970(scheduled).to_string(), refused.map(str::to_owned))
     }
 
-    /// Returns the period of the scheduled time that is nearest to this machine's current time. The schedule fires at multiples of `every`
-    /// since 1970 in UTC, plus the [`offset`](Period::offset). The period is kept for twice `every`, but at least for a minute.
+    /// Returns the period of the scheduled time that is nearest to this machine's current time. The schedule fires at multiples of `every` since 1970
+    /// in UTC, plus the [`offset`](Period::offset). The server remembers the period for twice `every`, but at least for a minute.
     ///
     /// A process whose clock is wrong by less than three eighths of `every` computes the correct time.
     ///
     /// # Errors
     ///
-    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled times: another
-    /// process with a slightly different clock would compute the other time and run the job again. **A job that fires daily at 12:00 UTC,
-    /// hourly at half past, or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
+    /// [`Once::run`](crate::once::Once::run) refuses a period whose clock reading is about halfway between two scheduled times. Another process with
+    /// a slightly different clock would compute a different time, and run the job again. **A job that fires daily at 12:00 UTC, hourly at half past,
+    /// or weekly on Sunday at noon needs an [`offset`](Period::offset)**; weeks of 1970 begin on a Thursday.
     pub fn every(every: Duration) -> Self {
         Self::around(SystemTime::now(), every)
     }
@@ -168,8 +168,8 @@ impl Period {
             let [past, left, every] = [past, left, every].map(readable);
             let why = format!(
                 "the clock reads {past:?} after one time of its schedule and {left:?} before the next, with {every:?} between \
-                 them, so that another process may name the other; set Period::offset to the phase at which it fires, or use \
-                 Period::at with its scheduled time"
+                 them, so another process may compute the other time; set Period::offset to the phase of the schedule, or use \
+                 Period::at with the scheduled time"
             );
             self.refused.get_or_insert(why);
         } else {
@@ -178,8 +178,8 @@ impl Period {
         self
     }
 
-    /// Sets how long the server remembers that the job is done. During this time the name must not be reused. The time must exceed the delay
-    /// between the first and the last process, including the difference of their clocks. A key on the server exists for this time. It is
+    /// Sets the time for which the server remembers that the job is done. During this time the name must not be reused. The time must exceed the
+    /// delay between the first and the last process, including the difference of their clocks. A key on the server exists for this time. It is
     /// truncated to milliseconds, and limited to [`MAX_LEASE`](crate::MAX_LEASE).
     pub fn keep(mut self, keep: Duration) -> Self {
         self.keep = keep.clamp(Duration::from_millis(1), crate::MAX_LEASE);
@@ -191,7 +191,7 @@ impl Period {
         &self.name
     }
 
-    /// Returns how long the period is kept.
+    /// Returns the time for which the server remembers the period: see [`Period::keep`].
     pub const fn kept_for(&self) -> Duration {
         self.keep
     }

@@ -48,7 +48,7 @@ fn report(what: UserCode) {
     let logged = catch_unwind(|| {
         tracing::error!(
             code = what.word(),
-            "code of the application panicked when leasehold called it; leases are still renewed"
+            "application code panicked in a call by leasehold; leases are still renewed"
         );
     });
     drop((told, logged));

@@ -50,13 +50,13 @@ impl PermitId {
         })
     }
 
-    /// Whether the permit belongs to the hold with this field.
+    /// Returns `true` if the permit belongs to the hold with this field.
     #[doc(hidden)]
     pub fn is_of(&self, field: &[u8]) -> bool {
         self.0[..NUMBER_AT] == Sha1::from(field).digest().bytes()[..NUMBER_AT]
     }
 
-    /// The id with these bytes; `None` unless there are sixteen.
+    /// The id with these sixteen bytes; `None` for another length.
     #[doc(hidden)]
     pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
         bytes.try_into().ok().map(Self)

@@ -34,7 +34,7 @@ pub struct LockUse {
 }
 
 impl LockUse {
-    /// Whether both are the same use, regardless of age.
+    /// Returns whether both are the same use, regardless of age.
     pub fn is_same(&self, other: &Self) -> bool {
         Self { lasted: other.lasted, ..self.clone() } == *other
     }

@@ -56,7 +56,7 @@ impl ClientBuilder {
     /// `valkey` for `redis`, and `valkeys` for `rediss`. The default port is 6379, or 26379 for a Sentinel. `node` may be repeated. An IPv6
     /// address needs brackets, as in `node=[::1]:6379`. Percent-encode `/ : ? # @` in the user and the password.
     ///
-    /// The query may also contain `protocol=resp2`, for a proxy without `HELLO`, and settings with the names of the methods of this builder and
+    /// The query may also contain `protocol=resp2`, for a proxy without `HELLO`, and settings. A setting has the name of a method of this builder or
     /// of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
     /// `connect_deadline`, `require_noeviction`, `fsync`, `hand_over`, `publish` and `batch_calls`. A time is a whole number with `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. Unknown parameters,
@@ -80,9 +80,9 @@ impl ClientBuilder {
         builder.connect_to(target).await
     }
 
-    /// Creates a client without waiting for the servers of the [URL](Self::connect). The client connects in the background, and retries until
-    /// it succeeds. Use it for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a
-    /// client for each of its servers, up or down.
+    /// Creates a client without waiting for the servers of the [URL](Self::connect). The client connects in the background, and retries until it
+    /// succeeds. Use it for a process that must start while its server is down, and for the [quorum](crate::QuorumLock), which needs a client for
+    /// each server.
     ///
     /// Until the first connection, the server counts as unreachable: acquires wait, fail with
     /// [`Error::Unreachable`](crate::Error::Unreachable) after [`unreachable_after`](Self::unreachable_after), and use the
@@ -170,8 +170,8 @@ impl ClientBuilder {
         })
     }
 
-    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the only server, or to each reachable primary of a
-    /// cluster, in the order of their addresses. The connections do not reconnect.
+    /// Connects to the servers of a [URL](Self::connect) for plain commands: to the only server, or to the reachable primaries of a cluster, ordered
+    /// by address. The connections do not reconnect.
     ///
     /// # Errors
     ///
@@ -216,8 +216,8 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] if a setting is invalid, with [`fsync`](Self::fsync), or if the builder's clock is of another sort than the engine's: their leases would end
-    /// at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
+    /// [`ConnectError::Invalid`] if a setting is invalid, with [`fsync`](Self::fsync), or if the clocks of the builder and the engine differ in
+    /// sort: leases would end at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
     ///
     /// # Panics
     ///
@@ -228,8 +228,8 @@ impl ClientBuilder {
     }
 
     /// Creates a client like [`ClientBuilder::embedded`], with connections that the caller created and may disturb. If they stay
-    /// [down](EmbeddedLink::set_down), the client looks like a killed process to all other clients: it sends nothing more to the engine, and
-    /// cleans nothing up.
+    /// [down](EmbeddedLink::set_down), the client looks like a killed process to all other clients. It sends nothing more to the engine, and cleans
+    /// nothing up.
     ///
     /// # Errors
     ///

@@ -40,10 +40,9 @@ impl Tuning {
 
     /// Sets whether concurrent acquires and releases are sent as one script. Default: `true`.
     ///
-    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch
-    /// blocks the server for at most about a third of a millisecond, so a call beside hundreds of other calls may have a longer 99th
-    /// percentile; use `false` if that matters more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded
-    /// engines have no batches.
+    /// A batch contains the calls that are ready when the connection writes, and at least four. No call waits for further calls. One batch blocks the
+    /// server for at most about a third of a millisecond. The 99th percentile of a call among hundreds may therefore rise; use `false` if it matters
+    /// more than throughput. On a cluster all calls of a batch belong to one hash slot. Embedded engines have no batches.
     pub const fn batch_calls(mut self, batch: bool) -> Self {
         self.batch_calls = Some(batch);
         self
@@ -58,8 +57,8 @@ impl Tuning {
     /// Sets the shortest `lockWatchdogTimeout` of the JVMs that share read-write locks with this client. From 300 ms to a day. Default:
     /// 30 s, as in Redisson.
     ///
-    /// A renewal by a Redisson reader *sets* the time to live of the whole lock to this value, even if that cuts a longer lease of another
-    /// reader. Readers of this library restore it every third of this value, also for fixed leases.
+    /// A renewal by a Redisson reader *sets* the time to live of the whole lock to this value. This can cut a longer lease of another reader. Readers
+    /// of this library restore it every third of this value, also for fixed leases.
     pub const fn jvm_watchdog(mut self, watchdog: Duration) -> Self {
         self.jvm_watchdog = Some(watchdog);
         self

@@ -3,11 +3,10 @@
 use std::collections::HashMap;
 use std::hash::Hash;
 
-/// The cycles among waits, each as the places of its waits, in their order: each waits for what an owner of the next one holds, and the last
-/// one for what one of the first holds. A wait is in one of them at the most, and every wait that can never end because of others in a
-/// cycle leads to one.
+/// Returns the cycles among `waits`, each as the indexes of its waits in order. Each wait depends on an owner of the next wait, and the last wait on
+/// an owner of the first. A wait is in at most one cycle. Every wait that a cycle blocks leads to a returned cycle.
 ///
-/// `owners` are those that go on only when the wait of this place is over; `holders` are those that must give something up before.
+/// The `owners` of a wait continue only after it; its `holders` must release a lock before it ends.
 pub(super) fn cycles<O: Eq + Hash>(waits: &[Wait<O>]) -> Vec<Vec<usize>> {
     let mut of_owner: HashMap<&O, Vec<usize>> = HashMap::new();
     for (place, wait) in waits.iter().enumerate() {
@@ -23,7 +22,7 @@ pub(super) fn cycles<O: Eq + Hash>(waits: &[Wait<O>]) -> Vec<Vec<usize>> {
         if state[start] != State::New {
             continue;
         }
-        // The way from the start, each wait with those that it leads to and that were not followed yet.
+        // The path from the start: each wait with its unvisited successors.
         let mut way = vec![(start, next(start))];
         state[start] = State::OnTheWay;
         while let Some((place, rest)) = way.last_mut() {
@@ -51,7 +50,7 @@ pub(super) fn cycles<O: Eq + Hash>(waits: &[Wait<O>]) -> Vec<Vec<usize>> {
     found
 }
 
-/// A wait, and those that take part in it.
+/// A wait with its owners and holders.
 #[derive(Debug)]
 pub(super) struct Wait<O> {
     pub(super) owners: Vec<O>,

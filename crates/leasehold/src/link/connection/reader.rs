@@ -182,7 +182,7 @@ impl Shared {
         let Reading { bytes, events } = &mut *reading;
         for _ in 0..READS {
             match read(bytes) {
-                Ok(0) => return Err(End::Socket("the connection was closed by the other side".to_owned())),
+                Ok(0) => return Err(End::Socket("the server closed the connection".to_owned())),
                 Ok(read) => self.received(&bytes[..read], events, arrivals).map_err(End::Bytes)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(End::Socket(lost(&error))),

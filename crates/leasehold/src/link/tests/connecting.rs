@@ -248,7 +248,7 @@ fn server_that_is_no_sentinel_is_told_apart_at_once() {
         let server = Server::builder().binary(&binary).start();
         let url = server.url().replace("redis://", "redis-sentinel://");
         let error = failure_at(&format!("{url}?sentinelServiceName=main"));
-        assert!(matches!(&error, ConnectError::Address(why) if why.contains("is no Sentinel")), "{error:?}");
+        assert!(matches!(&error, ConnectError::Address(why) if why.contains("is not a Sentinel")), "{error:?}");
     }
 }
 

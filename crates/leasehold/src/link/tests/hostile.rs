@@ -105,7 +105,7 @@ fn refusal_is_told_at_once_in_the_words_of_the_server() {
             });
             let error = Error::from(failure_at(&format!("redis://{addr}")));
             let text = error.to_string();
-            assert!(text.contains(words) && !text.contains("it was tried for"), "{when:?}: {text}");
+            assert!(text.contains(words) && !text.contains("retried for"), "{when:?}: {text}");
             let is_right = if is_denied {
                 matches!(error, Error::Denied { .. })
             } else {

@@ -94,9 +94,9 @@ fn a_client_certificate_is_shown() {
         failure(secure.clone().with_certificates(&Certificates { ca: ca.clone(), client }).expect("certificates"))
     };
     for (client, words) in [
-        (None, "asks for a certificate of the client"),
-        (Some(server.ca().issue_expired(&["client"])), "the certificate of the client has expired"),
-        (Some(Ca::new().issue(&["client"])), "does not accept the certificate of the client"),
+        (None, "requires a client certificate"),
+        (Some(server.ca().issue_expired(&["client"])), "the client certificate has expired"),
+        (Some(Ca::new().issue(&["client"])), "rejected the client certificate"),
     ] {
         let error = refused(client);
         assert!(matches!(error, ConnectError::Tls { .. }) && error.to_string().contains(words), "{error:?}");

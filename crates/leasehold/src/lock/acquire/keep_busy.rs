@@ -8,14 +8,13 @@ impl<K: Keepable> Acquire<K> {
     /// Keeps the lock busy for at least this long after the grant. If the guard is released or dropped earlier, the lock stays on the
     /// server for the rest of the time, without a holder and without renewals. The client need not stay alive.
     ///
-    /// **When to use it:** for a short job that several processes start at about the same time: no process starts it again before the time
-    /// is over. `ShedLock` calls this `lockAtLeastFor`. [`Client::once`](crate::Client::once) builds on it, and also reports the process
-    /// that ran the job. **When not:** for an exact rate limit, because the clocks of a process and the server differ.
+    /// **When to use it:** for a short job that several processes start at about the same time. No process starts it again before the time is over.
+    /// `ShedLock` calls this `lockAtLeastFor`. [`Client::once`](crate::Client::once) builds on it, and also reports the process that ran the job.
+    /// **When not:** for an exact rate limit, because the clocks of a process and the server differ.
     ///
     /// The time starts when the caller receives the guard, and is truncated to milliseconds. A re-entry can extend it. A lock that is lost or
-    /// [detached](crate::Guard::detach), or whose process dies, is free at the end of its lease. While the lock stays busy, its holder on
-    /// the server ends with `!` ([`Holder::is_kept`](crate::inspect::Holder::is_kept)). It is busy for its former owner too. A force release
-    /// frees it.
+    /// [detached](crate::Guard::detach), or whose process dies, is free at the end of its lease. While the lock stays busy, its holder on the server
+    /// ends with `!` ([`Holder::is_kept`](crate::inspect::Holder::is_kept)). It is also busy for its former owner. A force release frees it.
     ///
     /// # Errors
     ///
