@@ -37,12 +37,32 @@ fn variants(file: &str, name: &str) -> BTreeSet<String> {
         .collect()
 }
 
+/// The pages of tasks show code of programs that tests run.
+const TASKS: &str = "docs/tasks/";
+
 #[test]
 fn the_code_of_every_page_is_compiled() {
     let lib = files::read("crates/leasehold/src/lib.rs");
-    for page in pages().into_iter().filter(|page| page.text.contains("```rust") || page.text.contains("```\nuse ")) {
+    let pages = pages().into_iter().filter(|page| !page.path.starts_with(TASKS));
+    for page in pages.filter(|page| page.text.contains("```rust") || page.text.contains("```\nuse ")) {
         assert!(lib.contains(&format!("include_str!(\"../../../{}\")", page.path)), "lib.rs includes {}", page.path);
     }
+}
+
+#[test]
+fn tasks_show_code_of_programs_that_tests_run() {
+    let trimmed = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    let programs: Vec<_> = files::sources("examples/tasks/").iter().map(|file| trimmed(&file.text)).collect();
+    let mut blocks = 0;
+    for page in pages().into_iter().filter(|page| page.path.starts_with(TASKS)) {
+        for block in page.text.split("```rust\n").skip(1) {
+            let block = trimmed(block.split("```").next().unwrap_or_default());
+            let found = programs.iter().any(|program| program.contains(&block));
+            assert!(found, "{}: no program in examples/tasks contains this block:\n{block}", page.path);
+            blocks += 1;
+        }
+    }
+    assert!(blocks >= 8, "{blocks} blocks");
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use leasehold::Client;
-use service::{Failure, Shop, lock_of, routes, sell};
+use tasks::{Failure, Shop, lock_of, routes, sell};
 use sqlx::sqlite::SqlitePoolOptions;
 use std::time::Duration;
 use tower::ServiceExt as _;
