@@ -191,12 +191,30 @@ fn operations_has_a_row_for_every_setting_of_a_url() {
 }
 
 #[test]
-fn operations_has_a_row_for_every_error() {
+fn operations_names_every_error_in_one_sorted_table() {
     let page = files::read("docs/operations.md");
-    let errors = section(&page, "## What each error means").split("\n| text of").next().expect("the first table");
-    assert_eq!(first_cells(errors), variants("crates/leasehold/src/error.rs", "Error"));
-    let connecting = section(&page, "## Connecting fails");
-    assert_eq!(first_cells(connecting), variants("crates/leasehold/src/error/connect.rs", "ConnectError"));
+    let table = section(&page, "## Troubleshooting");
+    let sources: Vec<_> = table.lines().filter_map(|line| line.split(" | ").nth(1)).collect();
+    for (file, name) in [
+        ("crates/leasehold/src/error.rs", "Error"),
+        ("crates/leasehold/src/error/connect.rs", "ConnectError"),
+        ("crates/leasehold/src/error/invalid.rs", "InvalidInput"),
+    ] {
+        let transparent = ["Invalid", "Name"];
+        for variant in variants(file, name).into_iter().filter(|one| name == "ConnectError" || !transparent.contains(&one.as_str())) {
+            let enums = sources.iter().filter(|source| source.contains(&format!("`{name}::")));
+            let named = enums.into_iter().any(|source| {
+                source.contains(&format!("`{name}::{variant}`")) || source.contains(&format!(", `{variant}`"))
+            });
+            assert!(named, "the table names {name}::{variant}");
+        }
+    }
+    let words = |line: &str| -> String {
+        let first = line.split(" | ").next().unwrap_or_default().to_lowercase();
+        first.chars().filter(|c| c.is_ascii_alphanumeric() || *c == ' ').collect::<String>().trim().to_owned()
+    };
+    let rows: Vec<_> = table.lines().filter(|line| line.starts_with("| `")).map(words).collect();
+    assert!(rows.len() > 50 && rows.is_sorted(), "{rows:#?}");
 }
 
 #[test]
