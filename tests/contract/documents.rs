@@ -51,7 +51,8 @@ fn the_code_of_every_page_is_compiled() {
 
 #[test]
 fn tasks_show_code_of_programs_that_tests_run() {
-    let trimmed = |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
+    let trimmed =
+        |text: &str| text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("\n");
     let programs = files::tracked().into_iter().filter(|file| file.path.starts_with("examples/tasks/"));
     let programs: Vec<_> = programs.map(|file| trimmed(&file.text)).collect();
     let mut blocks = 0;
@@ -201,7 +202,10 @@ fn operations_names_every_error_in_one_sorted_table() {
         ("crates/leasehold/src/error/invalid.rs", "InvalidInput"),
     ] {
         let transparent = ["Invalid", "Name"];
-        for variant in variants(file, name).into_iter().filter(|one| name == "ConnectError" || !transparent.contains(&one.as_str())) {
+        for variant in variants(file, name)
+            .into_iter()
+            .filter(|one| name == "ConnectError" || !transparent.contains(&one.as_str()))
+        {
             let enums = sources.iter().filter(|source| source.contains(&format!("`{name}::")));
             let named = enums.into_iter().any(|source| {
                 source.contains(&format!("`{name}::{variant}`")) || source.contains(&format!(", `{variant}`"))
@@ -345,7 +349,7 @@ fn every_listed_bug_has_a_test_named_after_it() {
     });
     let tested: BTreeSet<String> =
         names.filter(|name| name.contains('_')).flat_map(|name| ids_of_bugs(&name)).collect();
-    assert!(listed.len() > 50, "{listed:?}");
+    assert!(listed.len() >= 50, "{listed:?}");
     let untested: Vec<_> = listed.difference(&tested).collect();
     assert!(untested.is_empty(), "docs/field-bugs.md lists {untested:?}, and no test is named after them");
 }
