@@ -1,15 +1,19 @@
 //! The programs of docs/tasks on a real server, which `LEASEHOLD_URL` names. Each runs on a key prefix of its own.
 
+use leasehold::Client;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
+fn url(world: &str) -> String {
+    let server = std::env::var("LEASEHOLD_URL").expect("LEASEHOLD_URL names a server");
+    format!("{server}?prefix=tasks:{}:{world}:", std::process::id())
+}
+
 /// Starts a program. `world` separates the keys of the test from those of other tests.
 fn start(program: &str, world: &str, arguments: &[&str]) -> Child {
-    let url = std::env::var("LEASEHOLD_URL").expect("LEASEHOLD_URL names a server");
-    let prefix = format!("tasks:{}:{world}:", std::process::id());
     let mut command = Command::new(program);
-    command.args(arguments).env("LEASEHOLD_URL", format!("{url}?prefix={prefix}")).env("ADDRESS", "127.0.0.1:0");
+    command.args(arguments).env("LEASEHOLD_URL", url(world)).env("ADDRESS", "127.0.0.1:0");
     command.stdout(Stdio::piped()).spawn().expect("the program starts")
 }
 
@@ -67,8 +71,8 @@ fn fifty_buyers_get_twenty_units() {
     assert_eq!(lines(env!("CARGO_BIN_EXE_inventory"), "inventory", &[]), ["sold 20 of 20 units to 50 buyers"]);
 }
 
-#[test]
-fn second_request_with_one_key_is_locked_out() {
+#[tokio::test]
+async fn request_whose_key_is_locked_gets_423() {
     let mut server = start(env!("CARGO_BIN_EXE_web"), "web", &[]);
     let mut told = BufReader::new(server.stdout.take().expect("its stdout"));
     let address = next_line(&mut told).strip_prefix("http://").expect("an address").to_owned();
@@ -76,19 +80,18 @@ fn second_request_with_one_key_is_locked_out() {
         let mut stream = TcpStream::connect(&address).expect("a connection");
         let request = format!("POST {path} HTTP/1.1\r\nHost: shop\r\nConnection: close\r\n{key}\r\n");
         stream.write_all(request.as_bytes()).expect("a request");
-        stream
-    };
-    let status = |mut stream: TcpStream| {
         let mut answer = String::new();
         stream.read_to_string(&mut answer).expect("an answer");
         answer.split(' ').nth(1).expect("a status").to_owned()
     };
-    let clicks = [(); 2].map(|()| post("/orders", "Idempotency-Key: 7f3a\r\n"));
-    let mut both = clicks.map(status);
-    both.sort_unstable();
-    assert_eq!(both, ["200", "423"]);
-    assert_eq!(status(post("/orders", "")), "400");
-    assert_eq!(status(post("/articles/1001", "")), "200");
+    let other = Client::connect(&url("web")).await.expect("a client");
+    let held = other.lock("orders:7f3a").acquire().await.expect("a free lock");
+    assert_eq!(post("/orders", "Idempotency-Key: 7f3a\r\n"), "423");
+    assert_eq!(post("/orders", "Idempotency-Key: 7f3b\r\n"), "200");
+    held.release().await.expect("a release");
+    assert_eq!(post("/orders", "Idempotency-Key: 7f3a\r\n"), "200");
+    assert_eq!(post("/orders", ""), "400");
+    assert_eq!(post("/articles/1001", ""), "200");
     server.kill().expect("it ends");
     server.wait().expect("it ends");
 }
