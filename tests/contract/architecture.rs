@@ -221,7 +221,8 @@ fn files_that_nothing_compiles_are_found() {
         let (stem, folder) = (path.file_stem().expect("a name"), path.parent().expect("a folder"));
         // Cargo finds these by itself.
         let is_of_targets = folder.ends_with("tests") || folder.ends_with("examples");
-        let is_target = is_of_targets && files::root().join(folder).with_file_name("Cargo.toml").exists();
+        let is_target = is_of_targets && files::root().join(folder).with_file_name("Cargo.toml").exists()
+            || folder.ends_with("src/bin");
         if is_target || ["main", "lib", "build"].iter().any(|root| stem == *root) {
             continue;
         }

@@ -158,9 +158,11 @@ fn is_unseen(character: char) -> bool {
 #[non_exhaustive]
 pub enum NameError {
     /// The name is empty.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the name of a lock must not be empty")]
     Empty,
     /// The name, or the prefix, begins or ends with an invisible character.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the name {name:?} begins or ends with white space or another invisible character: remove it, because a program \
          that uses the name without it uses another lock"
@@ -170,6 +172,7 @@ pub enum NameError {
         name: String,
     },
     /// Prefix and name together are longer than [`MAX_NAME_BYTES`].
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the name of the lock has {bytes} bytes with its prefix, more than the maximum of {MAX_NAME_BYTES}: shorten it"
     )]
@@ -179,6 +182,7 @@ pub enum NameError {
     },
     /// The name has the form of a key that belongs to another lock, such as its queue. Scripts of that lock would
     /// delete this lock while it is held.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {name:?} cannot be used: with its prefix it has the form `{form}`, which is reserved for keys \
          of other locks; use another name or prefix"
@@ -190,6 +194,7 @@ pub enum NameError {
         form: &'static str,
     },
     /// A Redis Cluster would place the lock and its channel in different slots.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {name:?} cannot be used on a cluster: its braces put the lock and its channel into different hash slots; \
          use a name without braces; except for a latch, balanced braces around a non-empty part work too"

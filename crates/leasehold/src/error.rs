@@ -35,6 +35,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum Error {
     /// Other owners held the lock for the caller's whole wait, or a latch did not open in time. Nothing was acquired.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the {kind} {lock:?} {}{}; {}",
         still_busy(kind, *waited),
@@ -57,6 +58,7 @@ pub enum Error {
         waits_for_itself: bool,
     },
     /// The lock was lost after its grant. Other holders may have changed the protected data since.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("{}", lost_text(lock, *reason))]
     Lost {
         /// The lock.
@@ -66,6 +68,7 @@ pub enum Error {
     },
     /// The outcome of the operation is unknown: a reply is missing, or the server refused a part of an acquire and its rollback. The
     /// background cleans up after an acquire or a release: the lock is free after at most one lease.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the outcome of an operation on the lock {lock:?} is unknown: {message}")]
     OutcomeUnknown {
         /// The lock.
@@ -75,6 +78,7 @@ pub enum Error {
     },
     /// The server was unreachable for `unreachable_after`, or for the whole wait. An acquire certainly did not take effect; the background
     /// retries a release.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the server of the lock {lock:?} is unreachable: {message}")]
     Unreachable {
         /// The lock.
@@ -83,6 +87,7 @@ pub enum Error {
         message: String,
     },
     /// The key of the lock contains other data, or a lock of another kind.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {lock:?} cannot be used: its name is already in use as a {kind}; use another name, and do not touch the key, \
          which may be a held lock"
@@ -96,6 +101,7 @@ pub enum Error {
     /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was acquired; the
     /// background retries a release. If the server also refuses the rollback of preparations, such as a place in a queue, the message contains that
     /// refusal. The background retries the rollback.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the server refused a command for the lock {lock:?}: {refusal}{}", advice::advice(refusal))]
     Refused {
         /// The lock.
@@ -105,6 +111,7 @@ pub enum Error {
         refusal: ServerError,
     },
     /// A search for locks failed before its end. Its earlier results are valid.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the search for names that match {pattern:?} failed before its end: {message}")]
     SearchFailed {
         /// The pattern of the search.
@@ -116,6 +123,7 @@ pub enum Error {
         refusal: Option<ServerError>,
     },
     /// The owner holds the read half of a read-write lock and requests its write half. It would wait for itself.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
          first"
@@ -125,6 +133,7 @@ pub enum Error {
         lock: String,
     },
     /// The caller requested more permits than the semaphore has, so the wait would never end.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the semaphore {lock:?} has {capacity} permits in total, fewer than requested; request fewer, or resize it"
     )]
@@ -136,6 +145,7 @@ pub enum Error {
     },
     /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
     /// read or written.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since"
     )]
@@ -149,6 +159,7 @@ pub enum Error {
     },
     /// Another holder has already shown an equal fencing token to the store. The lock's server lost a write, for example in a failover, and granted
     /// the token twice. Nothing was read or written.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the fencing token {token} was granted twice: another holder has already shown it to {name:?}, because the lock's \
          server has lost data"
@@ -164,6 +175,7 @@ pub enum Error {
     /// lock is free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required acknowledgements arrived in time")]
     NotReplicated {
         /// The lock.
@@ -174,12 +186,14 @@ pub enum Error {
         wanted: u32,
     },
     /// The client was shut down.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
     ShutDown {
         /// The lock.
         lock: String,
     },
     /// A name, a duration or another value is invalid. Nothing was sent.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
 }

@@ -310,8 +310,6 @@ mod documents {
     struct Glossary;
     #[doc = include_str!("../../../docs/operations.md")]
     struct Operations;
-    #[doc = include_str!("../../../docs/redisson.md")]
-    struct Redisson;
     #[doc = include_str!("../../../docs/safety.md")]
     struct Safety;
     #[doc = include_str!("../../../docs/testing.md")]

@@ -25,6 +25,7 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ConnectError {
     /// A setting or the URL is invalid. Nothing was sent.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the client cannot be built: {message}")]
     Invalid {
         /// The setting and the remedy.
@@ -33,6 +34,7 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// No server answers at the address, or the operating system refused a thread.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Unreachable {
         /// The address, the last failure, and the duration of the attempts.
@@ -41,6 +43,7 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server refused the user or the password, or the user lacks a permission.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Denied {
         /// The server and its message.
@@ -49,6 +52,7 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The TLS handshake failed.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Tls {
         /// The server and the failed check.
@@ -57,6 +61,7 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server is up but cannot serve yet.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Loading {
         /// The server and its message.
@@ -65,6 +70,7 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server does not match the settings or the requirements of this crate.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: the server cannot be used: {message}")]
     Unsuitable {
         /// The server and the mismatch.

@@ -3,9 +3,9 @@
 use axum::body::Body;
 use axum::http::{Request, StatusCode};
 use leasehold::Client;
-use service::{Failure, Shop, lock_of, routes, sell};
 use sqlx::sqlite::SqlitePoolOptions;
 use std::time::Duration;
+use tasks::{Failure, Shop, lock_of, routes, sell};
 use tower::ServiceExt as _;
 
 async fn client() -> Client {
