@@ -24,6 +24,9 @@ pub(crate) struct UnlockOptions {
     ///
     /// PID@HOST requires the record of the process, which the server keeps for a minute after the process ends. ID is the
     /// part of a holder id before the colon. Waiters stay in their queues; a queue skips the waiters of a dead process.
+    ///
+    /// A period of `run --once` that the process began and did not end is open again. A period that it ended stays closed,
+    /// and a lock that --at-least keeps busy stays busy: free these by their names.
     #[arg(long, value_name = "PID@HOST or ID", conflicts_with_all = ["name", "holder"])]
     pub(crate) process: Option<String>,
     /// Skip the confirmation

@@ -2,6 +2,7 @@
 
 use super::Hit;
 use crate::connection::unseen;
+use crate::duration::show;
 use crate::failure::{Exit, Failure};
 use crate::look::{is_of_a_client, look};
 use crate::people::{Person, client_of};
@@ -36,7 +37,11 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
         match state.kind {
             FoundKind::Semaphore => hits.extend(permits(client, &state, &members).await?),
             FoundKind::Counter => notes.extend(counted(&state, &members, prefix)),
-            _ => hits.extend(holds(client, &state, &members).await?),
+            _ => {
+                let (done, held) = holds(client, &state, &members).await?;
+                hits.extend(held);
+                notes.extend(done);
+            }
         }
     }
     if let Some(refusal) = search.refusal() {
@@ -78,17 +83,29 @@ fn usage(process: &str) -> Failure {
     Failure::new(Exit::Usage, text)
 }
 
-async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<Vec<Hit>, Failure> {
+/// The holds of the process on one lock, and a note for each that the process has released but keeps busy: its job is
+/// done, so its death changes nothing.
+async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<(Vec<String>, Vec<Hit>), Failure> {
     let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
     let listed = state.holders.iter().chain(&state.readers);
     // The search only returns the first readers of a long list.
     let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);
     if all && !listed.clone().any(|holder| is_theirs(holder.id.as_str())) {
-        return Ok(Vec::new());
+        return Ok(<_>::default());
     }
-    let Some(seen) = look(client, &state.name).await? else { return Ok(Vec::new()) };
-    let theirs = |hold: &&Hold| is_theirs(hold.holder.id.as_str());
-    Ok(seen.holds.iter().filter(theirs).map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect())
+    let Some(seen) = look(client, &state.name).await? else { return Ok(<_>::default()) };
+    let theirs = seen.holds.iter().filter(|hold| is_theirs(hold.holder.id.as_str()));
+    let (kept, held): (Vec<_>, Vec<_>) = theirs.partition(|hold| hold.holder.is_kept());
+    let notes = kept.iter().map(|hold| still_busy(&state.name, hold)).collect();
+    Ok((notes, held.iter().map(|hold| Hit::of_hold(&state.name, &seen, hold)).collect()))
+}
+
+fn still_busy(name: &str, hold: &Hold) -> String {
+    let left = hold.holder.remaining.map(|left| format!(" for {}", show(left))).unwrap_or_default();
+    format!(
+        "{name:?} stays busy{left}: the process has ended its job and released the lock (--once, --at-least); \
+         `leasehold unlock` with this name allows another run"
+    )
 }
 
 /// Ids of permits do not name a client, so only the process's own record lists its permits.

@@ -225,6 +225,36 @@ fn process_that_was_killed_is_named_by_its_number_and_host() {
 }
 
 #[test]
+fn period_is_open_again_if_its_process_died_and_stays_closed_if_its_process_ended_it() {
+    let (begun, done) = (name(), name());
+    let process_of = |lock: &str| {
+        let seen = leasehold(&SERVER).args(["inspect", "--json", lock]).finish();
+        let process = objects(&seen.stdout)[0]["holders"][0]["process"].clone();
+        format!("{}@{}", process["pid"], process["host"].as_str().expect("a host"))
+    };
+    let again = |name: &str| run_script(&SERVER, &[name, "--once", "4711", "--try"], "echo ran").finish();
+    let free = |process: &str| unlock(&["--process", process, "--yes"]).finish();
+
+    let holder = held(&[&begun, "--once", "4711"]);
+    let lock = format!("{begun}@4711");
+    until_announced(&SERVER, &lock);
+    let process = process_of(&lock);
+    holder.signal(Signal::KILL);
+    again(&begun).fails_with(75, &["is busy"]);
+    let freed = free(&process);
+    assert!(freed.code() == 0 && freed.stdout.starts_with(&format!("{lock}: freed; ")), "{freed:?}");
+    assert_eq!(again(&begun).stdout, "ran\n");
+
+    assert_eq!(again(&done).stdout, "ran\n");
+    let lock = format!("{done}@4711");
+    let freed = free(&process_of(&lock));
+    assert!(freed.code() == 0 && freed.stdout.contains("holds nothing") && freed.line().contains(&lock), "{freed:?}");
+    again(&done).fails_with(75, &["has already run"]);
+    assert_eq!(unlock(&[&lock, "--yes"]).finish().code(), 0);
+    assert_eq!(again(&done).stdout, "ran\n");
+}
+
+#[test]
 fn process_that_is_unknown_or_no_process_is_one_line() {
     unlock(&["--process", "1@nowhere", "--yes"])
         .finish()
