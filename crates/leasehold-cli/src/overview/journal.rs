@@ -1,17 +1,28 @@
 //! The past holds of the locks: who, when, how long, and how each ended. The memory is bounded.
 
+mod kept;
+mod processes;
+
 use super::row::{Holding, Process};
 use crate::moment;
+use kept::Kept;
 use leasehold::inspect::FoundKind;
+use processes::Processes;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// Maximum number of past holds of a lock.
-pub(crate) const MOST_OF_A_LOCK: usize = 50;
+const MOST_OF_A_LOCK: usize = 50;
 
-/// Maximum number of past holds of all locks, about 25 MB.
-const MOST: usize = 100_000;
+/// Maximum size of all past holds in bytes. Fifty holds of 10 000 locks fit.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Size of a lock with past holds in bytes, besides its name: the entries of both maps.
+const LOCK_BYTES: usize = 200;
+
+/// Maximum number of locks whose holds are exempt from the size limit, because somebody looked at them.
+const MOST_VIEWED: usize = 1_000;
 
 /// Maximum number of past holds, and of lost holds, in the lists of all locks.
 const MOST_RECENT: usize = 500;
@@ -111,14 +122,36 @@ impl End<'_> {
 }
 
 /// The past holds.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Journal {
-    by_lock: HashMap<Arc<str>, VecDeque<Arc<Past>>>,
-    /// The locks of all past holds in `by_lock`, by the number of the hold.
-    order: BTreeMap<u64, Arc<str>>,
+    by_lock: HashMap<Arc<str>, VecDeque<Kept>>,
+    /// The locks whose holds may be forgotten, by the number of their oldest hold.
+    oldest: BTreeMap<u64, Arc<str>>,
+    /// The locks that somebody looked at, the last one at the end.
+    viewed: VecDeque<Arc<str>>,
+    processes: Processes,
+    /// The size of `by_lock` and `oldest`.
+    bytes: usize,
+    most_bytes: usize,
     recent: VecDeque<Arc<Past>>,
     lost: VecDeque<Arc<Past>>,
     next: u64,
+}
+
+impl Default for Journal {
+    fn default() -> Self {
+        Self {
+            by_lock: HashMap::new(),
+            oldest: BTreeMap::new(),
+            viewed: VecDeque::new(),
+            processes: Processes::default(),
+            bytes: 0,
+            most_bytes: MOST_BYTES,
+            recent: VecDeque::new(),
+            lost: VecDeque::new(),
+            next: 0,
+        }
+    }
 }
 
 impl Journal {
@@ -131,7 +164,7 @@ impl Journal {
             kind: end.kind,
             id: end.hold.id.clone(),
             half: end.hold.half,
-            process: end.hold.process.clone(),
+            process: end.hold.process.as_ref().map(|process| self.processes.share(process)),
             ended: moment::millis_at(end.missed),
             lasted,
             is_longer,
@@ -142,33 +175,85 @@ impl Journal {
             push(&mut self.lost, &past);
         }
         push(&mut self.recent, &past);
-        let of_lock = self.by_lock.entry(name.clone()).or_default();
-        if of_lock.len() >= MOST_OF_A_LOCK
-            && let Some(oldest) = of_lock.pop_front()
-        {
-            self.order.remove(&oldest.number);
+        if self.by_lock.get(&name).is_some_and(|of_lock| of_lock.len() >= MOST_OF_A_LOCK) {
+            self.forget_oldest(&name);
         }
-        self.order.insert(past.number, name);
-        of_lock.push_back(past);
+        let kept = Kept::from(&*past);
+        self.bytes += kept.bytes();
+        let of_lock = self.by_lock.entry(name.clone()).or_default();
+        if of_lock.is_empty() {
+            self.bytes += lock_bytes(&name);
+            if !self.viewed.contains(&name) {
+                self.oldest.insert(past.number, name);
+            }
+        }
+        if of_lock.len() == of_lock.capacity() {
+            // Less unused capacity than by doubling.
+            of_lock.reserve_exact(of_lock.len().clamp(1, 8));
+        }
+        of_lock.push_back(kept);
         self.shrink();
     }
 
     /// Forgets the oldest holds beyond the limit.
     fn shrink(&mut self) {
-        while self.order.len() > MOST
-            && let Some((_, name)) = self.order.pop_first()
-            && let Some(of_lock) = self.by_lock.get_mut(&name)
+        while self.bytes + self.processes.bytes() > self.most_bytes
+            && let Some((_, name)) = self.oldest.first_key_value()
         {
-            of_lock.pop_front();
-            if of_lock.is_empty() {
-                self.by_lock.remove(&name);
+            let name = name.clone();
+            self.forget_oldest(&name);
+        }
+    }
+
+    /// Forgets the oldest hold of a lock.
+    fn forget_oldest(&mut self, name: &Arc<str>) {
+        let Some(of_lock) = self.by_lock.get_mut(name) else { return };
+        let Some(gone) = of_lock.pop_front() else { return };
+        self.bytes -= gone.bytes();
+        let number = gone.number();
+        drop(gone);
+        self.processes.forget_one();
+        let may_be_forgotten = self.oldest.remove(&number).is_some();
+        match of_lock.front() {
+            Some(next) if may_be_forgotten => {
+                self.oldest.insert(next.number(), name.clone());
+            }
+            Some(_) => {}
+            None => {
+                self.by_lock.remove(name);
+                self.bytes -= lock_bytes(name);
             }
         }
     }
 
-    /// The past holds of a lock, newest first.
-    pub(crate) fn of_lock(&self, name: &str) -> Vec<Arc<Past>> {
-        self.by_lock.get(name).into_iter().flat_map(|all| all.iter().rev().cloned()).collect()
+    /// The past holds of a lock that somebody looks at, newest first. The size limit does not shorten this list from now
+    /// on.
+    pub(crate) fn of_lock(&mut self, name: &str) -> Vec<Arc<Past>> {
+        self.view(name);
+        let Some((name, of_lock)) = self.by_lock.get_key_value(name) else { return Vec::new() };
+        of_lock.iter().rev().map(|kept| Arc::new(kept.past(name))).collect()
+    }
+
+    /// Exempts the holds of a lock from the size limit.
+    fn view(&mut self, name: &str) {
+        let number = |all: &VecDeque<Kept>| all.front().map(Kept::number);
+        if let Some(at) = self.viewed.iter().position(|viewed| **viewed == *name) {
+            let viewed = self.viewed.remove(at);
+            self.viewed.extend(viewed);
+            return;
+        }
+        if self.viewed.len() >= MOST_VIEWED
+            && let Some(former) = self.viewed.pop_front()
+            && let Some(number) = self.by_lock.get(&former).and_then(number)
+        {
+            self.oldest.insert(number, former);
+        }
+        let known = self.by_lock.get_key_value(name);
+        if let Some(number) = known.and_then(|(_, all)| number(all)) {
+            self.oldest.remove(&number);
+        }
+        let name = known.map_or_else(|| Arc::from(name), |(name, _)| name.clone());
+        self.viewed.push_back(name);
     }
 
     /// The last holds of all locks, newest first; only the lost ones if `is_lost`.
@@ -182,6 +267,11 @@ impl Journal {
         let earliest = moment::millis_at(Instant::now()).saturating_sub(time.as_millis() as u64);
         self.lost.iter().rev().take_while(|past| past.ended >= earliest).count()
     }
+}
+
+/// The size of a lock with past holds in bytes, without the holds.
+fn lock_bytes(name: &str) -> usize {
+    LOCK_BYTES + name.len()
 }
 
 fn push(list: &mut VecDeque<Arc<Past>>, past: &Arc<Past>) {
@@ -224,17 +314,40 @@ mod tests {
 
     #[test]
     fn memory_is_bounded_for_each_lock_and_for_all() {
-        let mut journal = Journal::default();
+        let mut journal = Journal { most_bytes: 200_000, ..Journal::default() };
         for _ in 0..60 {
             end(&mut journal, "busy", Some(20), 1);
         }
-        assert_eq!(journal.of_lock("busy").len(), MOST_OF_A_LOCK);
-        for at in 0..MOST {
+        let kept = |journal: &Journal, name: &str| journal.by_lock.get(name).map_or(0, VecDeque::len);
+        assert_eq!(kept(&journal, "busy"), MOST_OF_A_LOCK);
+        end(&mut journal, "seen", Some(20), 1);
+        journal.of_lock("seen");
+        for at in 0..10_000 {
+            end(&mut journal, &format!("stock:{}", at % 100), Some(20), 1);
+            assert!(journal.bytes <= journal.most_bytes);
+        }
+        let of_stock = (0..100).map(|at| kept(&journal, &format!("stock:{at}"))).collect::<Vec<_>>();
+        let (least, most) = (of_stock.iter().min(), of_stock.iter().max());
+        assert!(least >= Some(&10) && most < Some(&MOST_OF_A_LOCK), "{of_stock:?}");
+        assert_eq!((kept(&journal, "busy"), kept(&journal, "seen")), (0, 1), "only the viewed lock keeps its old hold");
+        let of_locks = journal.by_lock.keys().map(|name| lock_bytes(name)).sum::<usize>();
+        assert_eq!(journal.bytes, of_locks + journal.by_lock.values().flatten().map(Kept::bytes).sum::<usize>());
+        assert_eq!(journal.recent(false).len(), MOST_RECENT);
+    }
+
+    #[test]
+    fn lock_that_somebody_looks_at_keeps_fifty_holds_beside_ten_thousand_busy_locks() {
+        let mut journal = Journal { most_bytes: 4 << 20, ..Journal::default() };
+        journal.of_lock("stock:7");
+        for at in 0..500_000 {
             end(&mut journal, &format!("stock:{}", at % 10_000), Some(20), 1);
         }
-        assert_eq!(journal.order.len(), MOST);
-        assert_eq!(journal.by_lock.values().map(VecDeque::len).sum::<usize>(), MOST);
-        assert!(journal.of_lock("busy").is_empty() && journal.of_lock("stock:9999").len() == 10);
-        assert_eq!(journal.recent(false).len(), MOST_RECENT);
+        assert_eq!(journal.of_lock("stock:7").len(), MOST_OF_A_LOCK);
+        for at in 0..MOST_VIEWED {
+            journal.of_lock(&format!("other:{at}"));
+        }
+        assert_eq!(journal.viewed.len(), MOST_VIEWED);
+        let held = journal.by_lock["stock:7"].front().map(Kept::number);
+        assert!(held.is_some_and(|number| journal.oldest.contains_key(&number)), "others were looked at since");
     }
 }
