@@ -58,7 +58,9 @@ fn main() -> ExitCode {
     let result = match args::parse(&words) {
         Ok(mut cli) => config::complete(&mut cli).and_then(|()| perform(&cli)),
         Err(error) if matches!(error.kind(), ErrorKind::DisplayHelp | ErrorKind::DisplayVersion) => {
-            output::print(&error.render().to_string()).map(|()| 0.into())
+            let help = Some(error.kind()).filter(|kind| *kind == ErrorKind::DisplayHelp);
+            let help = help.and_then(|_| args::long_help(&words));
+            output::print(&help.unwrap_or_else(|| error.render().to_string())).map(|()| 0.into())
         }
         Err(error) => Err(Failure::of_usage(&error)),
     };

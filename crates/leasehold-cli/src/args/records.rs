@@ -6,12 +6,14 @@ use std::path::PathBuf;
 /// Where `run` and `leader` record each run.
 #[derive(Args, Clone, Debug, Default)]
 pub(crate) struct RecordOptions {
-    /// Append one JSON line to this file at the end of each run
+    /// Append a JSON line to this file at the end of each run
     ///
     /// The keys are start, name, holder, token, host, pid, waited_ms, held_ms, exit, signal, lost, outcome and exit_code.
-    #[arg(long, value_name = "FILE", help_heading = "More options")]
+    #[arg(long, value_name = "FILE", hide_short_help = true, help_heading = "More options")]
     pub(crate) report: Option<PathBuf>,
-    /// Write metrics of the last run to a file in this directory, for the textfile collector of node_exporter
-    #[arg(long, value_name = "DIR", help_heading = "More options")]
+    /// Write metrics of the last run to this directory
+    ///
+    /// The textfile collector of node_exporter reads them.
+    #[arg(long, value_name = "DIR", hide_short_help = true, help_heading = "More options")]
     pub(crate) textfile: Option<PathBuf>,
 }

@@ -7,6 +7,15 @@ use clap::Args;
 use std::ffi::OsString;
 use std::time::Duration;
 
+/// The end of the short help.
+const SHORT: &str = "\
+Examples:
+  leasehold run backup -- pg_dump shop                  # waits for its turn
+  leasehold run --once 1d --at 02:00 nightly -- ./report.sh   # on one of all hosts
+  leasehold run -n -E 0 cleanup -- ./cleanup.sh         # skipped while it runs elsewhere
+
+`leasehold run --help` has all options, signals and exit codes.";
+
 const EXAMPLES: &str = "\
 Examples:
   leasehold run backup -- pg_dump shop
@@ -31,7 +40,7 @@ kills the command, but not the command's children. If these must not write witho
 
 /// Run a command while holding a lock
 #[derive(Args, Debug, Default)]
-#[command(after_help = EXAMPLES, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
+#[command(after_help = SHORT, after_long_help = format!("{EXAMPLES}\n\n{}", failure::TABLE))]
 pub(crate) struct RunOptions {
     /// Name of the lock, or of the job of --once
     ///
@@ -97,37 +106,47 @@ pub(crate) struct RunOptions {
     /// Every `run` needs the same N, and `leasehold permits` changes it.
     #[arg(long, value_name = "N", conflicts_with_all = ["fair", "fenced", "lock"], value_parser = clap::value_parser!(u32).range(1..=i64::from(i32::MAX)))]
     pub(crate) permits: Option<u32>,
-    /// Keep the lock busy for at least this long after the grant, even if the command ends earlier
+    /// Keep the lock busy for this long after the grant
     ///
-    /// A short job then runs once although its schedule fires on several machines. With --once, it is the time for which the
+    /// The lock stays busy even if the command ends earlier. A short job then runs once although its schedule fires on several machines. With --once, it is the time for which the
     /// server remembers the run [default: two periods; 1d for a key].
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits", "lock"], help_heading = "More options")]
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, conflicts_with_all = ["fair", "read", "write", "permits", "lock"], hide_short_help = true, help_heading = "More options")]
     pub(crate) at_least: Option<Duration>,
     /// Leave the period of --once open if the command fails
     ///
     /// A waiting host, or a later start in the period, then runs the command again.
-    #[arg(long, requires = "once", help_heading = "More options")]
+    #[arg(long, requires = "once", hide_short_help = true, help_heading = "More options")]
     pub(crate) retry_failed: bool,
-    /// Reason for the hold, which `inspect`, `ls` and messages about a busy lock show; every user of the server can read it
-    #[arg(long, value_name = "TEXT", help_heading = "More options")]
+    /// Reason for the hold, for people who find it busy
+    ///
+    /// `inspect`, `ls` and messages about a busy lock show it. Every user of the server can read it.
+    #[arg(long, value_name = "TEXT", hide_short_help = true, help_heading = "More options")]
     pub(crate) note: Option<String>,
-    /// Say at once what `run` waits for, and when it gets the lock; the default is one line after 10s
-    #[arg(long, short, conflicts_with = "quiet", help_heading = "More options")]
+    /// Say what `run` waits for, and when it gets the lock
+    ///
+    /// The default is one line after 10s of waiting.
+    #[arg(long, short, conflicts_with = "quiet", hide_short_help = true, help_heading = "More options")]
     pub(crate) verbose: bool,
     /// Pass a fencing token to the command; it grows with every grant
-    #[arg(long, conflicts_with = "lock", help_heading = "More options")]
+    #[arg(long, conflicts_with = "lock", hide_short_help = true, help_heading = "More options")]
     pub(crate) fenced: bool,
-    /// Lease of the lock, which limits the outage after a crash; renewed after a third of it [default: 30s]
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, help_heading = "More options")]
+    /// Time after which a crashed holder loses the lock [default: 30s]
+    ///
+    /// A live holder renews the lease after a third of it.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, hide_short_help = true, help_heading = "More options")]
     pub(crate) lease: Option<Duration>,
-    /// Acquire the read half of a read-write lock, which many readers can hold at once, as `flock -s`
-    #[arg(long, short = 's', visible_alias = "shared", conflicts_with_all = ["fair", "fenced", "permits", "write"], help_heading = "More options")]
+    /// Share the lock with other readers, as `flock -s`
+    ///
+    /// This acquires the read half of a read-write lock.
+    #[arg(long, short = 's', visible_alias = "shared", conflicts_with_all = ["fair", "fenced", "permits", "write"], hide_short_help = true, help_heading = "More options")]
     pub(crate) read: bool,
-    /// Acquire the write half of a read-write lock, which excludes readers, as `flock -x`
-    #[arg(long, short = 'x', visible_alias = "exclusive", conflicts_with_all = ["fair", "fenced", "permits"], help_heading = "More options")]
+    /// Exclude the readers of a read-write lock, as `flock -x`
+    #[arg(long, short = 'x', visible_alias = "exclusive", conflicts_with_all = ["fair", "fenced", "permits"], hide_short_help = true, help_heading = "More options")]
     pub(crate) write: bool,
-    /// Time between SIGTERM and SIGKILL to the command; at most a third of the lease if renewals fail
-    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", help_heading = "More options")]
+    /// Time between SIGTERM and SIGKILL to the command
+    ///
+    /// It is at most a third of the lease if renewals fail.
+    #[arg(long, value_name = "TIME", value_parser = duration::parse, default_value = "10s", hide_short_help = true, help_heading = "More options")]
     pub(crate) grace: Duration,
     #[command(flatten)]
     pub(crate) records: RecordOptions,

@@ -7,28 +7,30 @@ use std::path::PathBuf;
 /// The server, its credentials, and the output format.
 #[derive(Args, Debug)]
 pub(crate) struct ServerOptions {
-    /// URL of the server: redis://host:6379, rediss:// with TLS, redis-sentinel://, redis-cluster:// or
-    /// redis+unix:///path
+    /// URL of the server [env: LEASEHOLD_URL]
+    ///
+    /// redis://host:6379, rediss://host:6379 with TLS, redis-sentinel://, redis-cluster:// or redis+unix:///path.
     ///
     /// The default is the environment variable LEASEHOLD_URL, then REDIS_URL, then the configuration file: LEASEHOLD_CONFIG,
     /// or /etc/leasehold.toml, with lines such as url = "redis://db:6379", password-file, prefix, tls-ca, tls-cert and
-    /// tls-key. A URL on the command line must not contain
-    /// a password, because every user of the machine can read it there.
+    /// tls-key. A URL on the command line must not contain a password, because every user of the machine can read it there.
     #[arg(long, global = true, value_name = "URL", help_heading = "Server")]
     pub(crate) url: Option<String>,
-    /// Read the password from this file at each connect, instead of from the variable LEASEHOLD_PASSWORD
+    /// File with the password [env: LEASEHOLD_PASSWORD]
+    ///
+    /// Each connect reads the file. The variable has the password itself.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
     /// Prefix of every lock name
     #[arg(long, global = true, value_name = "TEXT", help_heading = "Server")]
     pub(crate) prefix: Option<String>,
-    /// Trust only the certificate authorities in this PEM file [env: LEASEHOLD_TLS_CA]
+    /// PEM file of the trusted authorities [env: LEASEHOLD_TLS_CA]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_ca: Option<PathBuf>,
-    /// Use the client certificate chain in this PEM file [env: LEASEHOLD_TLS_CERT]
+    /// PEM file of the client certificate [env: LEASEHOLD_TLS_CERT]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_cert: Option<PathBuf>,
-    /// Use the private key in this PEM file for --tls-cert; no passphrase [env: LEASEHOLD_TLS_KEY]
+    /// PEM file of its key, no passphrase [env: LEASEHOLD_TLS_KEY]
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) tls_key: Option<PathBuf>,
     /// Print JSON, one object per line, including errors
