@@ -11,7 +11,7 @@ use clap::Args;
 #[derive(Args, Debug, Default)]
 #[command(
     after_help = "Examples:\n  leasehold unlock backup\n  leasehold unlock backup --holder 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:7 --yes\n  \
-                  leasehold unlock --process 4711@web-3\n  leasehold unlock --process 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55"
+                  leasehold unlock --process 4711@web-3\n  leasehold unlock --process @web-3                       # of a dead host\n  leasehold unlock --process 6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55"
 )]
 pub(crate) struct UnlockOptions {
     /// Name of the lock
@@ -22,12 +22,12 @@ pub(crate) struct UnlockOptions {
     pub(crate) holder: Option<String>,
     /// Free every lock and permit of this process; `inspect` shows it
     ///
-    /// PID@HOST requires the record of the process, which the server keeps for a minute after the process ends. ID is the
-    /// part of a holder id before the colon. Waiters stay in their queues; a queue skips the waiters of a dead process.
+    /// PID@HOST requires the record of the process, which the server keeps for a minute after the process ends. @HOST names
+    /// all processes of a dead host. ID is the part of a holder id before the colon. Waiters stay in their queues; a queue skips the waiters of a dead process.
     ///
     /// A period of `run --once` that the process began and did not end is open again. A period that it ended stays closed,
     /// and a lock that --at-least keeps busy stays busy: free these by their names.
-    #[arg(long, value_name = "PID@HOST or ID", conflicts_with_all = ["name", "holder"])]
+    #[arg(long, value_name = "PID@HOST, @HOST or ID", conflicts_with_all = ["name", "holder"])]
     pub(crate) process: Option<String>,
     /// Skip the confirmation
     #[arg(long, short)]

@@ -50,20 +50,26 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
     Ok(Found { hits, notes })
 }
 
-/// The clients of the process that a text names.
+/// The clients of the process, or of all processes of the host, that a text names.
 async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure> {
     if let Some((pid, host)) = process.split_once('@') {
-        let pid: u32 = pid.parse().map_err(|_| usage(process))?;
+        let pid: Option<u32> = match pid {
+            // All processes of the host.
+            "" => None,
+            pid => Some(pid.parse().map_err(|_| usage(process))?),
+        };
         let (mut members, mut search) = (Vec::new(), client.announced_clients());
         while let Some(found) = search.next().await {
             let found = found.map_err(Failure::of_a_look)?;
-            if (found.record.pid, found.record.host.as_str()) == (pid, host) {
+            if found.record.host == host && pid.is_none_or(|pid| pid == found.record.pid) {
                 members.push(Member { id: found.id.to_string(), person: Some(found.into()) });
             }
         }
         if members.is_empty() {
+            let what = pid.map_or_else(|| "no process".to_owned(), |pid| format!("process {pid}"));
+            let has = if pid.is_some() { "has no record" } else { "has a record" };
             let text = format!(
-                "process {pid} on host {host:?} has no record; a record expires a minute after the process ends. --process also takes \
+                "{what} on host {host:?} {has}; a record expires a minute after the process ends. --process also takes \
                  the part of a holder id before the colon"
             );
             return Err(Failure::new(Exit::Other, text));
@@ -79,7 +85,9 @@ async fn members(client: &Client, process: &str) -> Result<Vec<Member>, Failure>
 }
 
 fn usage(process: &str) -> Failure {
-    let text = format!("invalid --process {process:?}; use PID@HOST, such as 4711@web-3, or the id of a client");
+    let text = format!(
+        "invalid --process {process:?}; use PID@HOST, such as 4711@web-3, @HOST for a host, or the id of a client"
+    );
     Failure::new(Exit::Usage, text)
 }
 

@@ -255,6 +255,39 @@ fn period_is_open_again_if_its_process_died_and_stays_closed_if_its_process_ende
 }
 
 #[test]
+fn host_loses_everything_that_its_processes_hold() {
+    let server = Server::start();
+    let announced = |host: &str, name: &str| {
+        let client = format!("6f0c0000-0000-4000-8000-00000000000{}", name.len());
+        server.command(&["HSET", name, &format!("{client}:1"), "1"]);
+        server.command(&["PEXPIRE", name, "60000"]);
+        let record = format!("leasehold:1:client:{client}");
+        server.command(&[
+            "HSET",
+            &record,
+            "host",
+            host,
+            "pid",
+            "4711",
+            "application",
+            "orders",
+            "since",
+            "1",
+            "up",
+            "1",
+        ]);
+    };
+    for (host, name) in [("web-3", "a"), ("web-3", "bb"), ("web-31", "ccc")] {
+        announced(host, name);
+    }
+    let done = leasehold(&server).args(["unlock", "--process", "@web-3", "--yes"]).finish();
+    assert_eq!((done.code(), done.stdout.matches(": freed; ").count()), (0, 2), "{done:?}");
+    assert_eq!(["a", "bb", "ccc"].map(|name| exists(&server, name)), [false, false, true]);
+    let done = leasehold(&server).args(["unlock", "--process", "@web-9", "--yes"]).finish();
+    done.fails_with(70, &["no process on host \"web-9\" has a record"]);
+}
+
+#[test]
 fn process_that_is_unknown_or_no_process_is_one_line() {
     unlock(&["--process", "1@nowhere", "--yes"])
         .finish()
