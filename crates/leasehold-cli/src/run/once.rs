@@ -46,16 +46,18 @@ pub(super) fn period(options: &RunOptions) -> Result<Option<Period>, Failure> {
     };
     match (period.refusal(), &options.once, options.at) {
         (None, ..) => Ok(Some(period)),
-        (Some(_), Some(Every::Time(every)), None | Some(At::Phase(_))) => {
-            let every = show(*every);
-            Err(usage(
-                options,
-                &format!(
-                    "the clock of this host reads {}, about halfway between two times of a schedule with {every} between them, so \
-                 that another host may choose the other time; set --at to the time of the schedule, such as --at 02:00",
-                    moment::now()
-                ),
-            ))
+        (Some(_), Some(Every::Time(every)), at @ (None | Some(At::Phase(_)))) => {
+            let (every, now) = (show(*every), moment::now());
+            let advice = match at {
+                None => "set --at to the time of the schedule, such as --at 02:00".to_owned(),
+                // This is no start by the schedule.
+                _ => format!("for a start by hand set --at to a date and time, such as --at {now}"),
+            };
+            let text = format!(
+                "the clock of this host reads {now}, about halfway between two times of a schedule with {every} between them, so \
+                 that another host may choose the other time; {advice}"
+            );
+            Err(usage(options, &text))
         }
         (Some(why), ..) => Err(usage(options, &format!("invalid --once or --at: {why}"))),
     }

@@ -109,7 +109,7 @@ fn clock_halfway_between_two_times_and_contradictions_are_refused() {
     let opposite = format!("{:02}:{:02}", opposite / 60, opposite % 60);
     let near = format!("{:02}:{:02}", at / 60, at % 60);
     let run = |at: &str| run(&SERVER, &[&name(), "--once", "1d", "--at", at, "--", "true"]).finish();
-    run(&opposite).fails_with(64, &["halfway between two times", "--at"]);
+    run(&opposite).fails_with(64, &["halfway between two times", "for a start by hand set --at to a date and time"]);
     assert_eq!(run(&near).code(), 0);
     for (options, said) in [
         (&["--once", "2026-11-28", "--at", "02:00"][..], "the key of a period"),
