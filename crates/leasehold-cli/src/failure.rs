@@ -49,7 +49,7 @@ Exit codes (`run` and `leader` exit with the code of their command, or die by th
   0    success
   1    doctor found a fault, deadlocks a deadlock, or unlock was not confirmed
   64   usage: an option, the URL or a setting is invalid; nothing was sent
-  69   unreachable: no server answers, or the connection broke
+  69   unreachable: no server answers, the connection broke, or the server is full
   70   another failure, such as an unknown outcome
   73   conflict: something else uses the name, or the semaphore has another number of permits
   74   a file or stream could not be read or written
@@ -194,8 +194,24 @@ impl fmt::Display for Failure {
 /// Whether a retry may succeed.
 pub(crate) fn passes(error: &Error) -> bool {
     match error {
-        Error::Refused { refusal, .. } => refusal.is_transient(),
+        Error::Refused { refusal, .. } => refusal.is_transient() || is_full(error),
         error => error.is_retryable(),
+    }
+}
+
+/// Whether the server refused a command because it has no memory left.
+pub(crate) fn is_full(error: &Error) -> bool {
+    matches!(error, Error::Refused { refusal, .. } if refusal.to_string().contains("OOM "))
+}
+
+/// The advice for a server without memory or disk, by the text of its refusal. Empty for another refusal.
+pub(crate) fn of_resources(refusal: &str) -> &'static str {
+    if refusal.contains("OOM ") {
+        "the server is full: free memory or raise maxmemory"
+    } else if refusal.contains("MISCONF") {
+        "the server cannot save its data: check its log and disk"
+    } else {
+        ""
     }
 }
 
@@ -254,13 +270,18 @@ impl From<Error> for Failure {
             Error::Lost { .. } => Exit::Lost,
             Error::Unreachable { .. } | Error::SearchFailed { refusal: None, .. } => Exit::Unreachable,
             Error::KeyConflict { .. } | Error::ExceedsCapacity { .. } => Exit::Conflict,
-            // The server is reachable but not ready: it loads its data, or its cluster is down.
-            Error::Refused { refusal, .. } if refusal.is_transient() => Exit::Unreachable,
+            // The server is reachable but not ready: it loads its data, is full, or its cluster is down.
+            Error::Refused { .. } if passes(&error) => Exit::Unreachable,
             Error::Refused { .. } | Error::SearchFailed { .. } => Exit::Refused,
             Error::Invalid(_) => Exit::Usage,
             _ => Exit::Other,
         };
-        let failure = Self::new(exit, error.to_string());
+        let text = error.to_string();
+        let advice = match of_resources(&text) {
+            "" => String::new(),
+            advice => format!("; {advice}"),
+        };
+        let failure = Self::new(exit, format!("{}{advice}", text.trim_end_matches('.')));
         match error.lock_name() {
             Some(name) => failure.of_lock(name),
             None => failure,

@@ -1,6 +1,7 @@
 //! Trials: the rights of the user, release notices, latency, and the clock of the server.
 
 use super::Finding;
+use crate::failure::of_resources;
 use crate::raw::Node;
 use leasehold::{AnyLock, Client, Error};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
@@ -119,15 +120,7 @@ pub(super) async fn of_notices(client: &Client, waiter: &Client, name: &str) -> 
 fn advice(error: &Error, rights: &'static str) -> &'static str {
     let text = error.to_string();
     let says = |words: &[&str]| words.iter().any(|word| text.contains(word));
-    if says(&["NOPERM", "unknown command", "unknown subcommand", "disabled"]) {
-        rights
-    } else if says(&["OOM "]) {
-        "the server is full: free memory or raise maxmemory"
-    } else if says(&["MISCONF"]) {
-        "the server cannot save its data: check its log and disk"
-    } else {
-        ""
-    }
+    if says(&["NOPERM", "unknown command", "unknown subcommand", "disabled"]) { rights } else { of_resources(&text) }
 }
 
 /// Tries a command with keys of two hash slots. If the URL names no cluster and the server refuses the command, it is a

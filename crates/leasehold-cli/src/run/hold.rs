@@ -5,7 +5,7 @@ use super::target::Target;
 use super::times::Times;
 use super::{nested, once};
 use crate::duration::show;
-use crate::failure::{Exit, Failure, passes};
+use crate::failure::{Exit, Failure, is_full, passes};
 use crate::look::{Unseen, lock_at, look, of_a_client};
 use crate::people::ask;
 use crate::shown::counted;
@@ -88,7 +88,10 @@ pub(super) async fn acquire(client: &Client, target: &Target<'_>, times: Times) 
                 }
                 return Err(busy(client, target, &lock, holder).await);
             }
-            Err(error) if passes(&error) && times.allow(pause) => tokio::time::sleep(pause).await,
+            Err(error) if passes(&error) && times.allow(pause) => {
+                target.trouble.replace(Some(Failure::of_an_acquire(error).to_string()));
+                tokio::time::sleep(pause).await;
+            }
             Err(error) => return Err(Failure::of_an_acquire(error)),
         }
         pause = (pause * 2).min(longest);
@@ -102,7 +105,11 @@ async fn attempt(client: &Client, target: &Target<'_>, times: Times) -> Result<R
             let name = &target.shown;
             let semaphore = client.semaphore(name);
             let what = format!("cannot set up the semaphore {name:?}");
-            times.prepare(&what, agree_on(&semaphore, permits)).await.map_err(|failure| failure.of_lock(name))?;
+            let agreed = times.prepare(&what, agree_on(&semaphore, permits, target, times)).await;
+            agreed.map_err(|failure| match target.trouble.take() {
+                Some(why) => failure.in_other_words(|_| format!("{what}: {why}")).of_lock(name),
+                None => failure.of_lock(name),
+            })?;
             Ok(semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit))
         }
         None => {
@@ -198,18 +205,28 @@ fn lock(client: &Client, target: &Target<'_>, name: &str) -> AnyLock {
 }
 
 /// Sets the number of permits of a new semaphore. Rejects another number, which would allow more or fewer commands.
-async fn agree_on(semaphore: &leasehold::Semaphore, permits: u32) -> Result<(), Failure> {
+async fn agree_on(
+    semaphore: &leasehold::Semaphore,
+    permits: u32,
+    target: &Target<'_>,
+    times: Times,
+) -> Result<(), Failure> {
     let [mut pause, longest] = PAUSES;
     let counts = loop {
         // Both take one round trip, and either order is correct.
         match tokio::try_join!(semaphore.try_set_permits(permits), semaphore.inspect()) {
             Ok((_, counts)) => break counts,
             // try_set_permits is idempotent.
-            Err(error) if passes(&error) => tokio::time::sleep(pause).await,
+            // A server that fails over soon answers a try, too. A full server does not.
+            Err(error) if passes(&error) && (times.waits() || !is_full(&error)) => {
+                target.trouble.replace(Some(Failure::from(error).to_string()));
+                tokio::time::sleep(pause).await;
+            }
             Err(error) => return Err(error.into()),
         }
         pause = (pause * 2).min(longest);
     };
+    target.trouble.take();
     let Some(counts) = counts else { return Ok(()) };
     let capacity = counts.available.saturating_add_unsigned(counts.held);
     if capacity == i64::from(permits) {

@@ -135,7 +135,7 @@ async fn term(
             biased;
             acquired = hold::acquire(client, target, Times::of(options)) => acquired,
             never = nested::warn(client, target, runner.json) => match never {},
-            never = health.look(client) => match never {},
+            never = health.look(client, target) => match never {},
         }
     };
     let held = match signals.unless_ended(campaigning).await {

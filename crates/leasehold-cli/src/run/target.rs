@@ -4,6 +4,7 @@ use super::once;
 use crate::args::RunOptions;
 use leasehold::Client;
 use leasehold::once::{Once, Period};
+use std::cell::RefCell;
 
 /// What a command runs under: a lock, several locks, or a job in its period.
 pub(super) struct Target<'a> {
@@ -13,6 +14,8 @@ pub(super) struct Target<'a> {
     /// The names in messages, joined by ` + `.
     pub(super) shown: String,
     pub(super) job: Option<Job>,
+    /// The failure of the last attempt to acquire, after which the wait continues.
+    pub(super) trouble: RefCell<Option<String>>,
 }
 
 /// The job of `--once`.
@@ -35,7 +38,7 @@ impl<'a> Target<'a> {
             None => options.names(),
         };
         let shown = names.join(" + ");
-        Self { options, names, shown, job }
+        Self { options, names, shown, job, trouble: RefCell::default() }
     }
 
     /// The name for the command: that of the job, or of the locks.

@@ -56,10 +56,10 @@ pub(super) async fn tell(client: &Client, target: &Target<'_>, json: bool) -> In
             [name] => match look(client, name).await {
                 Ok(Some(seen)) => match seen.holds.first() {
                     Some(hold) => format!(", held by {}", with_process(client, hold.holder.id.as_str()).await),
-                    None => String::new(),
+                    None => trouble(target),
                 },
                 // The lock was free at this moment, and another waiter may get it.
-                Ok(None) => String::new(),
+                Ok(None) => trouble(target),
                 Err(failure) => format!("; {failure}"),
             },
             _ => first_held(client, target).await.map(|who| format!("; {who}")).unwrap_or_default(),
@@ -67,6 +67,11 @@ pub(super) async fn tell(client: &Client, target: &Target<'_>, json: bool) -> In
         output::warn("waiting", name, &format!("waiting for the lock {name:?}{why}"), json);
     }
     std::future::pending().await
+}
+
+/// Why the last attempt to acquire a free lock failed.
+fn trouble(target: &Target<'_>) -> String {
+    target.trouble.borrow().as_ref().map(|why| format!("; {why}")).unwrap_or_default()
 }
 
 /// With `--verbose`, prints how long the wait took.

@@ -53,6 +53,19 @@ fn statuses(address: &str) -> [u16; 4] {
 }
 
 #[test]
+fn candidate_on_a_full_server_is_not_ready_and_leads_once_there_is_memory() {
+    let server = Server::start();
+    server.command(&["CONFIG", "SET", "maxmemory", "1"]);
+    let candidate = candidate(&server, &["x", "--health", "127.0.0.1:0"], "echo leads; sleep 100").start();
+    let address = health(&candidate);
+    until("it says why", || get(&address, "/ready").body.contains("the server is full"));
+    assert_eq!(statuses(&address), [200, 503, 503, 503]);
+    server.command(&["CONFIG", "SET", "maxmemory", "0"]);
+    candidate.says("leads");
+    assert_eq!(statuses(&address), [200, 200, 200, 503]);
+}
+
+#[test]
 fn leader_ends_as_its_command_ended_and_the_next_candidate_leads_at_once() {
     let (name, end) = (name(), path(&SERVER));
     let script =

@@ -2,6 +2,7 @@
 
 use crate::run::hold::Held;
 use crate::run::record::escaped_label;
+use crate::run::target::Target;
 use axum::Router;
 use axum::extract::State as Extracted;
 use axum::http::header::{CACHE_CONTROL, CONTENT_TYPE};
@@ -83,10 +84,14 @@ impl Health {
     }
 
     /// Follows the leader while this candidate campaigns. Never completes.
-    pub(super) async fn look(&self, client: &Client) -> Infallible {
+    pub(super) async fn look(&self, client: &Client, target: &Target<'_>) -> Infallible {
         let lock = client.fenced_lock(&self.name);
         loop {
             let state = match timeout(REPLY, lock.inspect()).await {
+                // The server refuses every grant, such as without memory.
+                Ok(Ok(None)) if target.trouble.borrow().is_some() => {
+                    State::Failing { why: target.trouble.borrow().clone().unwrap_or_default() }
+                }
                 Ok(Ok(holder)) => State::Following { leader: holder.map(|holder| holder.id.into_string()) },
                 // The campaign ends if this user may not acquire the lock.
                 Ok(Err(leasehold::Error::Refused { refusal, .. })) if !refusal.is_transient() => {
