@@ -1,5 +1,6 @@
 //! The cells and columns of the tables.
 
+use crate::look::is_of_a_client;
 use crate::moment;
 use crate::overview::column::Column;
 use crate::overview::row::Process;
@@ -157,6 +158,27 @@ impl Cell {
         match &self.more {
             Some(more) => json!([self.text, more]),
             None => json!(self.text),
+        }
+    }
+}
+
+/// The id of a client's hold in a narrow column, which would cut the number of the hold.
+pub(super) fn short(id: &str) -> String {
+    match id.split_once(':') {
+        Some((client, number)) if is_of_a_client(id) => format!("{}…:{number}", &client[..8]),
+        _ => id.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn id_in_a_narrow_column_keeps_the_number_of_its_hold() {
+        assert_eq!(short("6f0c1de2-4a53-4b0e-9f0a-0c2d7b1f3a55:61"), "6f0c1de2…:61");
+        for other in ["order-service-17", "ä:1", ""] {
+            assert_eq!(short(other), other);
         }
     }
 }

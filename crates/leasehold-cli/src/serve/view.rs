@@ -1,6 +1,6 @@
 //! The texts of a page, for HTML and for live changes.
 
-use super::cell::{Cell, NOTHING};
+use super::cell::{Cell, NOTHING, short};
 use super::command;
 use super::past::LATELY;
 use super::query::{PAGE, Query, address_of, word};
@@ -173,7 +173,7 @@ fn line(row: &Row, prefix: &str) -> Line {
     };
     let [holder, host, pid] = match found.holds.first() {
         Some(first) if found.kind != leasehold::inspect::FoundKind::Semaphore => {
-            let [holder, host, pid] = Cell::of_process(first.process.as_deref(), &first.id, first.half);
+            let [holder, host, pid] = Cell::of_process(first.process.as_deref(), &short(&first.id), first.half);
             let more = found.held.saturating_sub(1);
             let more = if more > 0 { format!(" and {more} more") } else { String::new() };
             [Cell::text(holder.text + &more), host, pid]
