@@ -1,6 +1,7 @@
 //! The state of a lock with its processes, as text and as JSON.
 
 use crate::duration::show;
+use crate::look::is_of_a_client;
 use crate::moment;
 use crate::people::{People, Person};
 use crate::shown::shown;
@@ -54,6 +55,9 @@ impl Hold {
         }
         if self.holder.is_kept() {
             add("released, but busy because of --at-least or --once".to_owned());
+        }
+        if self.who.is_none() && is_of_a_client(self.holder.id.as_str()) {
+            add("process unknown: a JVM, or a program without a record".to_owned());
         }
         // The process of a kept lock has ended, or does something else.
         let gone = self.who.as_ref().filter(|_| self.holder.is_kept()).map(|who| who.seen_ago());

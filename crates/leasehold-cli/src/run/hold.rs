@@ -6,7 +6,7 @@ use super::times::Times;
 use super::{nested, once};
 use crate::duration::show;
 use crate::failure::{Exit, Failure, is_full, passes};
-use crate::look::{Unseen, lock_at, look, of_a_client};
+use crate::look::{Unseen, is_of_a_client, lock_at, look, of_a_client};
 use crate::people::ask;
 use crate::shown::counted;
 use leasehold::fence::FencingToken;
@@ -107,7 +107,7 @@ async fn attempt(client: &Client, target: &Target<'_>, times: Times) -> Result<R
             let what = format!("cannot set up the semaphore {name:?}");
             let agreed = times.prepare(&what, agree_on(&semaphore, permits, target, times)).await;
             agreed.map_err(|failure| match target.trouble.take() {
-                Some(why) => failure.in_other_words(|_| format!("{what}: {why}")).of_lock(name),
+                Some(why) => failure.in_other_words(|text| format!("{text}; {why}")).of_lock(name),
                 None => failure.of_lock(name),
             })?;
             Ok(semaphore.acquire().wait(times.for_lock()).await.map(Held::Permit))
@@ -271,7 +271,9 @@ pub(super) async fn first_held(client: &Client, target: &Target<'_>) -> Option<S
 
 /// The id of a holder, with its process, the age of its hold and its note if they are known.
 pub(super) async fn with_process(client: &Client, id: &str) -> String {
-    let Some(person) = ask(client, id).await else { return id.to_owned() };
+    let Some(person) = ask(client, id).await else {
+        return if is_of_a_client(id) { format!("{id} (a JVM, or a program without a record)") } else { id.to_owned() };
+    };
     let who = &person.record;
     let age = person.held(id).map(|age| format!(", for {}", show(age))).unwrap_or_default();
     let note = if who.note.is_empty() { String::new() } else { format!(": {}", who.note) };
