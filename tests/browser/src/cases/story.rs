@@ -41,7 +41,8 @@ pub(crate) async fn tell(page: &Page, server: &Server, beginning: &str) {
         let waiting = tokio::spawn(async move { waiter.lock(waited_for).acquire().await.expect("the lock") });
         waited.add(event, page.noted(&name).await);
 
-        page.watch(&name, &Shows::HeldBy(other_id.clone())).await;
+        // The table cuts the id of the client.
+        page.watch(&name, &Shows::HeldBy(format!("{}…:", &other_id[..8]))).await;
         let event = now();
         guard.release().await.expect("a release");
         handed.add(event, page.noted(&name).await);
