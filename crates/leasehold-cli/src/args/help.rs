@@ -21,7 +21,7 @@ pub(crate) fn long(words: &[OsString]) -> Option<String> {
 }
 
 fn of(command: &Command) -> Option<String> {
-    let end = command.get_after_long_help().or(command.get_after_help()).map(ToString::to_string);
+    let end = command.get_after_long_help().or_else(|| command.get_after_help()).map(ToString::to_string);
     let mut list = command.clone().after_help(Resettable::Reset).mut_args(|arg| arg.hide_short_help(false));
     let mut text = list.render_help().to_string().replace(" (see more with '--help')", "");
     if let Some(about) = command.get_long_about() {
