@@ -135,6 +135,7 @@ suite! {
             only_a_release_of_what_was_held_keeps_a_lock_busy,
             least_times_are_checked_before_anything_is_sent,
             job_runs_once_in_a_period,
+            function_with_the_attribute_runs_once_in_a_period,
             jobs_whose_names_join_alike_run_apart,
             job_that_panics_is_not_done_and_runs_elsewhere,
             tick_between_two_periods_is_refused;

@@ -149,6 +149,64 @@ pub(crate) async fn job_runs_once_in_a_period(world: World) {
     }
 }
 
+/// Fails at its first call in a process.
+#[leasehold::once(name = name, period = Period::key(day))]
+async fn nightly(client: &Client, name: &str, day: &str, calls: &AtomicUsize) -> Result<usize, String> {
+    match calls.fetch_add(1, Ordering::Relaxed) {
+        0 => return Err("disk full".to_owned()),
+        call => Ok(call),
+    }
+}
+
+/// The nearest full millennium since 1970 is the same at any time of this test.
+#[leasehold::once(name = name, every = "1000years")]
+async fn millennium(name: String, client: Client) {}
+
+struct Service {
+    client: Client,
+    name: String,
+}
+
+impl Service {
+    #[leasehold::once(name = &self.name, period = Period::key("23"), client = self.client)]
+    async fn report(&self, pages: u32) -> u32 {
+        pages
+    }
+}
+
+pub(crate) async fn function_with_the_attribute_runs_once_in_a_period(world: World) {
+    let (client, other) = (world.client().await, world.client().await);
+    let (name, calls) = (world.name("nightly"), Arc::new(AtomicUsize::new(0)));
+    // In a task of its own: the future can change threads.
+    let task = {
+        let (client, name, calls) = (client.clone(), name.clone(), calls.clone());
+        tokio::spawn(async move { nightly(&client, &name, "23", &calls).await })
+    };
+    let failed = task.await.expect("a task").expect("a run");
+    assert_eq!(failed, Occurrence::Ran(Err("disk full".to_owned())));
+    assert_eq!(nightly(&other, &name, "23", &calls).await.expect("a run"), Occurrence::Ran(Ok(1)), "it was not done");
+    assert_eq!(nightly(&client, &name, "23", &calls).await.expect("an answer"), Occurrence::AlreadyDone);
+    assert_eq!(nightly(&client, &name, "24", &calls).await.expect("a run"), Occurrence::Ran(Ok(2)), "the next period");
+    // While another process runs it, its body does not run.
+    let elsewhere = other.once(&name, Period::key("25"));
+    let Occurrence::Ran(guard) = elsewhere.begin().await.expect("an answer") else { panic!("it is free") };
+    let seen = nightly(&client, &name, "25", &calls).await.expect("an answer");
+    assert!(matches!(&seen, Occurrence::Elsewhere(holder) if holder.id == guard.holder_id()), "{seen:?}");
+    assert_eq!(calls.load(Ordering::Relaxed), 3);
+    guard.release().await.expect("a release");
+
+    let job = world.name("millennium");
+    for expected in [Occurrence::Ran(()), Occurrence::AlreadyDone] {
+        assert_eq!(millennium(job.clone(), client.clone()).await.expect("an answer"), expected);
+    }
+    let service = Service { client: client.clone(), name: world.name("service") };
+    assert_eq!(service.report(7).await.expect("a run"), Occurrence::Ran(7));
+    assert_eq!(service.report(8).await.expect("an answer"), Occurrence::AlreadyDone);
+    for (job, period) in [(&name, "23"), (&name, "24"), (&job, "0"), (&service.name, "23")] {
+        world.delete(client.once(job, Period::key(period)).lock().name());
+    }
+}
+
 pub(crate) async fn jobs_whose_names_join_alike_run_apart(world: World) {
     let client = world.client().await;
     let name = world.name("nightly");

@@ -60,6 +60,7 @@
 //! |---|---|
 //! | `tls` | `rediss://` and `valkeys://`; compiles ring, which needs a C compiler |
 //! | `embedded` | an in-process engine that replaces a server; compiles Lua, which needs a C compiler |
+//! | `macros` | the attribute [`#[leasehold::once]`](macro@once) for scheduled jobs; compiles syn |
 //! | `serde` | `Serialize` and `Deserialize` for inspection results such as [`Holder`](inspect::Holder), [`ClientStats`] and [`ServerInfo`] |
 //! | `unstable-raw` | plain commands to the server, exempt from semantic versioning: `ClientBuilder::connect_raw` |
 
@@ -100,6 +101,38 @@ pub use leasehold_core::command::permits::PermitId;
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
+/// # Examples
+///
+/// ```
+/// use leasehold::once::{Occurrence, Period};
+/// use leasehold::{Client, WithError};
+/// use std::time::{Duration, SystemTime, UNIX_EPOCH};
+///
+/// /// Each of five pods calls it at each full hour.
+/// #[leasehold::once(name = "invoices", every = "1h")]
+/// async fn send_invoices(client: &Client) -> std::io::Result<()> {
+///     Ok(())
+/// }
+///
+/// /// A cron library calls it with the scheduled time.
+/// #[leasehold::once(name = format!("report:{region}"), period = Period::at(scheduled))]
+/// async fn report(client: &Client, region: &str, scheduled: SystemTime) -> usize {
+///     region.len()
+/// }
+///
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = Client::embedded();
+/// let scheduled = UNIX_EPOCH + Duration::from_secs(1_795_694_400);
+/// match report(&client, "north", scheduled).await? {
+///     Occurrence::Ran(pages) => assert_eq!(pages, 5),
+///     Occurrence::AlreadyDone => println!("another pod has done it"),
+///     Occurrence::Elsewhere(holder) => println!("{} is at it", holder.id),
+/// }
+/// assert_eq!(report(&client, "north", scheduled).await?, Occurrence::AlreadyDone);
+/// # Ok::<(), WithError<usize>>(()) }).unwrap();
+/// ```
+#[cfg(feature = "macros")]
+pub use leasehold_macros::once;
 pub use link::Credentials;
 pub use lock::Lock;
 pub use lock::acquire::{Acquire, Acquiring};
@@ -269,6 +302,7 @@ mod documents {
     struct Lua;
     #[doc = include_str!("../../../docs/architecture.md")]
     struct Architecture;
+    #[cfg(feature = "macros")]
     #[doc = include_str!("../../../docs/choosing.md")]
     struct Choosing;
     #[doc = include_str!("../../../docs/dependencies.md")]

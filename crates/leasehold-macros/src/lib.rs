@@ -1,0 +1,32 @@
+//! The attributes of [leasehold](https://docs.rs/leasehold), which re-exports them with the feature `macros`.
+
+mod once;
+
+use proc_macro::TokenStream;
+
+/// Runs the body of an `async fn` in one of many processes for each period of a schedule.
+///
+/// The attribute replaces the body by [`Client::once`](https://docs.rs/leasehold/latest/leasehold/struct.Client.html#method.once) and
+/// [`Once::run`](https://docs.rs/leasehold/latest/leasehold/once/struct.Once.html#method.run) with the former body as the job.
+///
+/// | key | value |
+/// |---|---|
+/// | `name` | the name of the job, equal in every process: a string, or an expression of the arguments |
+/// | `every` | the interval of the schedule, such as `"1d"`, `"90s"` or `"1h 30m"`: `Period::every` |
+/// | `offset` | the offset of that schedule from 00:00 UTC, such as `"12h"` for daily at noon: `Period::offset` |
+/// | `period` | instead of `every`: an expression of the type `Period`, such as `Period::at(scheduled)` |
+/// | `client` | an expression of the type `Client`; default: the first argument of the type `Client` or `&Client` |
+///
+/// The function may be a method. It returns what it returned, within `Result<Occurrence<…>, WithError<…>>`:
+///
+/// | declared as | becomes | the job is done |
+/// |---|---|---|
+/// | `-> T` | `-> Result<Occurrence<T>, WithError<T>>`, by `Once::run` | after the body |
+/// | `-> Result<T, E>` | `-> Result<Occurrence<Result<T, E>>, WithError<Result<T, E>>>`, by `Once::try_run` | after the body returned `Ok` |
+///
+/// The second row holds for each return type with the name `Result`, such as `anyhow::Result<T>`. The attribute cannot see behind another
+/// alias of `Result`: such a job counts as done although it failed.
+#[proc_macro_attribute]
+pub fn once(arguments: TokenStream, function: TokenStream) -> TokenStream {
+    once::expand(arguments.into(), function.into()).into()
+}
