@@ -16,6 +16,7 @@ mod demotion;
 mod durability;
 mod fallback;
 mod forks;
+mod fsync;
 mod latency;
 mod lazy;
 mod memory;

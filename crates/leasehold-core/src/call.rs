@@ -21,7 +21,7 @@ impl CallId {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[expect(clippy::exhaustive_structs, reason = "callers write it as a literal, and there is nothing else to say")]
 pub struct Replicas {
-    /// Number of replicas that must acknowledge; at least 1.
+    /// Number of replicas that must acknowledge; at least 1, or 0 if the disks must acknowledge (`ClientBuilder::fsync`).
     pub at_least: u32,
     /// The server's maximum wait for them, in whole milliseconds; at least 1 ms.
     pub within: Duration,

@@ -159,11 +159,12 @@ pub enum Error {
         /// The token.
         token: FencingToken,
     },
-    /// The server granted the lock, but too few replicas acknowledged the grant in time. The client has rolled the grant back: the lock is
+    /// The server granted the lock, but too few replicas, or too few disks with [`ClientBuilder::fsync`](crate::ClientBuilder::fsync),
+    /// acknowledged the grant in time. The client has rolled the grant back: the lock is
     /// free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
-    #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required replicas acknowledged it in time")]
+    #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required acknowledgements arrived in time")]
     NotReplicated {
         /// The lock.
         lock: String,

@@ -182,6 +182,35 @@ impl ClientBuilder {
         self
     }
 
+    /// Sets whether [`durable`](crate::Acquire::durable) acquires and renewals also wait until the grant is on disk (`WAITAOF` instead of
+    /// `WAIT`). Default: `false`.
+    ///
+    /// The primary and `at_least` replicas must have synchronized their append-only files; `at_least` may be 0, for a server without
+    /// replicas. The server needs `appendonly yes` and Redis 7.2, or any Valkey. With `appendfsync everysec` an acquire takes up to a second,
+    /// and a replica reports its disk once a second: set `within` above that, or use `appendfsync always` without replicas. With `appendfsync no` each durable acquire fails with
+    /// [`Error::NotReplicated`](crate::Error::NotReplicated). Other acquires do not change.
+    ///
+    /// Connecting fails with [`ConnectError::Unsuitable`](crate::ConnectError::Unsuitable) if the server lacks the command or the file. In a
+    /// cluster this concerns the node that identifies it; another node refuses the acquire with
+    /// [`Error::Refused`](crate::Error::Refused). An in-process engine has no file, and refuses the setting.
+    ///
+    /// # Examples
+    ///
+    /// ```no_run
+    /// # async fn example() -> Result<(), Box<dyn std::error::Error>> {
+    /// # use leasehold::{Client, Replicas};
+    /// # use std::time::Duration;
+    /// let client = Client::builder().fsync(true).connect("redis://127.0.0.1:6379").await?;
+    /// let on_disk = Replicas { at_least: 0, within: Duration::from_secs(2) };
+    /// let guard = client.lock("ledger").acquire().durable(on_disk).await?;
+    /// assert_eq!(guard.acknowledged(), Some(1)); // the primary
+    /// # Ok(()) }
+    /// ```
+    pub const fn fsync(mut self, fsync: bool) -> Self {
+        self.settings.fsync = fsync;
+        self
+    }
+
     /// Sets whether a released [`lock`](crate::Client::lock) passes to the next waiting task of this client without a command. `true`: also
     /// while other clients listen. `false`: never. Default: only while no other client listens.
     ///

@@ -37,6 +37,7 @@ pub(crate) struct Settings {
     pub(crate) command_timeout: Duration,
     pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
+    pub(crate) fsync: bool,
     pub(crate) not_after: bool,
     pub(crate) announce: Option<String>,
     pub(crate) within: Vec<HolderId>,
@@ -61,6 +62,7 @@ impl Default for Settings {
             command_timeout: Duration::from_secs(1),
             connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
+            fsync: false,
             not_after: false,
             announce: None,
             within: Vec::new(),
@@ -172,13 +174,17 @@ pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
     within("longest hold", most, MIN_LEASE, MAX_LEASE)
 }
 
-/// Validates replicas, and a time for them that leaves a renewal a second attempt.
-pub(crate) fn check_replicas(replicas: Replicas, lease: Duration) -> Result<(), InvalidInput> {
-    if !(1..=MAX_REPLICAS).contains(&replicas.at_least) {
-        let (given, most) = (i64::from(replicas.at_least), i64::from(MAX_REPLICAS));
-        return Err(InvalidInput::Number { what: "number of replicas", given, least: 1, most });
+/// Validates replicas, and a time for them that leaves a renewal a second attempt. Returns the required acknowledgements:
+/// with `fsync`, the primary acknowledges, too.
+pub(crate) fn acknowledgements(replicas: Replicas, lease: Duration, fsync: bool) -> Result<Replicas, InvalidInput> {
+    let Replicas { at_least, within: time } = replicas;
+    let least = u32::from(!fsync);
+    if !(least..=MAX_REPLICAS).contains(&at_least) {
+        let (given, least, most) = (i64::from(at_least), i64::from(least), i64::from(MAX_REPLICAS));
+        return Err(InvalidInput::Number { what: "number of replicas", given, least, most });
     }
-    within("time for replicas", replicas.within, Duration::from_millis(1), lease / 4)
+    within("time for replicas", time, Duration::from_millis(1), lease / 4)?;
+    Ok(Replicas { at_least: at_least + u32::from(fsync), within: time })
 }
 
 fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {

@@ -10,7 +10,7 @@ use std::env::VarError;
 const VARIABLES: [&str; 2] = ["LEASEHOLD_URL", "REDIS_URL"];
 
 /// The settings in a URL. Each has the name of the builder's method.
-const SETTINGS: [&str; 12] = [
+const SETTINGS: [&str; 13] = [
     "prefix",
     "announce",
     "lease",
@@ -20,6 +20,7 @@ const SETTINGS: [&str; 12] = [
     "command_timeout",
     "connect_deadline",
     "require_noeviction",
+    "fsync",
     "hand_over",
     "publish",
     "batch_calls",
@@ -112,6 +113,7 @@ fn set(builder: ClientBuilder, name: &str, value: &str) -> Result<ClientBuilder,
         "command_timeout" => builder.command_timeout(time()?),
         "connect_deadline" => builder.connect_deadline(time()?),
         "require_noeviction" => builder.require_noeviction(switch()?),
+        "fsync" => builder.fsync(switch()?),
         "hand_over" => builder.hand_over(switch()?),
         "publish" => builder.tuning(Tuning::new().publish(match value {
             "auto" => PublishCommand::Auto,
@@ -163,7 +165,7 @@ mod tests {
     #[test]
     fn every_query_setting_does_what_its_method_does() {
         let query = "prefix=a%26b%3A&announce=the+orders&lease=20s&default_wait=2m&recheck=1h&unreachable_after=900ms\
-                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&hand_over=true&publish=classic\
+                     &command_timeout=250ms&connect_deadline=3s&require_noeviction=true&fsync=true&hand_over=true&publish=classic\
                      &batch_calls=true";
         let told = Client::builder()
             .prefix("a&b:")
@@ -175,6 +177,7 @@ mod tests {
             .command_timeout(Duration::from_millis(250))
             .connect_deadline(Duration::from_secs(3))
             .require_noeviction(true)
+            .fsync(true)
             .hand_over(true)
             .tuning(Tuning::new().publish(PublishCommand::Classic))
             .tuning(Tuning::new().batch_calls(true));

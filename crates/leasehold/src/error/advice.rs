@@ -3,13 +3,15 @@
 use leasehold_core::link::ServerError;
 
 /// Words of a refusal, and the advice.
-const KNOWN: [(&str, &str); 5] = [
+const KNOWN: [(&str, &str); 7] = [
     (
         "undeclared key",
         "this server refuses the keys of a JVM's readers: allow undeclared keys, or use no JVM beside this lock",
     ),
     // Tair refuses a script that keeps a key in a variable.
     ("using the KEYS array", "set script_check_enable to 0 on this server"),
+    ("appendonly is disabled", "set appendonly yes on this server, or build the client without fsync"),
+    ("WAITAOF", "ClientBuilder::fsync needs WAITAOF: build the client without fsync, or use Redis 7.2 or Valkey"),
     ("WAIT", "Acquire::durable needs WAIT: acquire without it, or use another server"),
     ("SUBSCRIBE", "waiters of this kind need it: use a spin lock or a simple lock, or another server"),
     ("EVAL", "locks need EVALSHA and EVAL: use a server that runs scripts"),
@@ -33,6 +35,8 @@ mod tests {
             ("ERR unknown command 'EVALSHA', with args beginning with: '9f'", "EVALSHA and EVAL"),
             ("ERR unknown command 'SUBSCRIBE', with args beginning with: 'a'", "a spin lock"),
             ("ERR WAIT was refused after the script: ERR unknown command 'WAIT'", "without it"),
+            ("ERR unknown command 'WAITAOF', with args beginning with: '1'", "without fsync"),
+            ("ERR WAITAOF cannot be used when numlocal is set but appendonly is disabled.", "appendonly yes"),
             ("ERR Error running script: @user_script:4: script tried accessing undeclared key", "undeclared keys"),
             (
                 "ERR bad lua script for redis cluster, all the keys that the script uses should be passed using the KEYS array",

@@ -98,7 +98,9 @@ impl From<link::ConnectError> for ConnectError {
             | Link::Refused { reason, .. } => Self::Denied { message, source: said(reason) },
             Link::Tls { source, .. } => Self::Tls { message, source },
             Link::Loading { reason, .. } => Self::Loading { message, source: said(reason) },
-            Link::NotACluster { reason, .. } => Self::Unsuitable { message, source: said(reason) },
+            Link::NotACluster { reason, .. } | Link::NoFsync { reason, .. } => {
+                Self::Unsuitable { message, source: said(reason) }
+            }
             Link::IsACluster { .. } | Link::ReadOnly { .. } | Link::ActiveActive { .. } => {
                 Self::Unsuitable { message, source: None }
             }

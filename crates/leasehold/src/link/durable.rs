@@ -1,6 +1,7 @@
 //! Calls that wait for replicas.
 //!
-//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`.
+//! Such a call is one pipeline on one connection: the script, a [mark](leasehold_core::command::durable), and `WAIT`,
+//! or `WAITAOF` with the setting `fsync`. The rest of this file calls both `WAIT`.
 //! The link never resends it. `WAIT` covers the writes of *its* connection only: on another connection it would count
 //! replicas that lack the call's write.
 //!
@@ -15,6 +16,7 @@ use super::pool::{ConnectionManager, Pool};
 use super::route::{self, Node, Redirect};
 use super::shared::{LinkShared, Role};
 use crate::telemetry::event;
+use bytes::Bytes;
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::durable as mark;
 use leasehold_core::link::{LinkError, ServerError};
@@ -27,9 +29,50 @@ use tokio::sync::OwnedMutexGuard;
 /// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
 const LANES: usize = 4;
 
+/// Part of the refusal of `WAITAOF` by a server without an append-only file.
+const NO_FILE: &str = "appendonly is disabled";
+
 pub(super) struct Durable {
+    wait: Wait,
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
+}
+
+/// The command that ends a durable call: `WAIT`, or `WAITAOF` if the disks must acknowledge.
+#[derive(Clone, Copy)]
+struct Wait {
+    fsync: bool,
+}
+
+impl Wait {
+    const fn command(self) -> &'static str {
+        if self.fsync { "WAITAOF" } else { "WAIT" }
+    }
+
+    fn with(self, replicas: Replicas) -> (&'static str, Vec<Bytes>) {
+        let millis = replicas.within.as_millis().max(1).to_string().into();
+        let args = match self.fsync {
+            false => vec![replicas.at_least.to_string().into(), millis],
+            // The primary is one of the required acknowledgements.
+            true => vec![word("1"), replicas.at_least.saturating_sub(1).to_string().into(), millis],
+        };
+        (self.command(), args)
+    }
+
+    /// The command on a connection that has written nothing. The server replies at once.
+    fn for_nothing(self) -> (&'static str, Vec<Bytes>) {
+        let own = if self.fsync { &["1", "0", "1"][..] } else { &["0", "1"] };
+        (self.command(), own.iter().copied().map(word).collect())
+    }
+
+    /// Decodes the number of acknowledgements. Without the primary's, the others do not count.
+    fn acknowledgements(self, reply: &Frame) -> Option<i64> {
+        if !self.fsync {
+            return reply.int().map(|replicas| replicas.max(0));
+        }
+        let [own, replicas] = reply.array()? else { return None };
+        Some(if own.int()? > 0 { replicas.int()?.max(0) + 1 } else { 0 })
+    }
 }
 
 struct Turn {
@@ -42,7 +85,11 @@ impl Durable {
     /// Creates pools without connections. They will run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>) -> Self {
         let pool = || Pool::new(shared, Role::Durable);
-        Self { renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
+        Self {
+            wait: Wait { fsync: shared.settings.fsync },
+            renewals: pool(),
+            acquires: std::array::from_fn(|_| pool()),
+        }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pool>> {
@@ -90,14 +137,15 @@ impl Durable {
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
-            let sent = pipeline(&connection, call, command, script, replicas, asking, turn.manager.reply_timeout());
+            let wait = self.wait.with(replicas);
+            let sent = pipeline(&connection, call, command, script, wait, asking, turn.manager.reply_timeout());
             let (answer, mark, wait) =
                 Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
                     .await
                     .map_err(unsent)?;
             let refusal = match answer.into_reply() {
                 Ok(reply) => {
-                    let acknowledged = acknowledged(&turn.manager, mark, &wait)?;
+                    let acknowledged = self.acknowledged(&turn.manager, mark, &wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
                 }
                 Err(refusal) => refusal,
@@ -117,6 +165,28 @@ impl Durable {
         Err(LinkError::Refused(refused))
     }
 
+    fn acknowledged(&self, manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
+        let marked = mark.into_reply().map(|reply| mark::marked(&reply));
+        let refusals = [("EVAL", marked.as_ref().err()), (self.wait.command(), wait.error())];
+        for (command, refusal) in refusals {
+            if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {
+                // The server has executed the script.
+                let text = format!("ERR {command} was refused after the script: {refusal}");
+                return Err(LinkError::Refused(ServerError::new(text)));
+            }
+        }
+        match (marked, self.wait.acknowledgements(wait)) {
+            (Ok(Ok(true)), Some(count)) => Ok(count),
+            (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
+            // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
+            (marked, _) => {
+                let mark = marked.err();
+                event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
+                Ok(0)
+            }
+        }
+    }
+
     /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends nothing of the call.
     async fn prepare(&self, call: &Call, node: Option<Node>) -> Result<(Turn, Arc<Connection>), LinkError> {
         let turn = self.turn(call, node).await?;
@@ -129,10 +199,12 @@ impl Durable {
         let timeout = turn.manager.timeout();
         if connection.loaded.lock().is_empty() {
             // The server replies at once. After a refusal the script must not be sent.
-            let args = vec![word("0"), word("1")];
-            let answer = connection.send("WAIT", args, timeout).await.map_err(unsent)?;
+            let (command, args) = self.wait.for_nothing();
+            let answer = connection.send(command, args, timeout).await.map_err(unsent)?;
             match answer.error().cloned() {
-                Some(refusal) if refusal.is_of_a_missing_command() => return Err(LinkError::Refused(refusal)),
+                Some(refusal) if refusal.is_of_a_missing_command() || refusal.text().contains(NO_FILE) => {
+                    return Err(LinkError::Refused(refusal));
+                }
                 Some(refusal) => {
                     // The server has become a replica.
                     turn.manager.renew();
@@ -169,13 +241,11 @@ async fn pipeline(
     call: &Call,
     command: &'static str,
     script: &'static str,
-    replicas: Replicas,
+    (waiting, wait): (&'static str, Vec<Bytes>),
     asking: bool,
     timeout: Duration,
 ) -> Result<(Frame, Frame, Frame), LinkError> {
     let mark = mark::mark(call.keys().first().unwrap_or_default());
-    let millis = replicas.within.as_millis().max(1);
-    let wait = vec![replicas.at_least.to_string().into(), millis.to_string().into()];
     // An importing node requires it before each command with a key. Its `OK` carries no information.
     let ask = || async move {
         if asking {
@@ -188,31 +258,9 @@ async fn pipeline(
         ask(),
         // By its source, because an unknown hash would mark nothing.
         connection.send("EVAL", route::arguments(&mark, mark.script().source()), timeout),
-        connection.send("WAIT", wait, timeout),
+        connection.send(waiting, wait, timeout),
     );
     let script = script?;
     let unknown = |error: LinkError| LinkError::Unknown(error.to_string());
     Ok((script, mark.map_err(unknown)?, wait.map_err(unknown)?))
-}
-
-fn acknowledged(manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
-    let marked = mark.into_reply().map(|reply| mark::marked(&reply));
-    let refusals = [("EVAL", marked.as_ref().err()), ("WAIT", wait.error())];
-    for (command, refusal) in refusals {
-        if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {
-            // The server has executed the script.
-            let text = format!("ERR {command} was refused after the script: {refusal}");
-            return Err(LinkError::Refused(ServerError::new(text)));
-        }
-    }
-    match (marked, wait.int()) {
-        (Ok(Ok(true)), Some(count)) => Ok(count.max(0)),
-        (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
-        // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
-        (marked, _) => {
-            let mark = marked.err();
-            event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
-            Ok(0)
-        }
-    }
 }

@@ -56,6 +56,8 @@ pub(crate) enum ConnectError {
          server, or a database for locks, that has one primary"
     )]
     ActiveActive { server: String, kind: &'static str },
+    #[error("{server} cannot confirm that a grant is on disk, and fsync is set: {remedy}, or remove fsync: {reason}")]
+    NoFsync { server: String, remedy: &'static str, reason: String },
     #[error("{server} does not answer as Redis or Valkey does: {reason}")]
     Protocol { server: String, reason: String, source: Option<Cause> },
 }

@@ -288,6 +288,13 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     if has_crdt(&ask("INFO", &["modules"]).await?) {
         return active_active("an Active-Active database of Redis Enterprise");
     }
+    if shared.settings.fsync {
+        // The server replies at once: this connection has written nothing.
+        let reply = ask("WAITAOF", &["1", "0", "1"]).await?;
+        if let Some(refusal) = reply.error() {
+            return Err(without_fsync(server, refusal));
+        }
+    }
     let cluster = shared.slots.is_some();
     let sharded_notices = match shared.settings.publish {
         Publish::Classic => false,
@@ -303,6 +310,18 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     info.cluster = cluster;
     info.sharded_notices = sharded_notices;
     Ok(info)
+}
+
+/// The error of a server that refused `WAITAOF`.
+fn without_fsync(server: String, refusal: &ServerError) -> ConnectError {
+    let remedy = if refusal.text().contains("unknown command") {
+        "use Redis 7.2 or later, or Valkey"
+    } else if refusal.text().contains("appendonly") {
+        "set appendonly yes on this server"
+    } else {
+        return ConnectError::of_refusal(&server, refusal);
+    };
+    ConnectError::NoFsync { server, remedy, reason: refusal.text().to_owned() }
 }
 
 /// Whether `INFO modules` lists the CRDT module of Redis Enterprise.

@@ -133,6 +133,8 @@ pub(crate) struct LinkSettings {
     /// The background's timeout for a reply, and for silence on its connections. At least 10 ms.
     pub(crate) command_timeout: Duration,
     pub(crate) connect_deadline: Duration,
+    /// Whether durable calls wait for the append-only files of the primary and the replicas.
+    pub(crate) fsync: bool,
     pub(crate) publish: Publish,
     /// The interval of checks: servers drop sharded subscriptions of moved slots, and proxies drop idle connections.
     pub(crate) audit_interval: Duration,
@@ -146,6 +148,7 @@ impl Default for LinkSettings {
         Self {
             command_timeout: Duration::from_secs(1),
             connect_deadline: Duration::from_secs(10),
+            fsync: false,
             publish: Publish::Auto,
             audit_interval: Duration::from_secs(5),
             // Fewer calls are cheaper alone.

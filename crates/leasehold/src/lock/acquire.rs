@@ -235,8 +235,7 @@ impl<K: LockKind> Acquire<K> {
         wish.waits_out_outage = self.wait.is_some();
         wish.permits = self.permits;
         if let Some(replicas) = self.replicas {
-            settings::check_replicas(replicas, lease)?;
-            wish.replicas = Some(replicas);
+            wish.replicas = Some(settings::acknowledgements(replicas, lease, handle.settings.fsync)?);
         }
         wish.field.clone_from(&options.field);
         wish.prefer_writers = options.prefer_writers;
@@ -309,6 +308,9 @@ impl<K: Durable> Acquire<K> {
     /// A lock with a [`fallback`](crate::Lock::fallback) cannot be durable. A durable re-entry fails with [`Error::NotReplicated`] if the
     /// owner's hold was granted without the server, even after the server has confirmed it: the re-entry writes nothing that a replica
     /// could acknowledge.
+    ///
+    /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
+    /// then `at_least` may be 0.
     ///
     /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
     /// protocol, and a failover may promote a replica without the acknowledged write. See

@@ -96,8 +96,8 @@ impl<K: LockKind> Guard<K> {
         self.cell.count()
     }
 
-    /// Returns how many replicas acknowledged the last durable acquire or renewal, or `None` for an acquire without replicas. See
-    /// [`Acquire::durable`].
+    /// Returns how many replicas acknowledged the last durable acquire or renewal, or `None` for an acquire without replicas. With
+    /// [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the number includes the primary. See [`Acquire::durable`].
     pub fn acknowledged(&self) -> Option<u32> {
         self.cell.acknowledged()
     }

@@ -57,7 +57,7 @@ impl ClientBuilder {
     ///
     /// The query may also contain `protocol=resp2`, for a proxy without `HELLO`, and settings with the names of the methods of this builder and
     /// of [`Tuning`](crate::Tuning): `prefix`, `announce`, `lease`, `default_wait`, `recheck`, `unreachable_after`, `command_timeout`,
-    /// `connect_deadline`, `require_noeviction`, `hand_over`, `publish` and `batch_calls`. A time is a whole number with `ms`, `s`, `m` or `h`:
+    /// `connect_deadline`, `require_noeviction`, `fsync`, `hand_over`, `publish` and `batch_calls`. A time is a whole number with `ms`, `s`, `m` or `h`:
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. Unknown parameters,
     /// repeated parameters and a `#` are refused. White space around the URL is ignored.
     ///
@@ -213,7 +213,7 @@ impl ClientBuilder {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] if a setting is invalid, or if the builder's clock is of another sort than the engine's: their leases would end
+    /// [`ConnectError::Invalid`] if a setting is invalid, with [`fsync`](Self::fsync), or if the builder's clock is of another sort than the engine's: their leases would end
     /// at different times. [`ConnectError::Unreachable`] if the operating system refuses another thread.
     ///
     /// # Panics
@@ -254,6 +254,10 @@ impl ClientBuilder {
     pub fn embedded_link(self, link: EmbeddedLink) -> Result<Client, ConnectError> {
         self.check()?;
         let clock = clock_beside(self.clock.clone(), link.embedded_server().clock().sort())?;
+        if self.settings.fsync {
+            let message = "an in-process engine has no append-only file: remove fsync, or connect to a server";
+            return Err(ConnectError::invalid(message));
+        }
         let link = AnyLink::Embedded(link);
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match clock {
@@ -330,6 +334,7 @@ impl ClientBuilder {
         server_link::LinkSettings {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
+            fsync: self.settings.fsync,
             publish: match self.publish {
                 PublishCommand::Auto => server_link::Publish::Auto,
                 PublishCommand::Classic => server_link::Publish::Classic,

@@ -173,6 +173,7 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) 
         (false, _) => Publish::Classic,
     };
     let settings = LinkSettings {
+        fsync: false,
         command_timeout: TIMEOUT,
         connect_deadline: SLACK,
         audit_interval: Duration::from_millis(100),
