@@ -169,6 +169,25 @@ fn nightly_job() {
 }
 
 #[test]
+fn opentelemetry() {
+    on_each_engine(
+        "opentelemetry",
+        &[
+            "found it busy once",
+            "Name         : leasehold_acquire_seconds",
+            "Unit         : s",
+            "Count        : 4",
+            // A bucket of leasehold.
+            "-inf to 0.0005",
+            "Name         : leasehold_held",
+            "Value        : 1.0",
+            "Name         : leasehold_hold_seconds",
+            "exported the metrics while the lock is held",
+        ],
+    );
+}
+
+#[test]
 fn paused_time() {
     let told = story("paused_time", None);
     let expected =

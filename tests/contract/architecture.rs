@@ -54,6 +54,7 @@ fn arrows_between_crates_point_one_way() {
         "benches/Cargo.toml",
         "benches/peers/rust/Cargo.toml",
         "examples/Cargo.toml",
+        "examples/opentelemetry/Cargo.toml",
         "crates/leasehold-explorer/Cargo.toml",
         "crates/leasehold-model/Cargo.toml",
         "crates/leasehold-simulation/Cargo.toml",

@@ -1,0 +1,57 @@
+//! Pushes the metrics of leasehold to OpenTelemetry, through the crate `metrics-opentelemetry`. This program prints them; replace the
+//! exporter by that of `opentelemetry-otlp` to push them to a collector.
+//!
+//! `cargo run --example opentelemetry`, or `LEASEHOLD_URL=redis://127.0.0.1:6379 cargo run --example opentelemetry`.
+
+#![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
+
+#[path = "../support/mod.rs"]
+mod support;
+
+use leasehold::telemetry::{self, BUCKETS_SECONDS};
+use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
+use opentelemetry::metrics::MeterProvider as _;
+use opentelemetry_sdk::metrics::SdkMeterProvider;
+use opentelemetry_stdout::MetricExporter;
+use std::time::Duration;
+use support::Stage;
+
+/// The histograms, which all measure seconds.
+const HISTOGRAMS: [&str; 4] = [
+    telemetry::ACQUIRE_SECONDS,
+    telemetry::HOLD_SECONDS,
+    telemetry::RENEWAL_LEFT_SECONDS,
+    telemetry::OLDEST_HOLD_SECONDS,
+];
+
+/// Installs the recorder of the crate `metrics` for the whole process. Call it before you build the first client.
+fn install(provider: &SdkMeterProvider) -> Result<(), Box<dyn std::error::Error>> {
+    let recorder = OpenTelemetryRecorder::new(OpenTelemetryMetrics::new(provider.meter("leasehold")));
+    // The default buckets of OpenTelemetry are for milliseconds.
+    recorder.set_histogram_bounds(HISTOGRAMS.into_iter(), &BUCKETS_SECONDS);
+    Ok(metrics::set_global_recorder(recorder)?)
+}
+
+#[tokio::main]
+async fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let stage = Stage::open("A process pushes the metrics of its locks to OpenTelemetry.");
+    // The reader has its own thread, and exports every minute and at the shutdown.
+    let provider = SdkMeterProvider::builder().with_periodic_exporter(MetricExporter::default()).build();
+    install(&provider)?;
+
+    let client = stage.client(stage.builder()).await?;
+    let stock = client.lock("stock:1001").class("stock");
+    for _ in 0..3 {
+        stock.acquire().await?.release().await?;
+    }
+    let held = stock.acquire().await?;
+    assert!(stock.try_acquire().await?.is_none(), "the lock is held");
+    stage.tell("acquired the lock four times, and found it busy once");
+    provider.force_flush()?;
+    stage.tell("exported the metrics while the lock is held");
+
+    held.release().await?;
+    client.shutdown(Duration::from_secs(5)).await?;
+    provider.shutdown()?;
+    Ok(())
+}
