@@ -5,16 +5,13 @@
 
 #![expect(clippy::print_stdout, reason = "an example tells its story on stdout")]
 
-#[path = "../support/mod.rs"]
-mod support;
-
 use leasehold::telemetry::{self, BUCKETS_SECONDS};
+use leasehold::{Client, ConnectError};
 use metrics_opentelemetry::{OpenTelemetryMetrics, OpenTelemetryRecorder};
 use opentelemetry::metrics::MeterProvider as _;
 use opentelemetry_sdk::metrics::SdkMeterProvider;
 use opentelemetry_stdout::MetricExporter;
 use std::time::Duration;
-use support::Stage;
 
 /// The histograms, which all measure seconds.
 const HISTOGRAMS: [&str; 4] = [
@@ -32,23 +29,32 @@ fn install(provider: &SdkMeterProvider) -> Result<(), Box<dyn std::error::Error>
     Ok(metrics::set_global_recorder(recorder)?)
 }
 
+/// Connects to the server that `LEASEHOLD_URL` names, or to an engine inside this process.
+async fn client() -> Result<Client, ConnectError> {
+    let Ok(url) = std::env::var("LEASEHOLD_URL") else {
+        println!("The locks are on an engine inside this process.");
+        return Ok(Client::embedded());
+    };
+    println!("The locks are on the server that LEASEHOLD_URL names.");
+    Client::builder().prefix(format!("leasehold-example:{}:", std::process::id())).connect(&url).await
+}
+
 #[tokio::main]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    let stage = Stage::open("A process pushes the metrics of its locks to OpenTelemetry.");
     // The reader has its own thread, and exports every minute and at the shutdown.
     let provider = SdkMeterProvider::builder().with_periodic_exporter(MetricExporter::default()).build();
     install(&provider)?;
 
-    let client = stage.client(stage.builder()).await?;
+    let client = client().await?;
     let stock = client.lock("stock:1001").class("stock");
     for _ in 0..3 {
         stock.acquire().await?.release().await?;
     }
     let held = stock.acquire().await?;
     assert!(stock.try_acquire().await?.is_none(), "the lock is held");
-    stage.tell("acquired the lock four times, and found it busy once");
+    println!("acquired the lock four times, and found it busy once");
     provider.force_flush()?;
-    stage.tell("exported the metrics while the lock is held");
+    println!("exported the metrics while the lock is held");
 
     held.release().await?;
     client.shutdown(Duration::from_secs(5)).await?;
