@@ -152,10 +152,11 @@ pub(crate) async fn job_runs_once_in_a_period(world: World) {
 /// Fails at its first call in a process.
 #[leasehold::once(name = name, period = Period::key(day))]
 async fn nightly(client: &Client, name: &str, day: &str, calls: &AtomicUsize) -> Result<usize, String> {
-    match calls.fetch_add(1, Ordering::Relaxed) {
-        0 => return Err("disk full".to_owned()),
-        call => Ok(call),
+    let call = calls.fetch_add(1, Ordering::Relaxed);
+    if call == 0 {
+        return Err("disk full".to_owned());
     }
+    Ok(call)
 }
 
 /// The nearest full millennium since 1970 is the same at any time of this test.

@@ -337,6 +337,9 @@ impl<K: Durable> Acquire<K> {
     /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
     /// then `at_least` may be 0.
     ///
+    /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
+    /// then `at_least` may be 0.
+    ///
     /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
     /// protocol, and a failover may promote a replica without the acknowledged write. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
