@@ -136,6 +136,16 @@ impl World {
         self.clients[client].events.iter().filter(|event| is_it(event)).count()
     }
 
+    /// Extends the lease of a guard, and drops the future: the call goes on.
+    pub(crate) fn extend(&mut self, guard: usize, lease: Duration) {
+        let (client, hold) = (self.guards[guard].client, self.guards[guard].hold);
+        let now = self.local(client);
+        let session = &mut self.clients[client].session;
+        let ticket = session.extend(now, hold, lease);
+        session.abandon_extension(ticket);
+        self.look_after(client);
+    }
+
     pub(crate) fn task(&self, client: usize, task: usize) -> &Task {
         &self.clients[client].tasks[task]
     }

@@ -6,7 +6,7 @@ use crate::world::client::Outcome;
 use crate::world::ms;
 use crate::world::network::CallFault;
 use leasehold_core::error::{HoldEnd, LossReason, ReleaseError};
-use leasehold_core::session::AcquireRequest;
+use leasehold_core::session::{AcquireRequest, Event};
 
 #[test]
 fn unrenewed_lease_is_lost_before_the_server_grants_again() {
@@ -189,5 +189,59 @@ fn nothing_is_left_of_a_hold_that_was_removed() {
     assert!(world.now < cell.deadline(), "the renewal told it before the deadline");
     assert_eq!(cell.remaining(world.now), ms(0));
     world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+/// The rules of every step compare what the holder believes with what the server has.
+#[test]
+fn extended_lease_excludes_others_until_its_new_deadline() {
+    let mut world = world(2);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
+    let waiter = world.acquire(1, wish("a"));
+    world.run(ms(700));
+    world.extend(guard, ms(2_000));
+    world.run(ms(1_900));
+    assert!(!world.guards[guard].over);
+    let other = world.granted(1, waiter);
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    world.drop_guard(guard);
+    nothing_left_after(&mut world, other);
+}
+
+/// The client checks its holds after the loss of a connection.
+#[test]
+fn extension_whose_reply_is_lost_counts_once_the_client_is_connected_again() {
+    let mut world = world(1);
+    let guard = world.hold(0, AcquireRequest { lease: ms(1_000), renewed: false, ..wish("a") });
+    world.fault(0, "lock/renew", CallFault::LoseReply);
+    world.extend(guard, ms(5_000));
+    world.run(ms(1_000));
+    assert!(!world.guards[guard].over);
+    world.run(ms(4_500));
+    assert_eq!(world.guards[guard].cell.ended(world.now), Some(HoldEnd::Lost(LossReason::LeaseExpired)));
+    world.drop_guard(guard);
+    nothing_left(&mut world);
+}
+
+/// A guard reports this instant as a risk.
+#[test]
+fn a_third_of_the_lease_remains_only_after_renewals_have_failed() {
+    let (mut world, guard) = holding(1);
+    let third = world.guards[guard].lease / 3;
+    let left = |world: &crate::world::World| world.guards[guard].cell.deadline().since(world.now);
+    for _ in 0..100 {
+        world.run(ms(100));
+        assert!(left(&world) > third, "a renewed lock is not at risk");
+    }
+    world.set_unreachable(0, true);
+    while left(&world) > third {
+        world.run(ms(10));
+    }
+    assert!(!world.guards[guard].over, "the risk comes before the loss");
+    assert!(world.events(0, |event| matches!(event, Event::RenewalFailed { .. })) > 0, "renewals have failed");
+    world.run(third);
+    assert!(world.guards[guard].over);
+    world.drop_guard(guard);
+    world.set_unreachable(0, false);
     nothing_left(&mut world);
 }
