@@ -5,7 +5,7 @@
 -- KEYS[1]  lock    [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  ticket  [string]   secret:time of the offered hold, with the lease as its time to live
 -- ARGV[1]  hold    [string]   the field of the hold: uuid:number
--- ARGV[2]  secret  [string]   random, used once, without a colon
+-- ARGV[2]  secret  [string]   random, of a fixed length, and used once
 -- ARGV[3]  lease   [integer]  milliseconds, at least 1; an existing lease is never shortened
 -- returns  [array]  {1, left, time}  offered
 --                   {0, stored}      not offered: the hold count is not 1
@@ -31,11 +31,11 @@ end
 local now = redis.call('TIME')
 local time = tonumber(now[1]) * 1000000 + tonumber(now[2])
 local offered = short_text(ticket_key)
-if type(offered) == 'string' and string.sub(offered, 1, #secret + 1) == secret .. ':' then
+if type(offered) == 'string' and string.sub(offered, 1, #secret) == secret then
   -- A copy: the ticket has the time of the first offer.
   time = whole(string.sub(offered, #secret + 2)) or time
 end
 local left = math.max(redis.call('PTTL', lock_key), tonumber(lease))
 -- The secret first: a server without memory refuses it, and the lease is unchanged.
-redis.call('SET', ticket_key, secret .. ':' .. string.format('%.0f', time), 'PX', left)
+redis.call('SET', ticket_key, string.format('%s:%.0f', secret, time), 'PX', left)
 return {1, extend_lease(lock_key, lease), time}

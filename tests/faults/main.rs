@@ -33,5 +33,6 @@ mod services;
 mod shutdown;
 mod splitting;
 mod support;
+mod tickets;
 #[cfg(feature = "tls")]
 mod tls;
