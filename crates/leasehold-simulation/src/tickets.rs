@@ -93,7 +93,7 @@ impl World {
         self.stats.operations += 1;
         let now = self.local(client);
         let kind = TaskKind::Adopt(wish.acquire.clone());
-        let ticket = self.clients[client].session.adopt(now, Box::new(wish));
+        let ticket = self.clients[client].session.adopt(now, wish);
         trace!(self, "client {client} adopts the hold of g{number} as {ticket:?}");
         let task = self.clients[client].add_task(now, ticket, kind, PollPolicy::AtOnce);
         self.clients[client].tasks[task].number = number;

@@ -195,7 +195,7 @@ impl Session {
 /// Adoptions.
 impl Session {
     /// Begins to adopt a hold.
-    pub fn adopt(&mut self, now: Instant, request: Box<AdoptRequest>) -> Ticket {
+    pub fn adopt(&mut self, now: Instant, request: AdoptRequest) -> Ticket {
         let ticket = Ticket::new(self.next_id());
         let outcome = if self.closed {
             Some(Err(MoveError::Closed))
@@ -205,7 +205,7 @@ impl Session {
             let key = crate::command::HoldKey::named(name, 1);
             let call = ticket::adopt(&acquire.name, &key, &request.secret, acquire.lease);
             let id = CallId(self.next_id());
-            let purpose = Purpose::Adoption(Box::new(Adoption { ticket, sent_at: now, request: *request }));
+            let purpose = Purpose::Adoption(Box::new(Adoption { ticket, sent_at: now, request }));
             self.send(now, id, call, purpose, true);
             None
         };

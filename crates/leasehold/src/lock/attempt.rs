@@ -32,7 +32,7 @@ pub(crate) fn offer(handle: &Arc<Handle>, offer: Offer) -> IsolatedWaker<Attempt
 }
 
 /// Adopts a hold. A drop releases a hold that was adopted.
-pub(crate) fn adopt(handle: &Arc<Handle>, wish: Box<AdoptRequest>) -> IsolatedWaker<Attempt<'_, Adopting>> {
+pub(crate) fn adopt(handle: &Arc<Handle>, wish: AdoptRequest) -> IsolatedWaker<Attempt<'_, Adopting>> {
     IsolatedWaker::new(Attempt::new(handle, wish, None))
 }
 
@@ -146,10 +146,10 @@ impl Request for Offering {
 pub(crate) struct Adopting;
 
 impl Request for Adopting {
-    type Wish = Box<AdoptRequest>;
+    type Wish = AdoptRequest;
     type Outcome = Result<Granted, MoveError>;
 
-    fn begin(session: &mut Session, now: Instant, wish: Box<AdoptRequest>) -> Ticket {
+    fn begin(session: &mut Session, now: Instant, wish: AdoptRequest) -> Ticket {
         session.adopt(now, wish)
     }
 

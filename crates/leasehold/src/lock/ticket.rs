@@ -178,6 +178,9 @@ impl Client {
     /// Adopts the hold of a [`Ticket`]. Await the returned builder. The guard renews the lease until its release, unless [`Adopt::lease`] fixes
     /// it. The hold keeps its [`holder_id`](Guard::holder_id) and its fencing token.
     ///
+    /// The record of this client lists the hold ([`announced_clients`](Client::announced_clients), [`locks_of`](Client::locks_of),
+    /// [`deadlocks`](Client::deadlocks)). [`who_is`](Client::who_is) of the holder's id still names the process that acquired the lock.
+    ///
     /// The client must have the [`prefix`](crate::ClientBuilder::prefix) of the client that created the ticket, and use the same server.
     ///
     /// # Errors
@@ -246,7 +249,7 @@ impl<K: Movable> Adopt<K> {
         acquire.owner = owner;
         acquire.renewed = self.lease.is_none();
         acquire.field = Some(holder.into());
-        let wish = Box::new(AdoptRequest { acquire, token, secret: secret.into() });
+        let wish = AdoptRequest { acquire, token, secret: secret.into() };
         let outcome = attempt::adopt(handle, wish).await;
         let class = spec.metrics();
         match outcome {
@@ -306,7 +309,7 @@ mod tests {
         assert!(text.is_ascii() && !text.contains(char::is_whitespace), "{text}");
         let read: Ticket<Fenced> = text.parse().expect("a ticket");
         assert_eq!(read, ticket());
-        assert_eq!((read.key(), read.fencing_token().get()), ("shop.é:7", 12));
+        assert_eq!((read.key(), read.token, read.holder_id().as_str()), ("shop.é:7", Some(12), "6f0c:7"));
     }
 
     #[test]

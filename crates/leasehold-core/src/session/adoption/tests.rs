@@ -95,7 +95,7 @@ fn offer_whose_future_was_dropped_is_released_after_its_reply() {
 fn adopt(session: &mut Session) -> (Ticket, CallId) {
     let acquire = Box::new(AcquireRequest { field: Some("6f0c:7".into()), ..request() });
     let wish = AdoptRequest { acquire, token: Some(5), secret: "secret:77".into() };
-    let ticket = session.adopt(NOW, Box::new(wish));
+    let ticket = session.adopt(NOW, wish);
     (ticket, session.poll_call().expect("a call").id)
 }
 
