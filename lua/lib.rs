@@ -463,6 +463,25 @@ pub mod durable {
     pub const MARK: &str = include_str!("durable/mark.lua");
 }
 
+/// Holds that move to another process.
+pub mod ticket {
+    /// Stores the secret of a ticket for a hold.
+    pub const OFFER: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/whole.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("ticket/offer.lua"),
+    );
+    /// Adopts the hold of a ticket.
+    pub const ADOPT: &str = concat!(
+        include_str!("shared/text.lua"),
+        include_str!("shared/kind.lua"),
+        include_str!("shared/lease.lua"),
+        include_str!("ticket/adopt.lua"),
+    );
+}
+
 /// Values guarded by fencing tokens.
 pub mod store {
     /// Reads a guarded value.

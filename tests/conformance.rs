@@ -81,6 +81,16 @@ suite! {
             an_extended_lease_lasts_from_the_extension_on,
             a_lost_lock_cannot_be_extended,
             a_renewed_lock_keeps_its_extension_as_a_reserve;
+        tickets:
+            a_ticket_moves_a_hold_once,
+            a_ticket_keeps_the_fencing_token,
+            a_waiter_gets_the_lock_after_the_adopter,
+            an_adopted_lock_is_renewed_or_ends_with_its_fixed_lease,
+            a_ticket_that_nobody_adopts_expires,
+            only_a_plain_hold_of_count_one_moves,
+            a_lost_hold_gives_no_ticket_and_a_removed_one_no_guard,
+            a_ticket_needs_the_prefix_of_its_client,
+            a_dropped_offer_and_a_dropped_adoption_release_the_lock;
         loss:
             the_longest_hold_ends_even_a_renewed_one,
             a_fixed_lease_is_lost_when_it_runs_out,
@@ -261,6 +271,8 @@ suite! {
             l2_a_lost_reply_to_a_release_is_a_release,
             a_lost_reply_to_a_renewal_does_not_lose_the_lock,
             a_release_that_comes_too_late_is_a_loss_and_touches_nobody;
+        tickets:
+            a_lost_reply_leaves_no_holder_and_no_ticket;
         unknown_outcome_copies:
             a_first_grant_after_its_time_is_refused;
         waiting_unpolled:

@@ -1,7 +1,7 @@
 //! The types that can be sent to other threads, shared between them, moved after they were polled, and kept for ever: every public type and
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
-use leasehold::error::{Cause, InvalidPermitId, NameError, ServerError};
+use leasehold::error::{Cause, InvalidPermitId, InvalidTicket, NameError, ServerError};
 use leasehold::group::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 use leasehold::inspect::{
     AnnouncedClient, AnnouncedClients, AnnouncedLock, ClientRecord, Deadlock, DeadlockedWait, Deadlocks, FairQueue,
@@ -11,11 +11,11 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::leader::{Leader, LeaderHandle, LeaderState, Term};
 use leasehold::once::{Occurrence, Once, Period};
 use leasehold::{
-    Acquire, Acquiring, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId,
-    ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
-    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock, LossReason, Lost,
-    MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore,
-    ServerInfo, SimpleLock, SpinLock, StripedLock, Tuning, WithError, WriteLock,
+    Acquire, Acquiring, Adopt, Adopting, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder,
+    ClientId, ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback,
+    FencedFairLock, FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock,
+    LossReason, Lost, MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock,
+    Replicas, Semaphore, ServerInfo, SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -54,6 +54,8 @@ macro_rules! types {
 types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
+    Adopt: send sync unpin forever;
+    Adopting: send unpin forever;
     AnnouncedClient: send sync unpin forever;
     AnnouncedClients: send sync unpin forever;
     AnnouncedLock: send sync unpin forever;
@@ -89,6 +91,7 @@ types! {
     HolderId: send sync unpin forever;
     Holder: send sync unpin forever;
     InvalidInput: send sync unpin forever;
+    InvalidTicket: send sync unpin forever;
     InvalidPermitId: send sync unpin forever;
     LatchWait: send sync unpin forever;
     LatchWaiting: send unpin forever;
@@ -114,6 +117,7 @@ types! {
     PermitCounts: send sync unpin forever;
     PermitId: send sync unpin forever;
     Semaphore: send sync unpin forever;
+    Ticket: send sync unpin forever;
     Tuning: send sync unpin forever;
     PublishCommand: send sync unpin forever;
     QuorumAcquire: send sync unpin forever;

@@ -271,7 +271,7 @@ fn security_allows_the_commands_of_the_scripts_and_no_others() {
     let of_connections: BTreeSet<String> = of_connections.map(str::to_owned).into();
     assert_eq!(base, commands_of(&["lock"]).union(&of_connections).cloned().collect(), "the first rule");
     let mut told = BTreeSet::from(["lock"]);
-    let blocks: [(&str, &[&str]); 9] = [
+    let blocks: [(&str, &[&str]); 10] = [
         ("fair", &["fair"]),
         ("fenced", &["fenced"]),
         ("simple", &["simple"]),
@@ -281,6 +281,7 @@ fn security_allows_the_commands_of_the_scripts_and_no_others() {
         ("latch", &["latch"]),
         ("fence", &["store"]),
         ("record", &["record"]),
+        ("ticket", &["ticket"]),
     ];
     for (name, folders) in blocks {
         let more: BTreeSet<_> = commands_of(folders).difference(&base).cloned().collect();

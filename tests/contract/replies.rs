@@ -3,6 +3,7 @@
 use crate::header::{Header, Row};
 use leasehold_core::command::{
     Acquired, Kind, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record, semaphore, store,
+    ticket,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::Script;
@@ -63,6 +64,8 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "store/read" => shown(store::read_done(reply)),
         "store/write" => shown(store::written(reply)),
         "store/check" => shown(store::checked(reply)),
+        "ticket/offer" => shown(ticket::offered(reply)),
+        "ticket/adopt" => shown(ticket::adopted(reply)),
         other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),
     }
 }

@@ -66,14 +66,24 @@ impl Child {
     /// The next thing that it says, which must begin with this word; what follows the word.
     #[track_caller]
     pub(crate) fn hear(&self, word: &str) -> String {
+        let Some(said) = self.next() else { panic!("the other process did not say {word:?}") };
+        let (first, rest) = said.split_once(' ').unwrap_or((&said, ""));
+        assert_eq!(first, word, "the other process said {said:?}");
+        rest.to_owned()
+    }
+
+    /// The next thing that it says.
+    #[track_caller]
+    pub(crate) fn said(&self) -> String {
+        self.next().expect("the other process says something")
+    }
+
+    fn next(&self) -> Option<String> {
         loop {
-            let Ok(line) = self.lines.recv_timeout(Duration::from_secs(30)) else {
-                panic!("the other process did not say {word:?}");
-            };
-            let Some((_, said)) = line.split_once(MARK) else { continue };
-            let (first, rest) = said.split_once(' ').unwrap_or((said, ""));
-            assert_eq!(first, word, "the other process said {said:?}");
-            return rest.to_owned();
+            let line = self.lines.recv_timeout(Duration::from_secs(30)).ok()?;
+            if let Some((_, said)) = line.split_once(MARK) {
+                return Some(said.to_owned());
+            }
         }
     }
 
@@ -168,6 +178,7 @@ fn the_other_process() {
         "outage" => crate::outages::child(builder, &url),
         "held up" => crate::shutdown::child(builder, &url),
         "fork" => crate::forks::child(builder, &url),
+        "tickets" => crate::tickets::child(builder, &url),
         role => panic!("no role {role:?}"),
     }
 }

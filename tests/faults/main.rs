@@ -34,5 +34,6 @@ mod services;
 mod shutdown;
 mod splitting;
 mod support;
+mod tickets;
 #[cfg(feature = "tls")]
 mod tls;

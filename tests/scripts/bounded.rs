@@ -135,7 +135,7 @@ fn type_of(script: &Script, word: &str) -> &'static str {
         (_, "lock" | "marks" | "client" | "fence") => "hash",
         (_, "queue") => "list",
         (_, "deadlines" | "readers" | "writers") => "zset",
-        (_, "token" | "hold_key" | "record" | "semaphore" | "permits" | "latch" | "data") => "string",
+        (_, "token" | "hold_key" | "record" | "ticket" | "semaphore" | "permits" | "latch" | "data") => "string",
         _ => panic!("say which type the key {word:?} of {} has", script.name()),
     }
 }
@@ -160,7 +160,7 @@ fn argument(script: &Script, word: &str) -> &'static str {
         "question" => "NUMSUB",
         "most" => "16",
         "host" | "application" | "within" | "note" | "locks" | "value" | "channel" | "exclusive" | "shared"
-        | "counter" | "latch" => "it",
+        | "counter" | "latch" | "secret" => "it",
         _ => panic!("say what the argument {word:?} of {} can be", script.name()),
     }
 }

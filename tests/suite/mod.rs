@@ -34,6 +34,7 @@ pub(crate) mod shutdown;
 pub(crate) mod spin_and_simple;
 pub(crate) mod stress;
 pub(crate) mod telemetry;
+pub(crate) mod tickets;
 pub(crate) mod time;
 pub(crate) mod unknown_outcome;
 pub(crate) mod unknown_outcome_copies;

@@ -21,6 +21,7 @@ pub mod semaphore;
 pub mod simple;
 pub mod spin;
 pub mod store;
+pub mod ticket;
 
 pub use outcome::{Acquired, Listeners, Released, Renewed};
 pub use protocol::{AcquireArgs, HoldKey, Keys, KindProtocol, ReleaseArgs, Renewal, WaitPolicy};
@@ -76,6 +77,16 @@ impl Kind {
         match self {
             Self::Lock | Self::Spin | Self::Simple | Self::Read | Self::Write => true,
             Self::Fair | Self::FencedFair | Self::Fenced | Self::Semaphore | Self::Permits | Self::Latch => false,
+        }
+    }
+
+    /// Returns whether a hold of the kind can move to another process: one hold has the lock, and the lock is a hash of hold counts.
+    pub const fn may_move(self) -> bool {
+        match self {
+            Self::Lock | Self::Fair | Self::FencedFair | Self::Fenced => true,
+            Self::Spin | Self::Simple | Self::Read | Self::Write | Self::Semaphore | Self::Permits | Self::Latch => {
+                false
+            }
         }
     }
 

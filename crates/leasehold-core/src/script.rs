@@ -177,6 +177,10 @@ scripts! {
     WRITE_RELEASE: write::RELEASE = "write/release" [lock readers writers] [hold count publish channel];
     READ_WRITE_INSPECT: read_write::INSPECT = "read_write/inspect" [lock readers] [];
 
+    // A hold that moves to another process.
+    TICKET_OFFER: ticket::OFFER = "ticket/offer" [lock ticket] [hold secret lease];
+    TICKET_ADOPT: ticket::ADOPT = "ticket/adopt" [lock ticket] [hold secret lease];
+
     // Acknowledgement by replicas.
     DURABLE_MARK: durable::MARK = "durable/mark" [lock] [];
 }

@@ -20,6 +20,7 @@
 //! | `acquire.rs`, `grant.rs` | an acquire, from the request to its grant |
 //! | `line.rs`, `fair.rs` | the waiters of a lock, in the client and in a queue on the server |
 //! | `release.rs`, `transfer.rs` | releases and clean-up; transfers within the client |
+//! | `adoption.rs` | a hold that moves to another process |
 //! | `renew.rs`, `extend.rs` | renewals, losses, and extensions by a caller |
 //! | `offline.rs` | outages, grants without the server, restoration |
 //! | `calls.rs`, `subscriptions.rs` | calls in flight and settlements; channels and events of the link |
@@ -29,7 +30,8 @@
 //! # Invariants
 //!
 //! 1. A hold exists in the session from before its first command can leave the process until the server certainly has nothing of it. So the
-//!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between.
+//!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between. Two exceptions end
+//!    with their lease: a hold whose ticket has left the session, and an adoption without a reply (`adoption.rs`).
 //! 2. `on_server` of a hold's count is never lower than the server's count. `wanted` is the target: the hold's guards, including detached ones.
 //!    If `on_server` is greater, and no request is about to change that, the background lowers it. All clean-up is this one rule. A lost hold
 //!    waits for its guards.
@@ -47,6 +49,7 @@
 //! From 1 and 2 follows that nothing leaks: a dropped future, a dropped guard or a lost reply leaves a hold whose count is too high.
 
 mod acquire;
+mod adoption;
 mod api;
 mod calls;
 mod client;
@@ -68,6 +71,7 @@ mod tests;
 mod transfer;
 
 pub use crate::call::CallId;
+pub use adoption::{AdoptRequest, Offered};
 pub use api::{
     AcquireRequest, Action, ClientStats, Event, Fallback, Granted, LingerTime, OuterOwners, Outgoing, Patience, Ticket,
 };

@@ -6,7 +6,7 @@
 //! Modules depend on each other in one direction:
 //!
 //! - `terms`: kinds of locks, mixes of faults and settings. `world`: clock, servers, network, processes, and the facts that an observer sees.
-//! - `workload`, `faults` and `jvms` act on the world. Acts are events of the world, which does not know their types.
+//! - `workload`, `tickets`, `faults` and `jvms` act on the world. Acts are events of the world, which does not know their types.
 //! - `invariants` judges the world by its facts.
 //! - `plan` chooses terms and acts by the seed. `run` plays one world before its invariants. `report` and `shrink` play many.
 
@@ -20,6 +20,7 @@ mod run;
 mod scenarios;
 mod shrink;
 mod terms;
+mod tickets;
 mod workload;
 mod world;
 

@@ -6,6 +6,7 @@ use crate::faults::FaultEvent;
 use crate::faults::plan::disturb;
 use crate::jvms;
 use crate::terms::{Choices, DISTURBED, FaultMix, LEASE, LockFamily};
+use crate::tickets::tickets;
 use crate::workload::UserEvent;
 use crate::world::server::Replica;
 use crate::world::{World, ms, settings};
@@ -54,6 +55,7 @@ pub(crate) fn plan(world: &mut World, seed: u64, family: LockFamily) {
     leases(world, seed);
     lingering(world, seed);
     least_times(world, seed);
+    tickets(world, seed);
     for number in (0..).take(12 + world.rng.usize(..34)) {
         let pause = DISTURBED.mul_f64(world.rng.f64() * world.rng.f64());
         let client = world.rng.usize(..clients);

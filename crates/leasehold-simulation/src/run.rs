@@ -58,8 +58,9 @@ pub(crate) fn run(world: &mut World, seed: u64, family: LockFamily) {
     if !world.plan.copies && !world.doubts.restored {
         // In one mix a command that was sent before may take long on either way.
         world.run(if world.plan.mix.has(FaultMix::Delays) { ms(3_100) } else { ms(1_600) });
-        if world.clients.iter().any(|client| client.dead) {
-            // Their last messages may have arrived late, and last for a lease from then on.
+        if world.plan.tickets.is_some() || world.clients.iter().any(|client| client.dead) {
+            // A hold that was adopted without a reply ends with its lease, and so do those of the dead. Their last messages may have
+            // arrived late, and last for a lease from then on.
             let last = world.plan.ended + world.plan.under_way() + LEASE + ms(100);
             world.run_until(last.max(world.now));
         }
@@ -203,7 +204,8 @@ fn calm(world: &mut World) {
 }
 
 fn everything_ended(world: &World) -> bool {
-    world.guards.iter().all(|guard| !guard.alive)
+    world.plan.tickets_sent == 0
+        && world.guards.iter().all(|guard| !guard.alive)
         && world.jvms.busy().next().is_none()
         && world.clients.iter().all(|client| client.tasks.iter().all(|task| task.outcome.is_some()))
 }
@@ -222,6 +224,7 @@ fn react(world: &mut World) {
     for (client, task) in std::mem::take(&mut world.finished) {
         outcomes::check_patience(world, client, task);
         outcomes::check_reason(world, client, task);
+        world.note_moved(client, task);
         if let Some(Outcome::Granted(guard)) = world.clients[client].tasks[task].outcome.clone() {
             world.draw_for(("react", world.guards[guard].number));
             world.plan_section(guard);

@@ -46,6 +46,10 @@ pub(crate) struct Plan {
     pub(crate) leases: Option<Choices<Vec<Duration>>>,
     /// For how long at most locks stay busy after their release, if they do.
     pub(crate) least_times: Option<Choices<Duration>>,
+    /// For how long at most tickets live, if holds move between clients.
+    pub(crate) tickets: Option<Choices<Duration>>,
+    /// How many users are about to come with a ticket.
+    pub(crate) tickets_sent: u32,
     /// For how long at most locks linger, if they do.
     pub(crate) lingering: Option<Choices<Duration>>,
     /// By which choices requests wait for a replica, if they do.

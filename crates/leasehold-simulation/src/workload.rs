@@ -12,7 +12,7 @@ use crate::world::{World, ms, name, trace};
 use leasehold_core::call::{Call, Replicas};
 use leasehold_core::command::{Kind, latch};
 use leasehold_core::name::LockName;
-use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, Patience};
+use leasehold_core::session::{AcquireRequest, AdoptRequest, Fallback, LingerTime, Patience};
 use std::time::Duration;
 
 /// Something that a user is about to do.
@@ -32,6 +32,14 @@ pub(crate) enum UserEvent {
     GiveUp {
         guard: usize,
         how: u8,
+    },
+    /// A user comes with a ticket.
+    Adopt {
+        client: usize,
+        /// The number of the operation that acquired the hold.
+        number: u32,
+        wish: Box<AdoptRequest>,
+        drops: bool,
     },
     /// A count comes to a latch.
     CountDown {
@@ -61,7 +69,7 @@ impl Act for UserEvent {
     /// Latches and stores are no part of a client.
     fn within(&self, world: &World) -> Option<usize> {
         match self {
-            Self::Abandon { client, .. } | Self::Start { client, .. } => Some(*client),
+            Self::Abandon { client, .. } | Self::Start { client, .. } | Self::Adopt { client, .. } => Some(*client),
             Self::GiveUp { guard, .. } | Self::Section { guard } | Self::Work { guard, .. } => {
                 Some(world.guards[*guard].client)
             }
@@ -73,6 +81,7 @@ impl Act for UserEvent {
         match self {
             Self::Start { number, .. } => hash(("start", number)),
             Self::Abandon { client, task } => world.part_of_task("poll", *client, *task),
+            Self::Adopt { client, number, .. } => hash(("adopt", client, number)),
             Self::Join => hash(("fault", event)),
             Self::GiveUp { guard, .. } => hash(("give up", world.guards[*guard].number)),
             Self::Section { guard }
@@ -89,6 +98,7 @@ impl Act for UserEvent {
             Self::Start { client, number } => world.start_one(client, number),
             Self::Join => world.join(),
             Self::GiveUp { guard, how } => world.give_up(guard, how),
+            Self::Adopt { client, number, wish, drops } => world.adopt(client, number, *wish, drops),
             Self::CountDown { call } => world.count_down(&call),
             Self::Section { guard } => world.begin_section(guard),
             Self::StoreRead { guard } => world.store_reads(guard),
@@ -99,9 +109,13 @@ impl Act for UserEvent {
 
     /// Another user starts what one of a dead client would have started.
     fn miss(self: Box<Self>, world: &mut World) {
-        if let Self::Start { number, .. } = *self {
-            let client = world.somebody();
-            world.at(world.now, Self::Start { client, number });
+        match *self {
+            Self::Start { number, .. } => {
+                let client = world.somebody();
+                world.at(world.now, Self::Start { client, number });
+            }
+            Self::Adopt { .. } => world.plan.tickets_sent -= 1,
+            _ => {}
         }
     }
 }
@@ -210,6 +224,10 @@ impl World {
             return;
         }
         let (client, number) = (state.client, state.number);
+        let lock = state.name.clone();
+        if how < 8 && self.perhaps_offer(guard) {
+            return;
+        }
         let gives_back = !matches!(how, 8 | 9 | 11);
         if !self.plan.over && gives_back && self.parts.leave_out(Part::GiveBack(number)) {
             return;
@@ -223,7 +241,6 @@ impl World {
             6 | 7 => self.drop_guard(guard),
             8 | 11 if !self.plan.over => {
                 // The same owner comes again, for a shorter or longer time.
-                let lock = state.name.clone();
                 self.parts.acting = number + ENTRY;
                 let owner = Some(self.plan.owners[client][self.rng.usize(..2)]);
                 let lease = self.between(ms(100), LEASE);

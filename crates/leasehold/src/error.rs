@@ -14,7 +14,7 @@ mod with;
 
 pub use cause::Cause;
 pub use connect::ConnectError;
-pub use invalid::InvalidInput;
+pub use invalid::{InvalidInput, InvalidTicket};
 pub use leasehold_core::command::permits::InvalidPermitId;
 pub use leasehold_core::link::ServerError;
 pub use leasehold_core::name::NameError;
@@ -22,7 +22,7 @@ pub use with::WithError;
 
 use crate::client::ids::HolderId;
 use crate::fence::FencingToken;
-use leasehold_core::error::{AcquireError, LossReason, ReleaseError};
+use leasehold_core::error::{AcquireError, LossReason, MoveError, ReleaseError};
 use leasehold_core::link::LinkError;
 use std::time::Duration;
 use thiserror::Error;
@@ -185,6 +185,25 @@ pub enum Error {
         /// The required number of acknowledgements.
         wanted: u32,
     },
+    /// The hold of a ticket was adopted before, or nobody adopted it within the ticket's life.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
+    #[error(
+        "the ticket for the lock {lock:?} was adopted already or has expired: acquire the lock anew, or give the work to the process that \
+         adopted it"
+    )]
+    TicketSpent {
+        /// The lock.
+        lock: String,
+    },
+    /// The hold could not become a [`Ticket`](crate::Ticket). The background releases the guard.
+    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
+    #[error("the lock {lock:?} cannot move to another process, and its guard is released: {message}")]
+    NotMovable {
+        /// The lock.
+        lock: String,
+        /// The reason and the remedy.
+        message: String,
+    },
     /// The client was shut down.
     /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
@@ -212,6 +231,8 @@ impl Error {
             | Self::UpgradeNotSupported { lock }
             | Self::ExceedsCapacity { lock, .. }
             | Self::NotReplicated { lock, .. }
+            | Self::TicketSpent { lock }
+            | Self::NotMovable { lock, .. }
             | Self::ShutDown { lock } => Some(lock),
             Self::StaleToken { name, .. } | Self::DuplicateToken { name, .. } => Some(name),
             Self::SearchFailed { .. } | Self::Invalid(_) => None,
@@ -300,6 +321,26 @@ impl Error {
             *kind = word;
         }
         self
+    }
+
+    pub(crate) fn from_move(lock: &str, error: MoveError) -> Self {
+        let lock = lock.to_owned();
+        match error {
+            MoveError::Lost(reason) => Self::Lost { lock, reason },
+            MoveError::Shared(count) => Self::NotMovable {
+                lock,
+                message: format!(
+                    "its hold count is {count}, and only the last guard can move; release the others first"
+                ),
+            },
+            MoveError::Bound(why) => Self::NotMovable { lock, message: format!("{why}; acquire it without that") },
+            MoveError::Spent => Self::TicketSpent { lock },
+            MoveError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
+            MoveError::Unreachable(message) => Self::Unreachable { lock, message },
+            MoveError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
+            MoveError::Refused(refusal) => Self::Refused { lock, refusal },
+            MoveError::Closed => Self::ShutDown { lock },
+        }
     }
 
     pub(crate) fn from_release(lock: &str, error: ReleaseError) -> Self {

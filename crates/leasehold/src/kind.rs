@@ -3,6 +3,7 @@
 //! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
 //! add further methods.
 
+use leasehold_core::command::Kind;
 use std::fmt::Debug;
 
 /// A kind of lock. This trait is sealed.
@@ -32,6 +33,9 @@ pub trait Inspectable: Owned {}
 /// A kind that can be granted without an unreachable server: see [`Fallback`](crate::Fallback).
 pub trait SupportsFallback: LockKind {}
 
+/// A kind whose hold can move to another process: see [`Ticket`](crate::Ticket). This trait is sealed.
+pub trait Movable: Owned + Leased + sealed::Moves {}
+
 /// A kind without release notices, whose waiters poll.
 pub trait Polled: LockKind {}
 
@@ -59,6 +63,14 @@ pub(crate) mod sealed {
 
     #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
     pub trait Group {}
+
+    #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
+    pub trait Moves {
+        /// The kind in the core.
+        const KIND: super::Kind;
+        /// The kind in the text of a ticket.
+        const WORD: &'static str;
+    }
 }
 
 macro_rules! kinds {
@@ -83,13 +95,13 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable, Keepable;
+    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable, Keepable, Movable;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair: Owned, Leased, Durable;
+    Fair: Owned, Leased, Durable, Movable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair: Owned, Leased, Durable, Fencing;
+    FencedFair: Owned, Leased, Durable, Fencing, Movable;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced: Owned, Leased, Durable, Fencing, Inspectable, Keepable;
+    Fenced: Owned, Leased, Durable, Fencing, Inspectable, Keepable, Movable;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
     Spin: SupportsFallback, Owned, Leased, Durable, Polled, Inspectable, Keepable;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
@@ -104,6 +116,22 @@ kinds! {
     Counter: Counted;
     /// Permits with ids and leases: [`Semaphore`](crate::Semaphore).
     Permit: Counted, Leased;
+}
+
+macro_rules! moves {
+    ($($name:ident: $kind:ident, $word:literal;)*) => {$(
+        impl sealed::Moves for $name {
+            const KIND: Kind = Kind::$kind;
+            const WORD: &'static str = $word;
+        }
+    )*};
+}
+
+moves! {
+    Reentrant: Lock, "reentrant";
+    Fair: Fair, "fair";
+    FencedFair: FencedFair, "fenced-fair";
+    Fenced: Fenced, "fenced";
 }
 
 #[cfg(test)]
@@ -136,6 +164,7 @@ mod tests {
             let traits = traits.unwrap_or_else(|| panic!("there is no marker {marker}"));
             assert_eq!(traits.contains(&"SupportsFallback"), kind.supports_fallback(), "{marker}");
             assert_eq!(traits.contains(&"Leased"), kind.has_lease(), "{marker}");
+            assert_eq!(traits.contains(&"Movable"), kind.may_move(), "{marker}");
             assert_eq!(traits.contains(&"Keepable"), kind.protocol().may_be_kept(), "{marker}");
         }
     }

@@ -7,6 +7,7 @@ pub(crate) mod guard;
 pub(crate) mod loss;
 pub(crate) mod owner;
 pub(crate) mod spec;
+pub(crate) mod ticket;
 
 use crate::error::{Error, WithError};
 use crate::kind::{LockKind, Reentrant, SupportsFallback};

@@ -644,7 +644,7 @@ impl Session {
                 let why = "no reply came in time; the release is repeated in the background";
                 return self.give_up_release(ticket, number, why);
             }
-            RequestKind::Extension { .. } | RequestKind::Pause { .. } => return self.wake(ticket),
+            RequestKind::Extension { .. } | RequestKind::Pause { .. } | RequestKind::Move(_) => return self.wake(ticket),
         };
         match acquire.due(now) {
             Due::Nothing => return,

@@ -13,6 +13,7 @@ use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
+use crate::session::adoption::Adoption;
 use crate::session::extend::Extension;
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
@@ -140,7 +141,7 @@ impl Session {
         let purpose = match (by, aim) {
             (Some(_), _) => Purpose::Request(number),
             (None, CountChange::LowerTo(_)) => Purpose::Lowering(number),
-            (None, CountChange::RaiseTo(_)) => Purpose::Restoration(number),
+            (None, CountChange::RaiseTo(_) | CountChange::Offer) => Purpose::Restoration(number),
         };
         self.send(now, id, call, purpose, by.is_some());
     }
@@ -157,7 +158,7 @@ impl Session {
         self.send(now, id, call, purpose, true);
     }
 
-    fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
+    pub(super) fn send(&mut self, now: Instant, id: CallId, call: Call, purpose: Purpose, of_request: bool) {
         let within = call.replicas().map_or(Duration::ZERO, |replicas| replicas.within);
         self.pending.insert(now + self.settings.command_timeout + within + REPLY_GRACE, id, purpose);
         self.out.calls.push_back((id, call, of_request));
@@ -238,6 +239,7 @@ impl Session {
                 self.lower_more(now);
             }
             Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
+            Purpose::Adoption(adoption) => self.handle_adopted(now, id, *adoption, result),
             Purpose::Record => self.handle_recorded(now, &result),
             Purpose::Nothing => {}
         }
@@ -248,8 +250,10 @@ impl Session {
         let Some(hold) = self.holds.get(number) else { return };
         let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
         let Some((change, ticket)) = change.and_then(|change| Some((change, change.by?))) else { return };
-        if let CountChange::LowerTo(_) = change.aim {
-            return self.handle_lowered(now, number, result);
+        match change.aim {
+            CountChange::LowerTo(_) => return self.handle_lowered(now, number, result),
+            CountChange::Offer => return self.handle_offered(now, ticket, number, result),
+            CountChange::RaiseTo(_) => {}
         }
         match self.requests.acquire(ticket).filter(|_| hold.raising == Some(ticket)) {
             Some(acquire) if acquire.hold == Some(number) => self.handle_first_reply(now, ticket, number, result),
@@ -493,6 +497,8 @@ pub(super) enum Purpose {
     Lowering(HoldNumber),
     /// The background requests a degraded hold from the server.
     Restoration(HoldNumber),
+    /// A request adopts a hold.
+    Adoption(Box<Adoption>),
     /// A heartbeat for the waiters of a fair lock.
     Heartbeat(LockId),
     Record,
@@ -604,6 +610,7 @@ impl Pending {
             Purpose::Request(_)
             | Purpose::Extension(_)
             | Purpose::Restoration(_)
+            | Purpose::Adoption(_)
             | Purpose::Heartbeat(_)
             | Purpose::Record
             | Purpose::Nothing => None,

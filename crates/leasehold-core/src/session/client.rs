@@ -249,6 +249,7 @@ impl Session {
         for (ticket, number) in open.collect::<Vec<_>>() {
             self.give_up_release(ticket, number, "no reply came before the client was shut down");
         }
+        self.end_moves(now);
     }
 
     /// Whether the server can have neither a hold nor a subscription of this client.

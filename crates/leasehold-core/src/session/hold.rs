@@ -660,12 +660,15 @@ pub(super) struct Change {
 pub(super) enum CountChange {
     RaiseTo(u32),
     LowerTo(u32),
+    /// It offers the hold to another process, and leaves the count of 1.
+    Offer,
 }
 
 impl CountChange {
     const fn target(self) -> u32 {
         match self {
             Self::RaiseTo(count) | Self::LowerTo(count) => count,
+            Self::Offer => 1,
         }
     }
 }

@@ -380,7 +380,7 @@ impl Session {
     }
 
     /// Removes a hold of which the server has nothing, or nothing that outlives its lease.
-    fn forget(&mut self, now: Instant, number: HoldNumber) {
+    pub(super) fn forget(&mut self, now: Instant, number: HoldNumber) {
         let Some(mut hold) = self.holds.remove(number) else { return };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         if hold.state.end().is_none() {

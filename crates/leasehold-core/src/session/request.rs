@@ -7,6 +7,7 @@
 use crate::error::{AcquireError, ReleaseError};
 use crate::number_map::{BoxMap, NumberMap};
 use crate::owner::{HoldNumber, OwnerId};
+use crate::session::adoption::Move;
 use crate::session::lock::LockId;
 use crate::session::{AcquireRequest, Granted, Patience, Ticket};
 use crate::time::Instant;
@@ -39,6 +40,8 @@ pub(super) enum RequestKind {
     Extension {
         outcome: Option<Result<(), AcquireError>>,
     },
+    /// It moves a hold to or from another process. Boxed, because it is rare.
+    Move(Box<Move>),
     /// Its caller sleeps by the session's clock.
     Pause {
         until: Instant,

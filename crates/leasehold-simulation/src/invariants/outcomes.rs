@@ -8,7 +8,7 @@ use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::command::Kind;
 use leasehold_core::command::permits::ID_BYTES;
-use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::error::{AcquireError, MoveError, ReleaseError};
 use leasehold_core::name::LockName;
 use leasehold_core::reply::Reply;
 use leasehold_core::session::Patience;
@@ -100,8 +100,8 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
     // If a future is polled late, the time for an answer passes for the next request at the same hold, too.
     let now = world.local(client);
     let lock_of = |task: &Task| match &task.kind {
-        TaskKind::Acquire(wish) => wish.name.clone(),
-        TaskKind::Release { guard, .. } => world.guards[*guard].name.clone(),
+        TaskKind::Acquire(wish) | TaskKind::Adopt(wish) => wish.name.clone(),
+        TaskKind::Release { guard, .. } | TaskKind::Offer { guard } => world.guards[*guard].name.clone(),
     };
     let lock = lock_of(&world.clients[client].tasks[task]);
     let is_late = |task: &Task| {
@@ -116,17 +116,29 @@ pub(crate) fn check_reason(world: &World, client: usize, task: usize) {
         )
         | Outcome::NotReleased(
             ReleaseError::Unreachable(_) | ReleaseError::OutcomeUnknown(_) | ReleaseError::Refused(_),
-        ) => assert!(!fault_free, "nothing is wrong, and client {client} is told: {outcome:?}"),
-        Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::ExceedsCapacity { .. }) => {
+        )
+        | Outcome::NotMoved(MoveError::Unreachable(_) | MoveError::OutcomeUnknown(_) | MoveError::Refused(_)) => {
+            assert!(!fault_free, "nothing is wrong, and client {client} is told: {outcome:?}");
+        }
+        Outcome::NotAcquired(AcquireError::KeyConflict(_) | AcquireError::ExceedsCapacity { .. })
+        | Outcome::NotMoved(MoveError::KeyConflict(_)) => {
             assert!(world.doubts.broken, "client {client} is told: {outcome:?}");
         }
         Outcome::NotAcquired(AcquireError::NotReplicated { .. }) => {
             assert!(world.plan.replicas.is_some(), "client {client} is told: {outcome:?}");
         }
         Outcome::NotAcquired(AcquireError::WaitElapsed | AcquireError::Lost(_) | AcquireError::UpgradeNotSupported)
-        | Outcome::NotReleased(ReleaseError::Lost(_)) => {}
-        Outcome::NotAcquired(_) => panic!("client {client} is told: {outcome:?}"),
-        Outcome::Granted(_) | Outcome::Opened | Outcome::Nothing | Outcome::Released | Outcome::Dropped => {}
+        | Outcome::NotReleased(ReleaseError::Lost(_))
+        | Outcome::NotMoved(MoveError::Lost(_) | MoveError::Shared(_) | MoveError::Bound(_) | MoveError::Spent) => {}
+        Outcome::NotAcquired(_) | Outcome::NotMoved(MoveError::Closed) => {
+            panic!("client {client} is told: {outcome:?}")
+        }
+        Outcome::Granted(_)
+        | Outcome::Offered(_)
+        | Outcome::Opened
+        | Outcome::Nothing
+        | Outcome::Released
+        | Outcome::Dropped => {}
     }
 }
 

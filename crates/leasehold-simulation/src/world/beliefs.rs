@@ -42,7 +42,7 @@ impl World {
         let unread = tasks.filter(|task| matches!(task.outcome, None | Some(Outcome::Dropped)));
         let mut wishes = unread.filter_map(|task| match &task.kind {
             TaskKind::Acquire(wish) => Some(wish),
-            TaskKind::Release { .. } => None,
+            TaskKind::Release { .. } | TaskKind::Offer { .. } | TaskKind::Adopt(_) => None,
         });
         wishes.any(|wish| {
             let same = wish.name == guard.name && wish.kind == guard.kind && wish.owner == guard.owner;

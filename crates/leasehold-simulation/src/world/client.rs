@@ -6,11 +6,11 @@ use crate::world::stats::Coverage;
 use crate::world::{World, trace};
 use bytes::Bytes;
 use leasehold_core::command::Kind;
-use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::error::{AcquireError, MoveError, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::name::LockName;
 use leasehold_core::owner::{HoldNumber, OwnerId};
-use leasehold_core::session::{AcquireRequest, Action, CallId, Event, Session, Ticket};
+use leasehold_core::session::{AcquireRequest, Action, CallId, Event, Offered, Session, Ticket};
 use leasehold_core::time::Instant;
 use leasehold_embedded::EmbeddedLink;
 use rustc_hash::FxHashSet;
@@ -63,6 +63,9 @@ pub(crate) enum Outcome {
     NotAcquired(AcquireError),
     Released,
     NotReleased(ReleaseError),
+    /// Its hold may be adopted.
+    Offered(Offered),
+    NotMoved(MoveError),
     /// Its future was dropped.
     Dropped,
 }
@@ -70,6 +73,12 @@ pub(crate) enum Outcome {
 #[derive(Debug)]
 pub(crate) enum TaskKind {
     Acquire(Box<AcquireRequest>),
+    /// It offers the hold of a guard.
+    Offer {
+        guard: usize,
+    },
+    /// It adopts a hold.
+    Adopt(Box<AcquireRequest>),
     Release {
         guard: usize,
         /// The guard was held when the release began,

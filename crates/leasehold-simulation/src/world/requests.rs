@@ -1,6 +1,6 @@
 //! The requests of users: their futures, and the guards that these give.
 
-use crate::world::client::{Flag, Guard, Outcome, PollPolicy, TaskKind};
+use crate::world::client::{Client, Flag, Guard, Outcome, PollPolicy, TaskKind};
 use crate::world::events::WorldEvent;
 use crate::world::history::Fact;
 use crate::world::stats::Coverage;
@@ -88,14 +88,14 @@ impl World {
         }
         state.outcome = Some(Outcome::Dropped);
         let ticket = state.ticket;
-        let acquires = matches!(state.kind, TaskKind::Acquire(_));
         trace!(self, "client {client} drops the future of {ticket:?}");
         let now = self.local(client);
-        let session = &mut self.clients[client].session;
-        if acquires {
-            session.abandon_acquire(now, ticket);
-        } else {
-            session.abandon_release(now, ticket);
+        let Client { session, tasks, .. } = &mut self.clients[client];
+        match tasks[task].kind {
+            TaskKind::Acquire(_) => session.abandon_acquire(now, ticket),
+            TaskKind::Release { .. } => session.abandon_release(now, ticket),
+            TaskKind::Offer { .. } => session.abandon_offer(now, ticket),
+            TaskKind::Adopt(_) => session.abandon_adopt(now, ticket),
         }
         self.finished.push((client, task));
         self.look_after(client);
@@ -134,23 +134,31 @@ impl World {
         let now = self.local(client);
         let state = &mut self.clients[client].tasks[task];
         let (ticket, waker) = (state.ticket, Waker::from(state.flag.clone()));
-        let acquires = matches!(state.kind, TaskKind::Acquire(_));
-        let session = &mut self.clients[client].session;
+        let Client { session, tasks, .. } = &mut self.clients[client];
         let before = session.resumed();
-        let outcome = if acquires {
-            match session.poll_acquire(now, ticket, &waker) {
+        let outcome = match tasks[task].kind {
+            TaskKind::Acquire(_) => match session.poll_acquire(now, ticket, &waker) {
                 Poll::Pending => return self.send_calls(client, Some(task)),
                 Poll::Ready(Ok(Some(_))) if self.is_latch(client, task) => Outcome::Opened,
                 Poll::Ready(Ok(Some(granted))) => Outcome::Granted(self.add_guard(client, task, granted)),
                 Poll::Ready(Ok(None)) => Outcome::Nothing,
                 Poll::Ready(Err(error)) => Outcome::NotAcquired(error),
-            }
-        } else {
-            match session.poll_release(now, ticket, &waker) {
+            },
+            TaskKind::Offer { .. } => match session.poll_offer(now, ticket, &waker) {
+                Poll::Pending => return self.send_calls(client, Some(task)),
+                Poll::Ready(Ok(offered)) => Outcome::Offered(offered),
+                Poll::Ready(Err(error)) => Outcome::NotMoved(error),
+            },
+            TaskKind::Adopt(_) => match session.poll_adopt(now, ticket, &waker) {
+                Poll::Pending => return self.send_calls(client, Some(task)),
+                Poll::Ready(Ok(granted)) => Outcome::Granted(self.add_guard(client, task, granted)),
+                Poll::Ready(Err(error)) => Outcome::NotMoved(error),
+            },
+            TaskKind::Release { .. } => match session.poll_release(now, ticket, &waker) {
                 Poll::Pending => return self.send_calls(client, Some(task)),
                 Poll::Ready(Ok(())) => Outcome::Released,
                 Poll::Ready(Err(error)) => Outcome::NotReleased(error),
-            }
+            },
         };
         let resumed = self.clients[client].session.resumed() > before;
         self.stats.reach_all(resumed.then_some(Coverage::Resumed));
@@ -176,7 +184,9 @@ impl World {
 
     fn add_guard(&mut self, client: usize, task: usize, granted: Granted) -> usize {
         let number = self.clients[client].tasks[task].number;
-        let TaskKind::Acquire(wish) = &self.clients[client].tasks[task].kind else { panic!("a release was granted") };
+        let (TaskKind::Acquire(wish) | TaskKind::Adopt(wish)) = &self.clients[client].tasks[task].kind else {
+            panic!("a release was granted")
+        };
         let now = self.local(client);
         // A grant without the server may be refused there before its future reads it, and a lease that is not renewed, or `max_hold`, may run
         // out before that. The guard says so from the start.

@@ -109,6 +109,17 @@ pub enum InvalidInput {
     /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that created it")]
     ForeignOwner,
+    /// A ticket of a client with another prefix.
+    #[error(
+        "the ticket is for the key {key:?}, which does not begin with the prefix {prefix:?} of this client: adopt it by a client with \
+         the prefix of the client that created it"
+    )]
+    ForeignTicket {
+        /// The key of the lock.
+        key: String,
+        /// The prefix of this client.
+        prefix: String,
+    },
     /// A [`Period`](crate::once::Period) that processes would name differently.
     /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the period of the job {job:?} is invalid: {message}")]
@@ -122,4 +133,32 @@ pub enum InvalidInput {
     /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the settings contradict each other: {0}")]
     Contradiction(String),
+}
+
+/// The error of a text that is no [`Ticket`](crate::Ticket) of the expected kind. It does not contain the text, which may be secret.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
+pub enum InvalidTicket {
+    /// The text is no ticket.
+    #[error("the text is no ticket of a lock: pass the text that Guard::into_ticket returned")]
+    NoTicket,
+    /// A ticket of another version of its format.
+    #[error(
+        "the ticket has the format {version:?}, but this version of leasehold reads the format 1: update the older process"
+    )]
+    OtherVersion {
+        /// The version of the format.
+        version: String,
+    },
+    /// A ticket for another kind of lock.
+    #[error("the ticket is for a lock of the kind {kind}, not {expected}: parse it as the ticket of that kind")]
+    OtherKind {
+        /// The kind of the ticket.
+        kind: String,
+        /// The expected kind.
+        expected: &'static str,
+    },
+    /// A part of the ticket is missing or changed.
+    #[error("the ticket is damaged: a part of its text is missing or was changed on its way")]
+    Damaged,
 }

@@ -2,10 +2,11 @@
 
 use crate::client::inner::Handle;
 use crate::runtime::waker::IsolatedWaker;
+use bytes::Bytes;
 use leasehold_core::backoff::Backoff;
-use leasehold_core::error::{AcquireError, ReleaseError};
+use leasehold_core::error::{AcquireError, MoveError, ReleaseError};
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Granted, Session, Ticket};
+use leasehold_core::session::{AcquireRequest, AdoptRequest, Granted, Offered, Session, Ticket};
 use leasehold_core::time::Instant;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -28,6 +29,16 @@ pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> 
 /// Extends the lease of a hold. After the first poll the call continues even if the future is dropped.
 pub(crate) fn extend(handle: &Arc<Handle>, hold: HoldNumber, lease: Duration) -> IsolatedWaker<Attempt<'_, Extending>> {
     IsolatedWaker::new(Attempt::new(handle, Extended { hold, lease }, None))
+}
+
+/// Offers a hold to another process. A drop releases the hold.
+pub(crate) fn offer(handle: &Arc<Handle>, offer: Offer) -> IsolatedWaker<Attempt<'_, Offering>> {
+    IsolatedWaker::new(Attempt::new(handle, offer, None))
+}
+
+/// Adopts a hold. A drop releases a hold that was adopted.
+pub(crate) fn adopt(handle: &Arc<Handle>, wish: AdoptRequest) -> IsolatedWaker<Attempt<'_, Adopting>> {
+    IsolatedWaker::new(Attempt::new(handle, wish, None))
 }
 
 /// Waits for `pause` on the client's own clock, without a timer of the caller's runtime.
@@ -132,6 +143,52 @@ impl Request for Extending {
 
     fn abandon(session: &mut Session, _: Instant, ticket: Ticket) {
         session.abandon_extension(ticket);
+    }
+}
+
+pub(crate) struct Offering;
+
+/// A guard whose hold moves to another process.
+pub(crate) struct Offer {
+    pub(crate) hold: HoldNumber,
+    pub(crate) renewed: bool,
+    pub(crate) life: Duration,
+    pub(crate) secret: Bytes,
+}
+
+impl Request for Offering {
+    type Wish = Offer;
+    type Outcome = Result<Offered, MoveError>;
+
+    fn begin(session: &mut Session, now: Instant, offer: Offer) -> Ticket {
+        session.offer(now, offer.hold, offer.renewed, offer.life, offer.secret)
+    }
+
+    fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
+        session.poll_offer(now, ticket, waker)
+    }
+
+    fn abandon(session: &mut Session, now: Instant, ticket: Ticket) {
+        session.abandon_offer(now, ticket);
+    }
+}
+
+pub(crate) struct Adopting;
+
+impl Request for Adopting {
+    type Wish = AdoptRequest;
+    type Outcome = Result<Granted, MoveError>;
+
+    fn begin(session: &mut Session, now: Instant, wish: AdoptRequest) -> Ticket {
+        session.adopt(now, wish)
+    }
+
+    fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
+        session.poll_adopt(now, ticket, waker)
+    }
+
+    fn abandon(session: &mut Session, now: Instant, ticket: Ticket) {
+        session.abandon_adopt(now, ticket);
     }
 }
 

@@ -6,12 +6,13 @@ use crate::client::ids::HolderId;
 use crate::client::settings;
 use crate::error::Error;
 use crate::fence::FencingToken;
-use crate::kind::{Counted, Fencing, Leased, LockKind, Owned, Reentrant};
+use crate::kind::{Counted, Fencing, Leased, LockKind, Movable, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
-use crate::lock::attempt;
+use crate::lock::attempt::{self, Offer};
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
+use crate::lock::ticket::Ticket;
 use crate::telemetry::{self, InSpan, Outcome, event};
 use futures_util::future::{Either, select};
 use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
@@ -252,6 +253,46 @@ impl<K: LockKind> Guard<K> {
 
     fn lost_by(&self, reason: LossReason) -> Lost {
         Lost::new(self.lock.name(), reason)
+    }
+}
+
+impl<K: Movable> Guard<K> {
+    /// Ends this guard, and returns a ticket with which one other process can [adopt](crate::Client::adopt) the held lock, within `life`.
+    ///
+    /// The lock stays held, with its [`holder_id`](Guard::holder_id) and its fencing token. This client no longer renews it, and tokens of
+    /// this guard are cancelled. A lock that nobody adopts is free after `life`, or after the rest of the current lease if that is longer.
+    /// `life` has the limits of a lease and is truncated to milliseconds; [`max_hold`](Acquire::max_hold) of this guard also limits it.
+    ///
+    /// # Errors
+    ///
+    /// After every error the guard is gone, and the background releases the lock like that of a dropped guard:
+    ///
+    /// - [`Error::NotMovable`] if the hold count is not 1, or if the lock is durable, stays busy after its release, or was granted without the
+    ///   server;
+    /// - [`Error::Lost`] if the lock was lost;
+    /// - [`Error::OutcomeUnknown`] if no reply arrived. Nobody has a ticket then, so nobody can adopt the lock;
+    /// - [`Error::Unreachable`], [`Error::Refused`] and [`Error::Invalid`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future releases the lock in the background.
+    ///
+    /// # Examples
+    ///
+    /// See [`Ticket`].
+    pub async fn into_ticket(mut self, life: Duration) -> Result<Ticket<K>, Error> {
+        settings::check_lease(life)?;
+        let life = Duration::from_millis(u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+        let spec = self.lock.spec().clone();
+        let name = spec.checked_name()?;
+        let secret = uuid::Uuid::new_v4().simple().to_string().into();
+        let offer = Offer { hold: self.hold, renewed: self.renewed, life, secret };
+        self.spent = true;
+        drop(GuardEnd { spec: &spec, how: &spec.metrics().detached, held_for: self.held_for() });
+        match Box::pin(attempt::offer(spec.handle(), offer)).await {
+            Ok(offered) => Ok(Ticket::new(name.key(), &offered)),
+            Err(error) => Err(Error::from_move(spec.name(), error)),
+        }
     }
 }
 

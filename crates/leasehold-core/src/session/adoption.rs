@@ -1,0 +1,356 @@
+//! A hold that moves to another process: one process offers it and gets a ticket, another process adopts it.
+//!
+//! The hold keeps its field, its count of 1 and its fencing token on the server. The ticket has a secret: a random part of the offering
+//! process, and the server's time of the offer. An adoption deletes the secret, so one adoption succeeds.
+//!
+//! # At most one believer
+//!
+//! A process *believes* while it has a guard with a deadline in the future.
+//!
+//! 1. An offer ends the guard, and with it all renewals, before its call leaves. Then no process believes.
+//! 2. Only the reply to the offer completes the secret, and only the future of the offer returns it. Without that reply nobody has a ticket and
+//!    nobody can adopt. So after an unknown outcome, and after a dropped future, the session releases the hold like any other clean-up. A copy
+//!    of the offer that arrives after the release finds no hold.
+//! 3. The session forgets the hold when the future returns the ticket. It never sends a command about the hold again. A renewal that is still in
+//!    flight only extends the lease on the server.
+//! 4. An adoption believes only after the reply that its call deleted the secret, and counts the lease from before the send. A copy of that
+//!    call finds no secret and changes nothing.
+//! 5. After an unknown outcome, an adoption does **not** release the hold: another process may have adopted it, and the field is the same.
+//!    Nobody renews the hold then, and it ends with its lease. This is the exception from invariant 1 of the session.
+//!
+//! A network may duplicate the call of an offer. A copy before the adoption returns the same secret. A copy after the adoption stores a secret
+//! with a later time, which no ticket has.
+
+use crate::call::CallId;
+use crate::command::ticket::{self, Adopted};
+use crate::error::{HoldEnd, LossReason, MoveError};
+use crate::link::LinkError;
+use crate::owner::{HoldName, HoldNumber};
+use crate::session::calls::{CallResult, Purpose};
+use crate::session::hold::{Change, CountChange, Hold};
+use crate::session::request::RequestKind;
+use crate::session::{AcquireRequest, Granted, Session, Ticket};
+use crate::time::Instant;
+use bytes::Bytes;
+use std::task::{Poll, Waker};
+use std::time::Duration;
+
+/// The outcome of an offer: what the adopting process needs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime must put all of it into the ticket")]
+pub struct Offered {
+    /// The name of the hold on the server.
+    pub field: Bytes,
+    /// The fencing token, if the kind has one.
+    pub token: Option<u64>,
+    /// The complete secret.
+    pub secret: Bytes,
+}
+
+/// A request to adopt a hold.
+#[derive(Clone, Debug)]
+#[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
+pub struct AdoptRequest {
+    /// The lock and the lease. Its `field` is the name of the hold.
+    pub acquire: Box<AcquireRequest>,
+    /// The fencing token, if the kind has one.
+    pub token: Option<u64>,
+    /// The complete secret.
+    pub secret: Bytes,
+}
+
+/// An adoption in flight.
+#[derive(Debug)]
+pub(super) struct Adoption {
+    ticket: Ticket,
+    sent_at: Instant,
+    request: AdoptRequest,
+}
+
+/// A request that moves a hold out of this client, or into it.
+#[derive(Debug)]
+pub(super) enum Move {
+    Offer { hold: HoldNumber, secret: Bytes, outcome: Option<Result<Offered, MoveError>> },
+    Adopt { outcome: Option<Result<Granted, MoveError>> },
+}
+
+/// Offers.
+impl Session {
+    /// Ends the guard of a hold, and offers the hold to other processes for `life`. `renewed` is whether the guard wanted renewals, and
+    /// `secret` a random text that is used once. If the offer fails, the background releases the hold.
+    pub fn offer(&mut self, now: Instant, number: HoldNumber, renewed: bool, life: Duration, secret: Bytes) -> Ticket {
+        let ticket = Ticket::new(self.next_id());
+        self.lose_if_passed(now, number);
+        let refusal = self.holds.get(number).map_or(Some(MoveError::Lost(LossReason::ShutDown)), Hold::refusal_to_move);
+        self.take_guard(now, number, renewed);
+        let outcome = match refusal {
+            Some(error) => {
+                self.clean_up_by_background(now, number);
+                Some(Err(error))
+            }
+            None => {
+                let hold = &mut self.holds[number];
+                hold.lease = hold.limit_lease(now, hold.lease.max(life));
+                hold.clean_up.by_background = false;
+                let life = hold.limit_lease(now, life);
+                let call = ticket::offer(&self.locks[hold.lock].name, &hold.cell.key(), &secret, life);
+                self.send_change(now, number, Some(ticket), CountChange::Offer, call);
+                None
+            }
+        };
+        self.requests.insert(ticket, RequestKind::Move(Box::new(Move::Offer { hold: number, secret, outcome })));
+        ticket
+    }
+
+    /// Polls an offer. The ticket is invalid once this is ready. The session forgets the hold with a successful outcome.
+    pub fn poll_offer(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<Offered, MoveError>> {
+        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Err(MoveError::Closed)) };
+        let RequestKind::Move(moving) = &mut request.kind else { return Poll::Ready(Err(MoveError::Closed)) };
+        let Move::Offer { hold, outcome, .. } = &mut **moving else { return Poll::Ready(Err(MoveError::Closed)) };
+        let (number, outcome) = (*hold, outcome.take());
+        let Some(outcome) = outcome else {
+            request.waker = Some(waker.clone());
+            return Poll::Pending;
+        };
+        self.remove_request(ticket);
+        if outcome.is_ok() {
+            self.hand_out(now, number);
+        }
+        Poll::Ready(outcome)
+    }
+
+    /// Drops the future of an offer; the background releases the hold.
+    pub fn abandon_offer(&mut self, now: Instant, ticket: Ticket) {
+        let Some(request) = self.requests.get(&ticket) else { return };
+        let RequestKind::Move(moving) = &request.kind else { return };
+        let Move::Offer { hold: number, .. } = **moving else { return };
+        self.remove_request(ticket);
+        self.clean_up_by_background(now, number);
+    }
+
+    /// Forgets a hold whose ticket leaves the session.
+    fn hand_out(&mut self, now: Instant, number: HoldNumber) {
+        if let Some(hold) = self.holds.get_mut(number) {
+            hold.count.on_server = 0;
+            self.forget(now, number);
+        }
+    }
+
+    /// Handles the reply to an offer.
+    pub(super) fn handle_offered(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, result: CallResult) {
+        let decode = |reply| ticket::offered(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let offered = result.and_then(decode);
+        self.extend_clean_up(now, number);
+        if let Err(LinkError::Unknown(why)) = &offered {
+            self.begin_settling(number);
+            self.finish_offer(ticket, Err(MoveError::OutcomeUnknown(why.clone())));
+            return self.clean_up_by_background(now, number);
+        }
+        self.end_change(number);
+        let hold = &mut self.holds[number];
+        let outcome = match offered {
+            Ok(ticket::Offered::Offered { time, .. }) => Ok(time),
+            Ok(ticket::Offered::Gone | ticket::Offered::Kind(_)) => {
+                hold.count.on_server = 0;
+                Err(MoveError::Lost(LossReason::Removed))
+            }
+            Ok(ticket::Offered::Count(_)) => Err(MoveError::Lost(LossReason::CountMismatch)),
+            Err(LinkError::Refused(refusal)) => Err(MoveError::Refused(refusal)),
+            Err(LinkError::NotSent(why) | LinkError::Unknown(why)) => Err(MoveError::Unreachable(why)),
+        };
+        let (field, token) = (hold.cell.field(), hold.cell.token());
+        let is_read_by = |request: &RequestKind| match request {
+            RequestKind::Move(moving) => match &**moving {
+                Move::Offer { secret, outcome: None, .. } => Some(secret.clone()),
+                _ => None,
+            },
+            _ => None,
+        };
+        let secret = self.requests.get(&ticket).and_then(|request| is_read_by(&request.kind));
+        match (outcome, secret) {
+            (Ok(time), Some(secret)) => {
+                let secret = ticket::secret_at(&secret, time);
+                self.finish_offer(ticket, Ok(Offered { field, token, secret }));
+            }
+            // Nobody reads the outcome, so nobody gets the ticket.
+            (Ok(_), None) => self.clean_up_by_background(now, number),
+            (Err(error), _) => {
+                self.finish_offer(ticket, Err(error));
+                self.clean_up_by_background(now, number);
+            }
+        }
+    }
+
+    fn finish_offer(&mut self, ticket: Ticket, result: Result<Offered, MoveError>) {
+        if let Some(request) = self.requests.get_mut(&ticket)
+            && let RequestKind::Move(moving) = &mut request.kind
+            && let Move::Offer { outcome, .. } = &mut **moving
+        {
+            outcome.get_or_insert(result);
+            self.wake(ticket);
+        }
+    }
+}
+
+/// Adoptions.
+impl Session {
+    /// Begins to adopt a hold.
+    pub fn adopt(&mut self, now: Instant, request: AdoptRequest) -> Ticket {
+        let ticket = Ticket::new(self.next_id());
+        let outcome = if self.closed {
+            Some(Err(MoveError::Closed))
+        } else {
+            let acquire = &request.acquire;
+            let name = HoldName::Chosen(Box::new(acquire.field.clone().unwrap_or_default()));
+            let key = crate::command::HoldKey::named(name, 1);
+            let call = ticket::adopt(&acquire.name, &key, &request.secret, acquire.lease);
+            let id = CallId(self.next_id());
+            let purpose = Purpose::Adoption(Box::new(Adoption { ticket, sent_at: now, request }));
+            self.send(now, id, call, purpose, true);
+            None
+        };
+        self.requests.insert(ticket, RequestKind::Move(Box::new(Move::Adopt { outcome })));
+        ticket
+    }
+
+    /// Polls an adoption. The ticket is invalid once this is ready.
+    pub fn poll_adopt(&mut self, _now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<Granted, MoveError>> {
+        match self.adoption(ticket) {
+            Some(outcome) => {
+                if let Some(outcome) = outcome.take() {
+                    self.remove_request(ticket);
+                    return Poll::Ready(outcome);
+                }
+            }
+            None => return Poll::Ready(Err(MoveError::Closed)),
+        }
+        if let Some(request) = self.requests.get_mut(&ticket) {
+            request.waker = Some(waker.clone());
+        }
+        Poll::Pending
+    }
+
+    /// Drops the future of an adoption. The background releases a hold that was adopted, or that the reply in flight reports as adopted.
+    pub fn abandon_adopt(&mut self, now: Instant, ticket: Ticket) {
+        let granted = self.adoption(ticket).and_then(Option::take);
+        self.remove_request(ticket);
+        if let Some(Ok(granted)) = granted {
+            self.drop_guard(now, granted.hold, granted.renewed);
+        }
+    }
+
+    fn adoption(&mut self, ticket: Ticket) -> Option<&mut Option<Result<Granted, MoveError>>> {
+        match &mut self.requests.get_mut(&ticket)?.kind {
+            RequestKind::Move(moving) => match &mut **moving {
+                Move::Adopt { outcome } => Some(outcome),
+                Move::Offer { .. } => None,
+            },
+            _ => None,
+        }
+    }
+
+    /// Handles the reply to an adoption.
+    pub(super) fn handle_adopted(&mut self, now: Instant, id: CallId, adoption: Adoption, result: CallResult) {
+        let ticket = adoption.ticket;
+        let decode = |reply| ticket::adopted(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let outcome = match result.and_then(decode) {
+            Ok(Adopted::Adopted { left }) => self.take_in(now, id, &adoption, left),
+            Ok(Adopted::Spent) => Err(MoveError::Spent),
+            Ok(Adopted::Gone) => Err(MoveError::Spent),
+            Ok(Adopted::Kind(kind)) => Err(MoveError::KeyConflict(kind)),
+            Err(LinkError::NotSent(why)) => Err(MoveError::Unreachable(why)),
+            Err(LinkError::Refused(refusal)) => Err(MoveError::Refused(refusal)),
+            Err(LinkError::Unknown(why)) => Err(MoveError::OutcomeUnknown(why)),
+        };
+        match self.adoption(ticket) {
+            Some(known) => {
+                *known = Some(outcome);
+                self.wake(ticket);
+            }
+            None => {
+                if let Ok(granted) = outcome {
+                    self.drop_guard(now, granted.hold, granted.renewed);
+                }
+            }
+        }
+    }
+
+    /// Creates the hold that this client has adopted.
+    fn take_in(&mut self, now: Instant, id: CallId, adoption: &Adoption, left: Duration) -> Result<Granted, MoveError> {
+        let (request, token) = (&adoption.request.acquire, adoption.request.token);
+        let lock = self.locks.get_or_insert(&request.name, request.kind, &self.client);
+        self.locks[lock].refs += 1;
+        let number = self.new_hold();
+        let name = HoldName::new(self.client, number, request.field.as_ref());
+        let mut hold = Hold::new(now, lock, adoption.ticket, name, request);
+        hold.raising = None;
+        hold.note_grant(token);
+        hold.confirm_grant(now, &Change::new(adoption.sent_at, id, None, CountChange::RaiseTo(1), self.resets), left);
+        let has_passed = hold.has_passed(now);
+        self.holds.insert(number, hold);
+        self.extend_clean_up(now, number);
+        if has_passed || self.closed {
+            self.clean_up_by_background(now, number);
+            let why = "the server's reply took longer than the lease".to_owned();
+            return Err(if has_passed { MoveError::OutcomeUnknown(why) } else { MoveError::Closed });
+        }
+        let hold = &mut self.holds[number];
+        hold.grant(request.renewed);
+        let granted = hold.granted(number, request.renewed);
+        let permits = hold.permits();
+        self.locks[lock].add_held(permits);
+        self.locks[lock].last_granted = Some(number);
+        self.schedule_renewal(now, number);
+        self.set_hold_timer(number);
+        if let Some(owner) = request.owner {
+            self.owners.add_hold(lock, owner, number);
+            self.admit_owner(now, lock, owner, number);
+        }
+        self.lose_excluded(now, number, adoption.sent_at, None);
+        Ok(granted)
+    }
+
+    /// Fails the moves without an outcome, because the client ends. Releases adopted holds that no future has read.
+    pub(super) fn end_moves(&mut self, now: Instant) {
+        let moves = self.requests.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Move(_)));
+        let moves: Vec<Ticket> = moves.map(|(ticket, _)| ticket).collect();
+        for ticket in moves {
+            let unknown = MoveError::OutcomeUnknown("no reply came before the client was shut down".to_owned());
+            self.finish_offer(ticket, Err(unknown.clone()));
+            let Some(outcome) = self.adoption(ticket) else { continue };
+            match outcome.replace(Err(unknown)) {
+                Some(Ok(granted)) => {
+                    self.drop_guard(now, granted.hold, granted.renewed);
+                }
+                Some(error) => *outcome = Some(error),
+                None => {}
+            }
+            self.wake(ticket);
+        }
+    }
+}
+
+impl Hold {
+    /// Why the hold cannot move to another process.
+    fn refusal_to_move(&self) -> Option<MoveError> {
+        if let Some(HoldEnd::Lost(reason)) = self.state.end() {
+            return Some(MoveError::Lost(reason));
+        }
+        let count = self.count.wanted.max(self.count.on_server);
+        if count > 1 || self.raising.is_some() {
+            return Some(MoveError::Shared(count.max(2)));
+        }
+        if self.state.is_degraded() {
+            return Some(MoveError::Bound("it was granted without the server"));
+        }
+        match self.extras.as_deref() {
+            Some(extras) if extras.replicas.is_some() => Some(MoveError::Bound("it waits for replicas")),
+            Some(extras) if extras.busy_until.is_some() => Some(MoveError::Bound("it stays busy after its release")),
+            _ if self.change.is_some() => Some(MoveError::Shared(count.max(2))),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

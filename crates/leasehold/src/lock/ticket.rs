@@ -1,0 +1,338 @@
+//! Tickets: a hold moves to another process.
+
+use crate::client::Client;
+use crate::client::ids::HolderId;
+use crate::client::settings;
+use crate::error::{Error, InvalidInput, InvalidTicket};
+use crate::fence::FencingToken;
+use crate::kind::{Fencing, Movable, Reentrant};
+use crate::lock::attempt;
+use crate::lock::guard::Guard;
+use crate::lock::owner::Owner;
+use crate::lock::spec::LockSpec;
+use leasehold_core::session::{AcquireRequest, AdoptRequest, Offered};
+use std::fmt;
+use std::future::IntoFuture;
+use std::marker::PhantomData;
+use std::pin::Pin;
+use std::str::FromStr;
+use std::time::Duration;
+
+/// The right to adopt a held lock in another process, once: [`Guard::into_ticket`] creates it, and [`Client::adopt`] consumes it.
+///
+/// A ticket is a text without white space ([`Display`](fmt::Display), [`FromStr`]; with the feature `serde` also a string of serde). Send it
+/// with the job, as in a message of a queue. **Whoever reads the ticket can take the lock**, so protect it like a password; `Debug` hides its
+/// secret. Dropping a ticket does nothing: a lock that nobody adopts is free at the end of the ticket's life.
+///
+/// # Examples
+///
+/// ```
+/// # use leasehold::{Client, Ticket};
+/// # use leasehold::embedded::EmbeddedServer;
+/// # use std::time::Duration;
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let server = EmbeddedServer::new();
+/// # let (web, worker) = (Client::builder().embedded(&server)?, Client::builder().embedded(&server)?);
+/// // In the process that takes the request:
+/// let guard = web.lock("order:7").acquire().await?;
+/// let message = guard.into_ticket(Duration::from_secs(60)).await?.to_string();
+///
+/// // In the process that does the work:
+/// let ticket: Ticket = message.parse()?;
+/// let guard = worker.adopt(ticket).await?;
+/// guard.release().await?;
+/// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+/// ```
+#[must_use = "a ticket that nobody adopts keeps the lock busy until the end of its life"]
+pub struct Ticket<K: Movable = Reentrant> {
+    key: String,
+    holder: String,
+    token: Option<u64>,
+    secret: String,
+    kind: PhantomData<K>,
+}
+
+/// The start of every ticket, with the version of its format.
+const START: &str = "leasehold-ticket-1";
+
+impl<K: Movable> Ticket<K> {
+    pub(crate) fn new(key: &[u8], offered: &Offered) -> Self {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Self {
+            key: text(key),
+            holder: text(&offered.field),
+            token: offered.token,
+            secret: text(&offered.secret),
+            kind: PhantomData,
+        }
+    }
+
+    /// Returns the key of the lock: its name with the prefix of the client that created the ticket.
+    pub fn key(&self) -> &str {
+        &self.key
+    }
+
+    /// Returns the holder's id on the server, which the adoption keeps.
+    pub fn holder_id(&self) -> HolderId {
+        self.holder.clone().into()
+    }
+}
+
+impl<K: Movable + Fencing> Ticket<K> {
+    /// Returns the fencing token of the hold, which the adoption keeps.
+    pub fn fencing_token(&self) -> FencingToken {
+        FencingToken::told(self.token.unwrap_or_default())
+    }
+}
+
+impl<K: Movable> fmt::Display for Ticket<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut name = String::with_capacity(2 * self.key.len());
+        self.key.bytes().for_each(|byte| name.extend([byte >> 4, byte & 15].map(hex_digit)));
+        let token = self.token.unwrap_or_default();
+        let text = format!("{START}.{}.{name}.{}.{token}.{}", K::WORD, self.holder, self.secret);
+        // The length detects a truncated ticket.
+        write!(f, "{text}.{}", text.len())
+    }
+}
+
+fn hex_digit(value: u8) -> char {
+    char::from_digit(value.into(), 16).unwrap_or('0')
+}
+
+impl<K: Movable> FromStr for Ticket<K> {
+    type Err = InvalidTicket;
+
+    fn from_str(text: &str) -> Result<Self, InvalidTicket> {
+        let Some(rest) = text.strip_prefix("leasehold-ticket-") else { return Err(InvalidTicket::NoTicket) };
+        let version = rest.split('.').next().unwrap_or_default();
+        if START.strip_prefix("leasehold-ticket-") != Some(version) {
+            return Err(InvalidTicket::OtherVersion { version: version.chars().take(8).collect() });
+        }
+        let (body, length) = text.rsplit_once('.').ok_or(InvalidTicket::Damaged)?;
+        if length.parse() != Ok(body.len()) {
+            return Err(InvalidTicket::Damaged);
+        }
+        let parts: Vec<&str> = body.split('.').collect();
+        let [_, kind, name, holder, token, secret] = parts[..] else { return Err(InvalidTicket::Damaged) };
+        if kind != K::WORD {
+            return Err(InvalidTicket::OtherKind { kind: kind.to_owned(), expected: K::WORD });
+        }
+        let token: u64 = token.parse().map_err(|_| InvalidTicket::Damaged)?;
+        let is_empty = holder.is_empty() || secret.is_empty();
+        let key = from_hex(name).filter(|key| !key.is_empty() && !is_empty).ok_or(InvalidTicket::Damaged)?;
+        Ok(Self {
+            key,
+            holder: holder.to_owned(),
+            token: Some(token).filter(|token| *token > 0),
+            secret: secret.to_owned(),
+            kind: PhantomData,
+        })
+    }
+}
+
+fn from_hex(text: &str) -> Option<String> {
+    let digits: Option<Vec<u8>> = text.chars().map(|digit| u8::try_from(digit.to_digit(16)?).ok()).collect();
+    let digits = digits.filter(|digits| digits.len() % 2 == 0)?;
+    String::from_utf8(digits.chunks(2).map(|pair| pair[0] << 4 | pair[1]).collect()).ok()
+}
+
+impl<K: Movable> Clone for Ticket<K> {
+    fn clone(&self) -> Self {
+        let (key, holder, secret) = (self.key.clone(), self.holder.clone(), self.secret.clone());
+        Self { key, holder, token: self.token, secret, kind: PhantomData }
+    }
+}
+
+impl<K: Movable> PartialEq for Ticket<K> {
+    fn eq(&self, other: &Self) -> bool {
+        self.secret == other.secret && self.holder == other.holder && self.key == other.key
+    }
+}
+
+impl<K: Movable> Eq for Ticket<K> {}
+
+impl<K: Movable> fmt::Debug for Ticket<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut shown = f.debug_struct("Ticket");
+        shown.field("kind", &K::WORD).field("key", &self.key).field("holder", &self.holder).finish_non_exhaustive()
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<K: Movable> serde::Serialize for Ticket<K> {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+#[cfg(feature = "serde")]
+impl<'de, K: Movable> serde::Deserialize<'de> for Ticket<K> {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?;
+        text.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+impl Client {
+    /// Adopts the hold of a [`Ticket`]. Await the returned builder. The guard renews the lease until its release, unless [`Adopt::lease`] fixes
+    /// it. The hold keeps its [`holder_id`](Guard::holder_id) and its fencing token.
+    ///
+    /// The record of this client lists the hold ([`announced_clients`](Client::announced_clients), [`locks_of`](Client::locks_of),
+    /// [`deadlocks`](Client::deadlocks)). [`who_is`](Client::who_is) of the holder's id still names the process that acquired the lock.
+    ///
+    /// The client must have the [`prefix`](crate::ClientBuilder::prefix) of the client that created the ticket, and use the same server.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: [`Error::TicketSpent`] if the ticket was adopted before, or its life has ended; [`Error::OutcomeUnknown`] if no reply
+    /// arrived: the hold may be adopted without a holder, and then ends with its lease; [`Error::Unreachable`] and [`Error::Refused`], after
+    /// which the ticket is still valid; [`Error::KeyConflict`], [`Error::ShutDown`] and [`Error::Invalid`].
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Adopt`].
+    pub fn adopt<K: Movable>(&self, ticket: Ticket<K>) -> Adopt<K> {
+        Adopt { client: self.clone(), ticket, lease: None, owner: None }
+    }
+}
+
+/// A builder for an adoption. Awaiting it adopts the hold.
+///
+/// # Cancel safety
+///
+/// Dropping the future after its first poll may consume the ticket. The background then releases the lock if the reply arrives, and otherwise
+/// the lock is free at the end of its lease.
+#[derive(Debug)]
+#[must_use = "an adoption does nothing until it is awaited"]
+pub struct Adopt<K: Movable = Reentrant> {
+    client: Client,
+    ticket: Ticket<K>,
+    lease: Option<Duration>,
+    owner: Option<Owner>,
+}
+
+impl<K: Movable> Adopt<K> {
+    /// Sets a fixed lease from the adoption on, which the client does not renew. It never shortens the rest of the ticket's life on the server.
+    /// Default: the client's lease, renewed until the guard's end.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Adopts the hold for `owner`, who can re-enter it. Default: the owner of the enclosing [scope](Owner::scope), or a new owner.
+    pub fn owner(mut self, owner: &Owner) -> Self {
+        self.owner = Some(owner.clone());
+        self
+    }
+
+    async fn run(self) -> Result<Guard<K>, Error> {
+        let handle = self.client.handle();
+        handle.check_process()?;
+        if let Some(lease) = self.lease {
+            settings::check_lease(lease)?;
+        }
+        let owner = match &self.owner {
+            Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
+            None => Owner::current(handle),
+        };
+        let Ticket { key, holder, token, secret, .. } = self.ticket;
+        let prefix = &handle.settings.prefix;
+        let Some(name) = key.strip_prefix(&**prefix) else {
+            return Err(InvalidInput::ForeignTicket { key, prefix: prefix.to_string() }.into());
+        };
+        let spec = LockSpec::new(handle.clone(), K::KIND, name);
+        let lease = self.lease.unwrap_or(handle.settings.lease);
+        let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
+        let mut acquire = Box::new(AcquireRequest::new(spec.checked_name()?.clone(), K::KIND, lease));
+        acquire.class = spec.metrics().name.clone();
+        acquire.owner = owner;
+        acquire.renewed = self.lease.is_none();
+        acquire.field = Some(holder.into());
+        let wish = AdoptRequest { acquire, token, secret: secret.into() };
+        let outcome = attempt::adopt(handle, wish).await;
+        let class = spec.metrics();
+        match outcome {
+            Ok(granted) => {
+                class.acquired.count();
+                class.held.change(1.0);
+                Ok(Guard::new(spec.clone(), granted))
+            }
+            Err(error) => {
+                class.failed.count();
+                Err(Error::from_move(spec.name(), error))
+            }
+        }
+    }
+}
+
+impl<K: Movable> IntoFuture for Adopt<K> {
+    type Output = Result<Guard<K>, Error>;
+    type IntoFuture = Adopting<K>;
+
+    fn into_future(self) -> Adopting<K> {
+        Adopting(Box::pin(self.run()))
+    }
+}
+
+/// The future of an [`Adopt`].
+#[must_use = "futures do nothing unless they are awaited"]
+pub struct Adopting<K: Movable = Reentrant>(Pin<Box<dyn Future<Output = Result<Guard<K>, Error>> + Send>>);
+
+impl<K: Movable> Future for Adopting<K> {
+    type Output = Result<Guard<K>, Error>;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
+        self.0.as_mut().poll(cx)
+    }
+}
+
+impl<K: Movable> fmt::Debug for Adopting<K> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Adopting").finish_non_exhaustive()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::kind::Fenced;
+
+    fn ticket() -> Ticket<Fenced> {
+        let (field, secret) = ("6f0c:7".into(), "c0ffee:1800000000000000".into());
+        Ticket::new("shop.é:7".as_bytes(), &Offered { field, token: Some(12), secret })
+    }
+
+    #[test]
+    fn ticket_survives_its_text() {
+        let text = ticket().to_string();
+        assert!(text.is_ascii() && !text.contains(char::is_whitespace), "{text}");
+        let read: Ticket<Fenced> = text.parse().expect("a ticket");
+        assert_eq!(read, ticket());
+        assert_eq!((read.key(), read.token, read.holder_id().as_str()), ("shop.é:7", Some(12), "6f0c:7"));
+    }
+
+    #[test]
+    fn debug_hides_the_secret() {
+        let shown = format!("{:?}", ticket());
+        assert!(!shown.contains("c0ffee") && shown.contains("shop.é:7"), "{shown}");
+    }
+
+    #[test]
+    fn text_that_is_no_ticket_is_refused_with_its_reason() {
+        let read = |text: &str| text.parse::<Ticket<Fenced>>().expect_err("no ticket");
+        let text = ticket().to_string();
+        assert_eq!(read("stock"), InvalidTicket::NoTicket);
+        assert_eq!(
+            read(&text.replacen("ticket-1", "ticket-2", 1)),
+            InvalidTicket::OtherVersion { version: "2".to_owned() }
+        );
+        for cut in START.len() + 1..text.len() {
+            assert_eq!(read(&text[..cut]), InvalidTicket::Damaged, "{cut}");
+        }
+        assert_eq!(
+            text.parse::<Ticket>().expect_err("another kind"),
+            InvalidTicket::OtherKind { kind: "fenced".to_owned(), expected: "reentrant" }
+        );
+    }
+}
