@@ -8,7 +8,7 @@
 //! one slot. A hold that comes during a settlement waits for the next one: its call may have been sent too late for the first.
 
 use crate::call::{Call, Replicas};
-use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy};
+use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy, record};
 use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
@@ -99,9 +99,8 @@ impl Session {
         count: u32,
         lease: Duration,
         not_after: Option<u64>,
-    ) -> Option<Call> {
-        let hold = self.holds.get(number)?;
-        let acquire = self.requests.acquire(ticket)?;
+    ) -> Call {
+        let (hold, acquire) = (&self.holds[number], &self.requests[ticket]);
         let lock = &self.locks[hold.lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
@@ -117,7 +116,7 @@ impl Session {
             settings: &self.settings,
         });
         let replicas = both_conditions(hold.replicas(), acquire.request.replicas);
-        Some(call.with_replicas(replicas).repeating(acquire.polls > 0))
+        call.with_replicas(replicas).repeating(acquire.polls > 0)
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
@@ -230,7 +229,7 @@ impl Session {
                 self.lower_more(now);
             }
             Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
-            Purpose::Record => self.handle_recorded(now, &result),
+            Purpose::Record => self.record.written(now, result.is_ok_and(|reply| record::put_done(&reply).is_ok())),
             Purpose::Nothing => {}
         }
     }

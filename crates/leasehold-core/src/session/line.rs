@@ -28,7 +28,7 @@ impl Session {
         if self.is_last_attempt(now, ticket) {
             return self.end_busy(now, ticket);
         }
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         acquire.route = Route::Queued;
         // From here on the lock counts the failures.
         acquire.failures.forget_failures();
@@ -63,9 +63,6 @@ impl Session {
 
     /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
     pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
-        if !self.locks.contains(lock) {
-            return;
-        }
         self.locks[lock].timer = None;
         self.heartbeat_is_due(now, lock);
         if self.give_up_on_server(now, lock) {

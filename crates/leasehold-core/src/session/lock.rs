@@ -164,14 +164,6 @@ impl Locks {
         self.table.contains(lock.index())
     }
 
-    pub(super) fn get(&self, lock: LockId) -> Option<&Lock> {
-        self.table.get(lock.index()).map(|lock| &**lock)
-    }
-
-    pub(super) fn get_mut(&mut self, lock: LockId) -> Option<&mut Lock> {
-        self.table.get_mut(lock.index()).map(|lock| &mut **lock)
-    }
-
     pub(super) fn iter(&self) -> impl Iterator<Item = (LockId, &Lock)> {
         self.table.iter().map(|(index, lock)| (LockId::new(index), &**lock))
     }

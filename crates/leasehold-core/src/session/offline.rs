@@ -103,8 +103,8 @@ impl Session {
     }
 
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
-        let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
-        let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
+        let begun = self.requests[ticket].hold;
+        let number = begun.unwrap_or_else(|| self.begin_hold(now, ticket));
         let acquire = &mut self.requests[ticket];
         let hold = &mut self.holds[number];
         let renewed = acquire.request.renewed;
@@ -227,7 +227,7 @@ impl Session {
 
     /// Whether the server grants a hold that a task of this client has without the server.
     pub(super) fn is_held_without_server(&self, number: HoldNumber) -> bool {
-        let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return false };
+        let lock = self.holds[number].lock;
         self.is_gated(lock) && self.keepers(lock).next().is_some()
     }
 
@@ -236,7 +236,7 @@ impl Session {
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
-        let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return };
+        let lock = hold.lock;
         // Restoration can succeed only after the server has released this hold.
         let keepers: Vec<HoldNumber> = self.keepers(lock).collect();
         for keeper in keepers {

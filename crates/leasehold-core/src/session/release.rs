@@ -59,7 +59,7 @@ impl Session {
 
     /// Polls a release. The ticket is invalid once this is ready.
     pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
-        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Ok(())) };
         let RequestKind::Release { hold: number, outcome } = &mut request.kind else { return Poll::Ready(Ok(())) };
         let number = *number;
         let Some(hold) = self.holds.get_mut(number).filter(|_| outcome.is_none()) else {
@@ -96,7 +96,7 @@ impl Session {
     }
 
     pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return };
         if let RequestKind::Release { outcome: known, .. } = &mut request.kind {
             known.get_or_insert(outcome);
             self.wake(ticket);
@@ -118,7 +118,7 @@ impl Session {
 
     /// Drops the future of a release; the background completes the release.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.get(&ticket) else { return };
+        let Some(request) = self.requests.0.get(ticket) else { return };
         let RequestKind::Release { hold: number, .. } = request.kind else { return };
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(number) {
@@ -175,7 +175,7 @@ impl Session {
         let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.permits());
         let waiting = hold.take_waiting();
         if let Some(owner) = owner {
-            self.owners.remove_hold(lock, owner, number);
+            self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
         }
         if granted {
             self.locks[lock].remove_held(permits);
@@ -391,7 +391,7 @@ impl Session {
         self.finish_waiting(now, number, hold.take_waiting(), &outcome);
         self.locks[hold.lock].note_given_up(number, false);
         if let Some(owner) = hold.owner {
-            self.owners.remove_hold(hold.lock, owner, number);
+            self.owners.change(hold.lock, owner, |owned| owned.holds.retain(|held| *held != number));
         }
         self.locks.unref(hold.lock, &mut self.timers);
     }

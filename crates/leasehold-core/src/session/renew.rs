@@ -56,16 +56,14 @@ impl Session {
         let hold = &mut self.holds[number];
         hold.timer = None;
         self.lose_if_passed(now, number);
-        if let Some(hold) = self.holds.get(number) {
-            if hold.lingers_until().is_some_and(|until| until <= now) {
-                self.stop_lingering(now, number);
-                return;
-            }
-            if !hold.is_restorable() {
-                self.queue_renewal(now, number);
-            } else if hold.renew_at.is_some_and(|at| at <= now) {
-                self.restore(now, number);
-            }
+        let hold = &self.holds[number];
+        if hold.lingers_until().is_some_and(|until| until <= now) {
+            return self.stop_lingering(now, number);
+        }
+        if !hold.is_restorable() {
+            self.queue_renewal(now, number);
+        } else if hold.renew_at.is_some_and(|at| at <= now) {
+            self.restore(now, number);
         }
         self.reconcile(now, number);
     }
