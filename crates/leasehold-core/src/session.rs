@@ -140,8 +140,8 @@ impl Session {
             last_id: 0,
             closed: false,
             lost_all: false,
-            locks: Locks::new(),
-            subscriptions: Subscriptions::new(),
+            locks: Locks::default(),
+            subscriptions: Subscriptions::default(),
             holds: Holds::default(),
             requests: Requests::default(),
             owners: Owners::default(),
@@ -227,7 +227,7 @@ impl Session {
 
     /// A new owner.
     pub fn new_owner(&mut self) -> OwnerId {
-        OwnerId::new(self.next_id())
+        OwnerId::new(self.new_number())
     }
 
     /// A new id of an operation, such as the setting of a counter. It differs from the names of all holds.
@@ -237,8 +237,9 @@ impl Session {
     }
 
     /// A number greater than all earlier ones.
-    pub fn new_number(&mut self) -> u64 {
-        self.next_id()
+    pub const fn new_number(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 
     /// A number between 0 and 1.
@@ -276,11 +277,6 @@ impl Session {
         self.contended.held_back_until(now, key).is_some()
     }
 
-    /// Whether the client grants nothing any more.
-    pub const fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// Whether a shutdown has ended all guards.
     pub const fn has_lost_all(&self) -> bool {
         self.lost_all
@@ -298,11 +294,6 @@ impl Session {
             owners: self.owners.len(),
             timers: self.timers.len(),
         }
-    }
-
-    const fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
     }
 
     const fn new_hold(&mut self) -> HoldNumber {

@@ -29,7 +29,7 @@ impl Session {
             request.owner = None;
             request.reenter = None;
         }
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         let lock = self.locks.get_or_insert(&request.name, request.kind, &self.client);
         self.locks[lock].refs += 1;
         if request.fallback == Fallback::Local {
@@ -226,7 +226,7 @@ impl Session {
         } else {
             Some(self.not_after(now).max(1))
         };
-        let call = self.acquire_call(number, ticket, 1, lease, limit);
+        let call = self.acquire_call(number, Some(ticket), 1, lease, limit);
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
         true
     }
@@ -282,8 +282,7 @@ impl Session {
     /// Fails the entry if the owner's hold is lost. If the hold has ended otherwise, the request acquires anew.
     pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if !self.holds.contains(number) {
-            self.join_line(now, ticket, End::Back);
-            return;
+            return self.join_line(now, ticket, End::Back);
         }
         self.lose_if_passed(now, number);
         match self.holds.get(number).and_then(|hold| hold.state.end()) {
@@ -313,7 +312,7 @@ impl Session {
         // What the request sent before was withdrawn.
         acquire.failures.set_outcome_unknown(false);
         let lease = hold.limit_lease(now, acquire.request.lease);
-        let call = self.acquire_call(number, ticket, target, lease, None);
+        let call = self.acquire_call(number, Some(ticket), target, lease, None);
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
         true
     }
@@ -442,12 +441,10 @@ impl Session {
         let is_try = acquire.request.patience == Patience::Try;
         if let Some(number) = acquire.request.owner.and_then(|owner| self.owners.hold(lock, owner)) {
             self.locks[lock].forget_failures();
-            self.enter_instead(now, ticket, lock, number);
-            return;
+            return self.enter_instead(now, ticket, lock, number);
         }
         if let Some(beside) = self.own_other_half(&self.requests[ticket]) {
-            self.stand_beside(now, ticket, beside);
-            return;
+            return self.stand_beside(now, ticket, beside);
         }
         let state = &mut self.locks[lock];
         let is_shared = state.wait_policy() == WaitPolicy::Shared;
@@ -662,8 +659,7 @@ impl Session {
         }
         let acquire = &self.requests[ticket];
         if self.request_deadline(ticket, acquire) > now {
-            self.set_request_timer(now, ticket);
-            return;
+            return self.set_request_timer(now, ticket);
         }
         self.end_wait(now, ticket);
     }
@@ -675,8 +671,7 @@ impl Session {
         if flying && acquire.wait_deadline(timeout) > now {
             // Wait for the call in flight: the server may still reply.
             acquire.failures.postpone(timeout);
-            self.set_request_timer(now, ticket);
-            return;
+            return self.set_request_timer(now, ticket);
         }
         acquire.is_final_attempt = true;
         let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
@@ -811,7 +806,7 @@ impl Session {
 
     /// Begins a pause by the session's clock, so that a test which moves the clock also moves the pause.
     pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         self.requests.insert(ticket, RequestKind::Pause { until: now + pause });
         ticket
     }

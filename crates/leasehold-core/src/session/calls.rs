@@ -16,6 +16,7 @@ use crate::reply::{DecodeError, Reply};
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::lock::{Lock, LockId};
+use crate::session::request::Acquire;
 use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -91,32 +92,32 @@ impl Session {
         kind.unwrap_or_default().protocol()
     }
 
-    /// The call that raises a hold's count to `count` for a request.
+    /// The call that raises a hold's count to `count`: for a request, or to restore the hold.
     pub(super) fn acquire_call(
         &self,
         number: HoldNumber,
-        ticket: Ticket,
+        ticket: Option<Ticket>,
         count: u32,
         lease: Duration,
         not_after: Option<u64>,
     ) -> Call {
-        let (hold, acquire) = (&self.holds[number], &self.requests[ticket]);
+        let (hold, acquire) = (&self.holds[number], ticket.map(|ticket| &self.requests[ticket]));
         let lock = &self.locks[hold.lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
             keys: lock.keys(),
             hold: &hold.cell.key(),
-            beside: acquire.beside(),
+            beside: acquire.and_then(Acquire::beside),
             count,
             lease,
             not_after,
-            waits: acquire.request.patience != Patience::Try,
-            placed: acquire.had_place,
-            prefer_writers: acquire.request.prefer_writers,
+            waits: acquire.is_some_and(|acquire| acquire.request.patience != Patience::Try),
+            placed: acquire.is_some_and(|acquire| acquire.had_place),
+            prefer_writers: acquire.and_then(|acquire| acquire.request.prefer_writers),
             settings: &self.settings,
         });
-        let replicas = both_conditions(hold.replicas(), acquire.request.replicas);
-        call.with_replicas(replicas).repeating(acquire.polls > 0)
+        let replicas = both_conditions(hold.replicas(), acquire.and_then(|acquire| acquire.request.replicas));
+        call.with_replicas(replicas).repeating(acquire.is_some_and(|acquire| acquire.polls > 0))
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
@@ -129,7 +130,7 @@ impl Session {
         call: Call,
     ) {
         let replicas = call.replicas();
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.request.lease);
         let hold = &mut self.holds[number];
@@ -145,7 +146,7 @@ impl Session {
 
     /// Queues a background call that changes no hold count.
     pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         self.send(now, id, call, purpose, false);
     }
 
@@ -339,7 +340,7 @@ impl Session {
     }
 
     fn send_settle(&mut self, scope: Scope) {
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         if let Some(key) = self.settlements.begin(scope, id) {
             self.out.actions.push_back(Action::Settle { id, key, durable: scope.1 });
         }

@@ -215,7 +215,8 @@ impl Session {
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
         self.stop_all_lingering(now);
-        self.stop_all_listening();
+        let listening: Vec<LockId> = self.listening.keys().copied().collect();
+        listening.into_iter().for_each(|lock| self.stop_listening(lock));
     }
 
     /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold was lost.

@@ -30,8 +30,7 @@ impl Session {
         let fresh = hold.state.take_place() || moved;
         self.locks[lock].forget_failures();
         if lost_place {
-            let name = self.locks[lock].name.clone();
-            self.out.emit(Event::QueuePositionLost { name });
+            self.out.emit(Event::QueuePositionLost { name: self.locks[lock].name.clone() });
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.

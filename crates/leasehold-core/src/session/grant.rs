@@ -43,7 +43,8 @@ impl Session {
                 }
                 let acquire = &self.requests[ticket];
                 let beside = acquire.beside().cloned();
-                if !self.stands_beside(acquire) && self.is_held_without_server(number) {
+                let is_shut = self.is_gated(acquire.lock) && self.keepers(acquire.lock).next().is_some();
+                if is_shut && !self.stands_beside(acquire) {
                     return self.return_grant(now, ticket, number);
                 }
                 let hold = &mut self.holds[number];
@@ -132,8 +133,7 @@ impl Session {
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
             acquire.end(Ok(Some(granted)));
-            self.broadcast_grant(now, ticket, number, lock);
-            return;
+            return self.broadcast_grant(now, ticket, number, lock);
         }
         let until = acquire.read_until(now, policy.turn(&self.settings));
         acquire.grant(granted, until);
@@ -265,8 +265,7 @@ impl Session {
             return self.set_request_timer(now, ticket);
         }
         acquire.unpolled = true;
-        let name = self.locks[acquire.lock].name.clone();
-        self.out.emit(Event::UnpolledTurn { name });
+        self.out.emit(Event::UnpolledTurn { name: self.locks[acquire.lock].name.clone() });
         self.revoke_unread_grant(now, ticket);
     }
 
@@ -328,8 +327,7 @@ impl Session {
         let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.begun_by == ticket);
         let holds: Vec<HoldNumber> = self.locks[lock].line.given_up.iter().copied().filter(own).collect();
         if holds.is_empty() {
-            self.finish_acquire(now, ticket, outcome);
-            return;
+            return self.finish_acquire(now, ticket, outcome);
         }
         for hold in &holds {
             self.holds[*hold].wait(ticket);

@@ -76,8 +76,7 @@ impl Session {
                     let turn = self.locks[lock].wait_policy().turn(&self.settings);
                     self.locks[lock].line.phase = Phase::Ready(now + turn);
                 } else if let Some(contender) = contender {
-                    let name = self.locks[lock].name.clone();
-                    self.out.emit(Event::UnpolledTurn { name });
+                    self.out.emit(Event::UnpolledTurn { name: self.locks[lock].name.clone() });
                     self.turn_missed(now, contender);
                 }
             }

@@ -140,6 +140,7 @@ impl Lock {
 }
 
 /// The locks of a client. Locks of one name, such as the halves of a read-write lock, form a chain.
+#[derive(Default)]
 pub(super) struct Locks {
     /// Boxed, so that spare capacity costs only pointers.
     table: Slab<Box<Lock>>,
@@ -152,10 +153,6 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    pub(super) fn new() -> Self {
-        Self { table: Slab::new(), spare: None, spare_line: None, by_key: HashMap::new() }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }

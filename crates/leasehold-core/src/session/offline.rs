@@ -9,7 +9,7 @@
 //! it asks the server, before it goes on without the server, and when the server grants a call that left before the gate was shut.
 
 use crate::call::Replicas;
-use crate::command::{AcquireArgs, Acquired, Kind};
+use crate::command::{Acquired, Kind};
 use crate::error::{AcquireError, LossReason};
 use crate::link::{LinkError, not_connected};
 use crate::name;
@@ -179,13 +179,11 @@ impl Session {
             return;
         }
         if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            self.enter_instead(now, ticket, lock, number);
-            return;
+            return self.enter_instead(now, ticket, lock, number);
         }
         let acquire = &self.requests[ticket];
         if let Some(beside) = self.own_other_half(acquire) {
-            self.stand_beside(now, ticket, beside);
-            return;
+            return self.stand_beside(now, ticket, beside);
         }
         let is_over = acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now;
         if acquire.request.patience == Patience::Try || is_over {
@@ -225,12 +223,6 @@ impl Session {
         true
     }
 
-    /// Whether the server grants a hold that a task of this client has without the server.
-    pub(super) fn is_held_without_server(&self, number: HoldNumber) -> bool {
-        let lock = self.holds[number].lock;
-        self.is_gated(lock) && self.keepers(lock).next().is_some()
-    }
-
     /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
     pub(super) fn return_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let hold = &mut self.holds[number];
@@ -252,7 +244,7 @@ impl Session {
     }
 
     /// The degraded holds that shut the gate.
-    fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
+    pub(super) fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
         let keeps = move |hold: &Hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock);
         self.holds.iter().filter(move |(_, hold)| keeps(hold)).map(|(number, _)| number)
     }
@@ -274,22 +266,9 @@ impl Session {
             return;
         }
         let hold = &self.holds[number];
-        let lock = &self.locks[lock];
-        let call = lock.protocol().acquire(&AcquireArgs {
-            name: &lock.name,
-            keys: lock.keys(),
-            hold: &hold.cell.key(),
-            beside: None,
-            count: 1,
-            // A fixed lease keeps its end.
-            lease: hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1)),
-            not_after: None,
-            waits: false,
-            placed: false,
-            prefer_writers: None,
-            settings: &self.settings,
-        });
-        let call = call.with_replicas(hold.replicas());
+        // A fixed lease keeps its end.
+        let lease = hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1));
+        let call = self.acquire_call(number, None, 1, lease, None);
         self.send_change(now, number, None, CountChange::RaiseTo(1), call);
     }
 
@@ -327,8 +306,7 @@ impl Session {
         self.holds[number].restore_at(again);
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.begin_settling(number);
-            self.set_hold_timer(number);
-            return;
+            return self.set_hold_timer(number);
         }
         let Some(change) = self.end_change(number) else { return };
         self.lose_if_passed(now, number);
@@ -341,11 +319,9 @@ impl Session {
                 if hold.has_passed(now) {
                     // The reply came after the deadline.
                     self.lose_by_deadline(now, number);
-                    self.reconcile(now, number);
-                    return;
+                    return self.reconcile(now, number);
                 }
-                let name = self.locks[hold.lock].name.clone();
-                self.out.emit(Event::Restored { name });
+                self.out.emit(Event::Restored { name: self.locks[hold.lock].name.clone() });
                 self.outages.seen_since = None;
                 self.schedule_renewal(now, number);
             }

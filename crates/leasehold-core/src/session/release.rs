@@ -37,7 +37,7 @@ impl Session {
     ///
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         let outcome = if self.hand_over_or_linger(now, number, renewed) {
             Some(Ok(()))
         } else {

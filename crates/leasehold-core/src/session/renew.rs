@@ -119,8 +119,7 @@ impl Session {
         }
         let several_slots = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
         if several_slots && self.split_batch(now, &batch.holds) {
-            self.send_renewals(now);
-            return;
+            return self.send_renewals(now);
         }
         let decoded = match result {
             Ok(reply) => batch.decode(&reply).map_err(|error| (error.to_string(), true)),

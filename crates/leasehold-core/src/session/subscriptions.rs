@@ -170,6 +170,7 @@ impl Session {
 /// The index of a channel. It is reused once the subscription has ended.
 pub(super) type ChannelId = usize;
 
+#[derive(Default)]
 pub(super) struct Subscriptions {
     channels: Slab<Channel>,
     by_name: HashMap<Bytes, ChannelId>,
@@ -198,10 +199,6 @@ enum Subscription {
 }
 
 impl Subscriptions {
-    pub(super) fn new() -> Self {
-        Self { channels: Slab::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
-    }
-
     pub(super) fn listen(&mut self, lock: LockId, name: &Bytes, out: &mut Out) {
         let known = self.by_name.get(name).copied();
         let id = known.unwrap_or_else(|| {

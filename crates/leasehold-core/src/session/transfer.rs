@@ -241,7 +241,8 @@ impl Session {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.count.wanted <= 1) else { return };
         let lock = &self.locks[hold.lock];
         let was_handed_on = hold.tenure.handed_on > 0;
-        let others_may_be = lock.other_listeners.get_a_head_start();
+        let listeners = lock.other_listeners;
+        let others_may_be = listeners.are_possible() || listeners.unheard > MOST_UNHEARD;
         let short = hold.tenure.two_round_trips(HAND_OVER_HEAD_START);
         let of_contender = (self.settings.hand_over.is_some() && was_handed_on && hold.is_live())
             .then_some(if others_may_be { short } else { PAUSE_ALONE });
@@ -321,18 +322,12 @@ impl Session {
         }
     }
 
-    fn stop_listening(&mut self, lock: LockId) {
+    pub(super) fn stop_listening(&mut self, lock: LockId) {
         if let Some(mut slot) = self.listening.remove(&lock) {
             self.timers.set(Timer::Listening(lock), &mut slot, None);
             self.drop_unwanted_notices(lock);
             self.locks.unref(lock, &mut self.timers);
         }
-    }
-
-    /// Ends all subscriptions to requests, because the client ends.
-    pub(super) fn stop_all_listening(&mut self) {
-        let listening: Vec<LockId> = self.listening.keys().copied().collect();
-        listening.into_iter().for_each(|lock| self.stop_listening(lock));
     }
 }
 
@@ -477,10 +472,6 @@ pub(super) struct OtherListeners {
 impl OtherListeners {
     const fn are_possible(self) -> bool {
         self.unheard == 0
-    }
-
-    const fn get_a_head_start(self) -> bool {
-        self.are_possible() || self.unheard > MOST_UNHEARD
     }
 
     const fn note(&mut self, others_listen: bool) {
