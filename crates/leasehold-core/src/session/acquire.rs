@@ -231,7 +231,6 @@ impl Session {
         true
     }
 
-    /// Creates the hold for an acquire, before its first call.
     pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> HoldNumber {
         let number = self.new_hold();
         let acquire = &mut self.requests[ticket];
@@ -264,7 +263,6 @@ impl Session {
         self.remove_request(ticket);
     }
 
-    /// Forgets a request whose future is done or dropped.
     pub(super) fn remove_request(&mut self, ticket: Ticket) {
         let Some(mut request) = self.requests.0.remove(ticket) else { return };
         self.timers.set(Timer::Request(ticket), &mut request.timer, None);
@@ -508,7 +506,6 @@ impl Session {
         self.back_off(now, ticket);
     }
 
-    /// Pauses before the next attempt, or ends the request if this was its last attempt.
     pub(super) fn back_off(&mut self, now: Instant, ticket: Ticket) {
         let pause = pause_before(self.failures_of(ticket).tries());
         let until = now + pause / 2 + self.jitter(pause / 2);
@@ -628,7 +625,6 @@ impl Session {
         [failures, outage].into_iter().flatten().fold(patience, Instant::min)
     }
 
-    /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
     pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
         let request = &mut self.requests.0[ticket];
         request.timer = None;
@@ -713,7 +709,6 @@ impl Session {
         self.outage_deadline(&self.requests[ticket]).is_some_and(|end| end <= now)
     }
 
-    /// The request was not served at once: it begins to wait.
     pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
         self.report_own_client(now, ticket);
         self.set_request_timer(now, ticket);

@@ -215,7 +215,7 @@ pub(super) struct ServerClock {
     known_since: Instant,
 }
 
-/// Handles replies.
+/// Handles replies and timeouts.
 impl Session {
     /// Handles the outcome of a call. Ignores calls that the session has given up.
     pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
@@ -235,7 +235,6 @@ impl Session {
         }
     }
 
-    /// Handles the outcome of a request's change.
     fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: CallResult) {
         let Some(hold) = self.holds.get(number) else { return };
         let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
@@ -295,10 +294,7 @@ impl Session {
             Ok(_) | Err(LinkError::Refused(_)) => self.change_settled(now, number, true),
         }
     }
-}
 
-/// Handles timeouts.
-impl Session {
     /// Lets time pass up to `now`: everything that is due happens.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(due) = self.timers.pop(now) {

@@ -63,7 +63,6 @@ impl Session {
         }
     }
 
-    /// Writes the record if it is due, or if its locks have changed.
     pub(super) fn record_is_due(&mut self, now: Instant) {
         if self.record.next(self.is_idle()).is_none_or(|at| at > now) {
             return;

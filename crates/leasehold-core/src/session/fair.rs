@@ -171,7 +171,6 @@ impl Session {
         }
     }
 
-    /// The server offers the free lock to an entry of this client.
     fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let known = self.client.number_in(entry).and_then(|number| self.holds.get(number));
         let Some(hold) = known else { return self.release_orphaned_entry(now, lock, entry) };

@@ -295,10 +295,7 @@ impl Hold {
         let is_watched = self.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;
         assert!(!self.is_live() || is_watched, "{number:?}: nothing watches its deadline: {self:?}");
     }
-}
 
-/// The change in flight.
-impl Hold {
     pub(super) fn begin_change(&mut self, change: impl Into<Box<Change>>) {
         let mut change = change.into();
         let before = self.count.begin_change(change.aim.target());
@@ -369,7 +366,6 @@ impl HoldState {
         }
     }
 
-    /// Whether the hold was ever granted.
     pub(super) const fn is_granted(self) -> bool {
         self.counted_by().is_some()
     }

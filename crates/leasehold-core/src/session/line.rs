@@ -345,7 +345,6 @@ pub(super) struct LazyLine(Option<Box<Line>>);
 static EMPTY: LazyLock<Line> = LazyLock::new(Line::default);
 
 impl LazyLine {
-    /// The line if it is allocated.
     pub(super) fn get_mut(&mut self) -> Option<&mut Line> {
         self.0.as_deref_mut()
     }

@@ -103,7 +103,6 @@ impl Session {
         }
     }
 
-    /// Fails a release that has no outcome yet.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
         // Another copy of the command may be in flight.
         let unsure =
@@ -553,7 +552,6 @@ impl Hold {
         now >= self.clean_up.until && !self.count.is_being_renewed()
     }
 
-    /// When the background lowers the count next.
     pub(super) fn lowering_at(&self) -> Option<Instant> {
         let is_idle = self.change.is_none() && !self.clean_up.is_queued;
         (is_idle && self.is_for_background()).then(|| {

@@ -51,7 +51,6 @@ impl Session {
         hold.plan_renewal(now, at, period / 64, reasserts);
     }
 
-    /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let hold = &mut self.holds[number];
         hold.timer = None;
@@ -267,7 +266,6 @@ impl Session {
         }
     }
 
-    /// Checks each hold of the lock with this name.
     pub(super) fn verify_holds(&mut self, now: Instant, name: &str) {
         let is_it = |hold: &Hold| hold.is_live() && self.locks[hold.lock].name.as_str() == name;
         let mut live: Vec<_> = self.holds.iter().filter(|(_, hold)| is_it(hold)).map(|(number, _)| number).collect();

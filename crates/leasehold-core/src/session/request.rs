@@ -248,7 +248,6 @@ impl Acquire {
         }
     }
 
-    /// The hold of its owner that it re-enters.
     pub(super) const fn entering(&self) -> Option<HoldNumber> {
         match self.route {
             Route::Reentering(number) => Some(number),

@@ -221,7 +221,6 @@ impl Subscriptions {
         self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().any(|id| is_it(&self.channels[*id].name)))
     }
 
-    /// Unsubscribes the lock from channels not in `is_wanted`.
     pub(super) fn retain(&mut self, lock: LockId, is_wanted: impl Fn(&Bytes) -> bool, out: &mut Out) {
         let Some(of_lock) = self.by_lock.get_mut(&lock) else { return };
         let channels = &self.channels;

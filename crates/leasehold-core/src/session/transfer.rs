@@ -278,7 +278,6 @@ impl Session {
         self.locks[lock].other_listeners.note(!(counts_all && only_self));
     }
 
-    /// Ends lingering for a lock that another client wants.
     pub(super) fn yield_to_other_client(&mut self, now: Instant, lock: LockId) {
         self.contended.note(now, self.locks[lock].name.key());
         let last = self.locks[lock].last_granted.filter(|number| self.holds.contains(*number));
