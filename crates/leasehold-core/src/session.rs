@@ -145,8 +145,8 @@ impl Session {
             last_id: 0,
             closed: false,
             lost_all: false,
-            locks: Locks::new(),
-            subscriptions: Subscriptions::new(),
+            locks: Locks::default(),
+            subscriptions: Subscriptions::default(),
             holds: Holds::default(),
             requests: Requests::default(),
             owners: Owners::default(),
@@ -232,7 +232,7 @@ impl Session {
 
     /// A new owner.
     pub fn new_owner(&mut self) -> OwnerId {
-        OwnerId::new(self.next_id())
+        OwnerId::new(self.new_number())
     }
 
     /// A new id of an operation, such as the setting of a counter. It differs from the names of all holds.
@@ -242,8 +242,9 @@ impl Session {
     }
 
     /// A number greater than all earlier ones.
-    pub fn new_number(&mut self) -> u64 {
-        self.next_id()
+    pub const fn new_number(&mut self) -> u64 {
+        self.last_id += 1;
+        self.last_id
     }
 
     /// A number between 0 and 1.
@@ -281,11 +282,6 @@ impl Session {
         self.contended.held_back_until(now, key).is_some()
     }
 
-    /// Whether the client grants nothing any more.
-    pub const fn is_closed(&self) -> bool {
-        self.closed
-    }
-
     /// Whether a shutdown has ended all guards.
     pub const fn has_lost_all(&self) -> bool {
         self.lost_all
@@ -297,17 +293,12 @@ impl Session {
         ClientStats {
             held,
             cleaning_up: self.holds.len() - held,
-            requests: self.requests.len(),
+            requests: self.requests.0.len(),
             subscriptions: self.subscriptions.len(),
             locks: self.locks.len(),
             owners: self.owners.len(),
             timers: self.timers.len(),
         }
-    }
-
-    const fn next_id(&mut self) -> u64 {
-        self.last_id += 1;
-        self.last_id
     }
 
     const fn new_hold(&mut self) -> HoldNumber {
@@ -321,7 +312,7 @@ impl Session {
     }
 
     fn wake(&mut self, ticket: Ticket) {
-        if let Some(waker) = self.requests.get_mut(&ticket).and_then(|request| request.waker.take()) {
+        if let Some(waker) = self.requests.0.get_mut(ticket).and_then(|request| request.waker.take()) {
             self.out.wake(waker);
         }
     }
@@ -431,34 +422,30 @@ struct Found {
 impl Session {
     /// Panics on a broken invariant after every public call, in debug builds of the tests. The checks are too expensive for users.
     fn assert_invariants(&self) {
-        let size = self.locks.len() + self.holds.len() + self.requests.len() + self.subscriptions.len();
+        let size = self.locks.len() + self.holds.len() + self.requests.0.len() + self.subscriptions.len();
         if cfg!(all(debug_assertions, any(test, feature = "self-checks"))) && size <= MAX_CHECKED {
-            let found = self
-                .check_requests()
-                .and_then(|()| self.check_locks())
-                .and_then(|()| self.check_holds())
-                .and_then(|()| self.check_tables());
-            assert_eq!(found, Ok(()), "an invariant of the session is broken");
+            self.check_requests();
+            self.check_locks();
+            self.check_holds();
+            self.check_tables();
         }
     }
 
     /// Invariants 2, 4, 6 and 7.
-    fn check_holds(&self) -> Result<(), String> {
+    fn check_holds(&self) {
         let mut names = HashSet::new();
         for (number, hold) in self.holds.iter() {
-            let lock = self.locks.get(hold.lock);
-            let is_named = lock.is_some_and(|lock| lock.protocol().may_be_handed_on());
-            ensure(!is_named || names.insert(hold.cell.name()), || format!("{number:?} is there twice"))?;
+            assert!(self.locks.contains(hold.lock), "{number:?} is of a lock that is not there");
+            let is_named = self.locks[hold.lock].protocol().may_be_handed_on();
+            assert!(!is_named || names.insert(hold.cell.name()), "{number:?} is there twice");
             let is_heard = !hold.lingers() || self.subscriptions.hears(hold.lock);
-            ensure(is_heard, || format!("{number:?} lingers, and nothing is heard of others that want it"))?;
-            ensure(self.locks.contains(hold.lock), || format!("{number:?} is of a lock that is not there"))?;
-            hold.check().map_err(|found| format!("{number:?}: {found}"))?;
+            assert!(is_heard, "{number:?} lingers, and nothing is heard of others that want it");
+            hold.check(number);
         }
-        Ok(())
     }
 
     /// Each lock's counts match its references, its waiters ask for it, and its channels know it.
-    fn check_locks(&self) -> Result<(), String> {
+    fn check_locks(&self) {
         let mut found: NumberMap<LockId, Found> = NumberMap::default();
         for (_, acquire) in self.requests.acquires() {
             found.entry(acquire.lock).or_default().refs += 1;
@@ -478,66 +465,49 @@ impl Session {
             let mut of_lock = found.remove(&id).unwrap_or_default();
             of_lock.refs += u32::from(lock.line.heartbeat.in_flight);
             let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
-            ensure(kept == of_lock, || format!("{} keeps {kept:?}, and has {of_lock:?}", lock.name))?;
-            let members = lock.line.members();
-            for ticket in members {
+            assert_eq!(kept, of_lock, "{} keeps, and has", lock.name);
+            for ticket in lock.line.members() {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);
-                ensure(waits, || format!("{ticket:?} stands in the line of {}, and does not ask for it", lock.name))?;
+                assert!(waits, "{ticket:?} stands in the line of {}, and does not ask for it", lock.name);
             }
         }
-        let stale = self.subscriptions.locks().find(|lock| !self.locks.contains(*lock));
-        ensure(stale.is_none() && self.subscriptions.is_sound(), || {
-            format!("locks and channels do not agree: {:?}", self.subscriptions)
-        })?;
-        Ok(())
+        let is_sound =
+            self.subscriptions.is_sound() && self.subscriptions.locks().all(|lock| self.locks.contains(lock));
+        assert!(is_sound, "locks and channels do not agree: {:?}", self.subscriptions);
     }
 
     /// The hold of each request exists (invariant 1), and a request is in the line of its lock exactly while it waits there (invariant 5).
-    fn check_requests(&self) -> Result<(), String> {
+    fn check_requests(&self) {
         for (ticket, acquire) in self.requests.acquires() {
-            let begun = acquire.hold.map(|number| (number, self.holds.get(number)));
-            ensure(begun.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
-                format!("{ticket:?} has begun {begun:?}, which is no hold of its lock")
-            })?;
-            let unread = acquire.unread().map(|granted| (granted, self.holds.get(granted.hold)));
-            ensure(unread.is_none_or(|(_, hold)| hold.is_some_and(|hold| hold.lock == acquire.lock)), || {
-                format!("{ticket:?} was handed {unread:?}, which is no hold of its lock")
-            })?;
-            let is_timed = self.requests.get(&ticket).is_some_and(|request| request.timer.is_some());
-            ensure(unread.is_none() || is_timed, || {
-                format!("nothing watches whether the future of {ticket:?} reads its grant")
-            })?;
-            ensure(self.locks.contains(acquire.lock), || format!("{ticket:?} asks for a lock that is not there"))?;
-            let lock = &self.locks[acquire.lock];
-            let waits = acquire.waits_in_line();
-            let stands = [lock.line.is_contender(ticket), lock.line.queue.contains(ticket)];
-            ensure(stands.map(usize::from).iter().sum::<usize>() == usize::from(waits), || {
-                format!("{ticket:?} contends, and is queued: {stands:?}, {acquire:?}")
-            })?;
+            let is_of_lock = |number| self.holds.get(number).is_some_and(|hold| hold.lock == acquire.lock);
+            assert!(acquire.hold.is_none_or(is_of_lock), "{ticket:?} has begun no hold of its lock: {acquire:?}");
+            if let Some(granted) = acquire.unread() {
+                assert!(is_of_lock(granted.hold), "{ticket:?} was handed no hold of its lock: {granted:?}");
+                let is_timed = self.requests.0[ticket].timer.is_some();
+                assert!(is_timed, "nothing watches whether the future of {ticket:?} reads its grant");
+            }
+            assert!(self.locks.contains(acquire.lock), "{ticket:?} asks for a lock that is not there");
+            let line = &self.locks[acquire.lock].line;
+            let stands = [line.is_contender(ticket), line.queue.contains(ticket)];
+            let waits = stands.into_iter().map(usize::from).sum::<usize>() == usize::from(acquire.waits_in_line());
+            assert!(waits, "{ticket:?} contends, and is queued: {stands:?}, {acquire:?}");
         }
-        Ok(())
     }
 
     /// Each timer has a slot, and the holds and requests of each owner exist.
-    fn check_tables(&self) -> Result<(), String> {
-        let of_requests = self.requests.iter().filter_map(|(_, request)| request.timer);
+    fn check_tables(&self) {
+        let of_requests = self.requests.0.iter().filter_map(|(_, request)| request.timer);
         let of_locks = self.locks.iter().filter_map(|(_, lock)| lock.timer);
-        let of_holds = self.holds.iter().map(|(_, hold)| hold).filter_map(|hold| hold.timer);
-        let slots =
-            of_requests.chain(of_locks).chain(of_holds).count() + self.subscriptions.timers() + self.listening.len();
-        ensure(self.timers.len() == slots, || format!("{} timers are set, and {slots} are known", self.timers.len()))?;
+        let of_holds = self.holds.iter().filter_map(|(_, hold)| hold.timer);
+        let slots = of_requests.chain(of_locks).chain(of_holds).count();
+        let slots = slots + self.subscriptions.timers() + self.listening.len();
+        assert_eq!(self.timers.len(), slots, "timers are set, and known");
         for (lock, owner, owned) in self.owners.iter() {
-            let (holds, requests) = (&owned.holds, &owned.requests);
-            let there = holds.iter().all(|number| self.holds.get(*number).is_some_and(|hold| hold.lock == lock))
-                && requests
-                    .iter()
-                    .all(|ticket| self.requests.acquire(*ticket).is_some_and(|acquire| acquire.lock == lock));
-            ensure(there, || format!("{owner:?} owns or wants what is not there: {owned:?}"))?;
+            let holds = owned.holds.iter().map(|number| self.holds.get(*number).map(|hold| hold.lock));
+            let requests =
+                owned.requests.iter().map(|ticket| self.requests.acquire(*ticket).map(|acquire| acquire.lock));
+            let there = holds.chain(requests).all(|of| of == Some(lock));
+            assert!(there, "{owner:?} owns or wants what is not there: {owned:?}");
         }
-        Ok(())
     }
-}
-
-fn ensure(holds: bool, what: impl FnOnce() -> String) -> Result<(), String> {
-    if holds { Ok(()) } else { Err(what()) }
 }

@@ -15,6 +15,7 @@ use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
 use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, RequestKind, Route};
+use crate::session::transfer::Linger;
 use crate::session::{AcquireRequest, Event, Fallback, Patience, Session, Ticket, Timer, pause_before};
 use crate::time::Instant;
 use std::task::{Poll, Waker};
@@ -28,7 +29,7 @@ impl Session {
             request.owner = None;
             request.reenter = None;
         }
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         let lock = self.locks.get_or_insert(&request.name, request.kind, &self.client);
         self.locks[lock].refs += 1;
         if request.fallback == Fallback::Local {
@@ -52,7 +53,7 @@ impl Session {
         }
         let (entering, waits) = (acquire.entering(), !is_contender && !acquire.has_ended());
         if let Some(owner) = acquire.request.owner {
-            self.owners.add_request(lock, owner, ticket);
+            self.owners.change(lock, owner, |owned| owned.requests.push(ticket));
         }
         self.requests.insert(ticket, RequestKind::Acquire(acquire));
         if let Some(number) = entering {
@@ -118,16 +119,15 @@ impl Session {
         }
         let missed = std::mem::take(&mut acquire.unpolled);
         let (rests, entering) = (acquire.rests(), acquire.entering());
-        if let Some(request) = self.requests.get_mut(&ticket) {
-            request.waker = Some(waker.clone());
-        }
+        self.requests.0[ticket].waker = Some(waker.clone());
         if rests || self.is_under_way(ticket) {
             return Poll::Pending;
         }
         if let Some(number) = entering {
             self.check_entry(now, ticket, number);
             // The hold to enter may have ended, and the caller's patience with it.
-            if self.requests.acquire(ticket).is_none_or(|acquire| acquire.has_ended() || acquire.rests()) {
+            let acquire = &self.requests[ticket];
+            if acquire.has_ended() || acquire.rests() {
                 return self.poll_outcome(ticket);
             }
         }
@@ -138,7 +138,7 @@ impl Session {
     }
 
     fn poll_outcome(&mut self, ticket: Ticket) -> Poll<AcquireOutcome> {
-        match self.requests.acquire_mut(ticket).and_then(Acquire::take_outcome) {
+        match self.requests[ticket].take_outcome() {
             Some(outcome) => {
                 self.remove_request(ticket);
                 Poll::Ready(outcome)
@@ -149,7 +149,7 @@ impl Session {
 
     /// Advances a polled request. Returns `false` if it only waits.
     fn advance(&mut self, now: Instant, ticket: Ticket, missed: bool) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let (lock, may_retry) = (acquire.lock, acquire.may_try(now));
         let gated = match acquire.route {
             Route::Reentering(number) => {
@@ -205,13 +205,13 @@ impl Session {
         if self.resume(now, ticket) {
             return true;
         }
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return false };
+        let acquire = &mut self.requests[ticket];
         acquire.attempts = acquire.attempts.saturating_add(1);
         let (lock, begun, may_await_cleanup) = (acquire.lock, acquire.hold, acquire.may_await_cleanup());
         if let Some(number) = begun {
             self.holds[number].restart_max_hold(now, acquire.request.max_hold);
         }
-        let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return false };
+        let number = begun.unwrap_or_else(|| self.begin_hold(now, ticket));
         if may_await_cleanup {
             let overlaps = self.locks.same_name(lock).any(|lock| !self.locks[lock].line.given_up.is_empty());
             self.requests[ticket].last_retry = if overlaps { LastRetry::Overlapping } else { LastRetry::Nothing };
@@ -226,15 +226,14 @@ impl Session {
         } else {
             Some(self.not_after(now).max(1))
         };
-        let Some(call) = self.acquire_call(number, ticket, 1, lease, limit) else { return false };
+        let call = self.acquire_call(number, Some(ticket), 1, lease, limit);
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(1), call);
         true
     }
 
-    /// Creates the hold for an acquire, before its first call.
-    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> Option<HoldNumber> {
+    pub(super) fn begin_hold(&mut self, now: Instant, ticket: Ticket) -> HoldNumber {
         let number = self.new_hold();
-        let acquire = self.requests.acquire_mut(ticket)?;
+        let acquire = &mut self.requests[ticket];
         let (request, lock) = (&acquire.request, &self.locks[acquire.lock]);
         // The client must receive the requests of other clients before the server can show the mark.
         let hears = self.listening.contains_key(&acquire.lock) && self.subscriptions.hears(acquire.lock);
@@ -243,11 +242,11 @@ impl Session {
         let marked = linger.map(|_| self.client.marked_field(number));
         let name = HoldName::new(self.client, number, marked.as_ref().or(request.field.as_ref()));
         let mut hold = Hold::new(now, acquire.lock, ticket, name, request);
-        linger.into_iter().for_each(|longest| hold.mark(longest.get()));
+        hold.linger = linger.map(|longest| Box::new(Linger::For(longest.get().min(hold.lease / 3))));
         acquire.hold = Some(number);
         self.locks[hold.lock].refs += 1;
         self.holds.insert(number, hold);
-        Some(number)
+        number
     }
 
     /// Drops an acquire, whose future was dropped.
@@ -264,13 +263,12 @@ impl Session {
         self.remove_request(ticket);
     }
 
-    /// Forgets a request whose future is done or dropped.
     pub(super) fn remove_request(&mut self, ticket: Ticket) {
-        let Some(mut request) = self.requests.remove(ticket) else { return };
+        let Some(mut request) = self.requests.0.remove(ticket) else { return };
         self.timers.set(Timer::Request(ticket), &mut request.timer, None);
         if let RequestKind::Acquire(acquire) = request.kind {
             if let Some(owner) = acquire.request.owner {
-                self.owners.remove_request(acquire.lock, owner, ticket);
+                self.owners.change(acquire.lock, owner, |owned| owned.requests.retain(|request| *request != ticket));
             }
             self.locks.unref(acquire.lock, &mut self.timers);
         }
@@ -282,8 +280,7 @@ impl Session {
     /// Fails the entry if the owner's hold is lost. If the hold has ended otherwise, the request acquires anew.
     pub(super) fn check_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         if !self.holds.contains(number) {
-            self.join_line(now, ticket, End::Back);
-            return;
+            return self.join_line(now, ticket, End::Back);
         }
         self.lose_if_passed(now, number);
         match self.holds.get(number).and_then(|hold| hold.state.end()) {
@@ -298,10 +295,11 @@ impl Session {
 
     /// Sends the re-entry unless another change of the hold is in flight. Returns whether it was sent.
     fn send_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) -> bool {
-        let Some(acquire) = self.requests.acquire_mut(ticket).filter(|acquire| acquire.may_try(now)) else {
+        let acquire = &mut self.requests[ticket];
+        if !acquire.may_try(now) {
             return false;
-        };
-        let Some(hold) = self.holds.get_mut(number) else { return false };
+        }
+        let hold = &mut self.holds[number];
         if hold.change.is_some() || (hold.count.is_high() && hold.raising != Some(ticket)) {
             hold.wait(ticket);
             // The request does not wait for the server: if the server is out of reach, the hold is lost in the end.
@@ -312,7 +310,7 @@ impl Session {
         // What the request sent before was withdrawn.
         acquire.failures.set_outcome_unknown(false);
         let lease = hold.limit_lease(now, acquire.request.lease);
-        let Some(call) = self.acquire_call(number, ticket, target, lease, None) else { return false };
+        let call = self.acquire_call(number, Some(ticket), target, lease, None);
         self.send_change(now, number, Some(ticket), CountChange::RaiseTo(target), call);
         true
     }
@@ -363,8 +361,7 @@ impl Session {
     }
 
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        let hold = &mut self.holds[number];
+        let (acquire, hold) = (&mut self.requests[ticket], &mut self.holds[number]);
         let renewed = acquire.request.renewed;
         hold.add_guard(now, renewed, acquire.request.lease);
         let until = acquire.read_until(now, self.locks[hold.lock].wait_policy().turn(&self.settings));
@@ -442,12 +439,10 @@ impl Session {
         let is_try = acquire.request.patience == Patience::Try;
         if let Some(number) = acquire.request.owner.and_then(|owner| self.owners.hold(lock, owner)) {
             self.locks[lock].forget_failures();
-            self.enter_instead(now, ticket, lock, number);
-            return;
+            return self.enter_instead(now, ticket, lock, number);
         }
         if let Some(beside) = self.own_other_half(&self.requests[ticket]) {
-            self.stand_beside(now, ticket, beside);
-            return;
+            return self.stand_beside(now, ticket, beside);
         }
         let state = &mut self.locks[lock];
         let is_shared = state.wait_policy() == WaitPolicy::Shared;
@@ -478,16 +473,15 @@ impl Session {
 
     /// Whether a busy reply ends the request: this was its final attempt, or the reply came after the end of the wait.
     pub(super) fn is_last_attempt(&self, now: Instant, ticket: Ticket) -> bool {
-        self.requests.acquire(ticket).is_some_and(|acquire| {
-            acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now
-        })
+        let acquire = &self.requests[ticket];
+        acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now
     }
 
     /// The pause before the next attempt of a kind without notices; `None` after the last attempt. If the caller's own backoff decides, this
     /// is the pause of a future that does not poll.
     fn next_poll(&mut self, ticket: Ticket) -> Option<Duration> {
         let random = self.rng.f64();
-        let acquire = self.requests.acquire_mut(ticket)?;
+        let acquire = &mut self.requests[ticket];
         acquire.polls = acquire.polls.saturating_add(1);
         match &acquire.request.backoff {
             Some(backoff) if !backoff.is_custom() => backoff.pause(acquire.polls, random),
@@ -512,10 +506,8 @@ impl Session {
         self.back_off(now, ticket);
     }
 
-    /// Pauses before the next attempt, or ends the request if this was its last attempt.
     pub(super) fn back_off(&mut self, now: Instant, ticket: Ticket) {
-        let Some(failures) = self.failures_of(ticket) else { return };
-        let pause = pause_before(failures.tries());
+        let pause = pause_before(self.failures_of(ticket).tries());
         let until = now + pause / 2 + self.jitter(pause / 2);
         let acquire = &self.requests[ticket];
         let (lock, queued, last) = (acquire.lock, acquire.route == Route::Queued, acquire.is_final_attempt);
@@ -539,7 +531,7 @@ impl Session {
         }
         let why = error.to_string();
         self.record_failure(now, ticket, &why, false);
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         let failures = match acquire.route {
             Route::Queued => &mut self.locks[acquire.lock].line.failures,
             Route::Direct | Route::Reentering(_) => &mut acquire.failures,
@@ -633,9 +625,8 @@ impl Session {
         [failures, outage].into_iter().flatten().fold(patience, Instant::min)
     }
 
-    /// Handles a request's timer: a pause or the request's patience has ended, or a deadline has passed.
     pub(super) fn request_is_due(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let request = &mut self.requests.0[ticket];
         request.timer = None;
         let acquire = match &mut request.kind {
             RequestKind::Acquire(acquire) => acquire,
@@ -644,7 +635,9 @@ impl Session {
                 let why = "no reply came in time; the release is repeated in the background";
                 return self.give_up_release(ticket, number, why);
             }
-            RequestKind::Extension { .. } | RequestKind::Pause { .. } | RequestKind::Move(_) => return self.wake(ticket),
+            RequestKind::Extension { .. } | RequestKind::Pause { .. } | RequestKind::Move(_) => {
+                return self.wake(ticket);
+            }
         };
         match acquire.due(now) {
             Due::Nothing => return,
@@ -664,8 +657,7 @@ impl Session {
         }
         let acquire = &self.requests[ticket];
         if self.request_deadline(ticket, acquire) > now {
-            self.set_request_timer(now, ticket);
-            return;
+            return self.set_request_timer(now, ticket);
         }
         self.end_wait(now, ticket);
     }
@@ -677,15 +669,14 @@ impl Session {
         if flying && acquire.wait_deadline(timeout) > now {
             // Wait for the call in flight: the server may still reply.
             acquire.failures.postpone(timeout);
-            self.set_request_timer(now, ticket);
-            return;
+            return self.set_request_timer(now, ticket);
         }
         acquire.is_final_attempt = true;
         let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
         let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
         let is_contender = place == Route::Queued && self.locks[lock].line.is_contender(ticket);
-        let Some(failures) = self.failures_of(ticket) else { return };
+        let failures = self.failures_of(ticket);
         let begun_at = [failures.since(), own].into_iter().flatten().min();
         let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
             || self.is_ended_by_outage(now, ticket);
@@ -717,11 +708,9 @@ impl Session {
     }
 
     pub(super) fn is_ended_by_outage(&self, now: Instant, ticket: Ticket) -> bool {
-        let end = self.requests.acquire(ticket).and_then(|acquire| self.outage_deadline(acquire));
-        end.is_some_and(|end| end <= now)
+        self.outage_deadline(&self.requests[ticket]).is_some_and(|end| end <= now)
     }
 
-    /// The request was not served at once: it begins to wait.
     pub(super) fn begin_to_wait(&mut self, now: Instant, ticket: Ticket) {
         self.report_own_client(now, ticket);
         self.set_request_timer(now, ticket);
@@ -730,14 +719,12 @@ impl Session {
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &self.requests[ticket];
         let next = acquire.timeout(now, self.request_deadline(ticket, acquire));
-        if let Some(request) = self.requests.get_mut(&ticket) {
-            self.timers.set(Timer::Request(ticket), &mut request.timer, Some(next));
-        }
+        self.timers.set(Timer::Request(ticket), &mut self.requests.0[ticket].timer, Some(next));
     }
 
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
         let failures = self.failing_since(lock).map(|since| since + self.settings.unreachable_after);
-        let Some(state) = self.locks.get_mut(lock) else { return };
+        let state = &mut self.locks[lock];
         let next = [state.line.timeout(), failures, state.line.heartbeat.next].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), &mut state.timer, next);
     }
@@ -751,18 +738,16 @@ impl Session {
 
     /// Whether the server may apply, or have applied, a call of the request without a reply.
     pub(super) fn is_outcome_unknown(&self, ticket: Ticket) -> bool {
-        self.is_under_way(ticket)
-            || self.requests.acquire(ticket).is_some_and(|acquire| acquire.failures.is_outcome_unknown())
+        self.is_under_way(ticket) || self.requests[ticket].failures.is_outcome_unknown()
     }
 
     /// Records a failure of the server. `unsure`: the server may have applied a call of this request.
     pub(super) fn record_failure(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
-        let Some(acquire) = self.requests.acquire(ticket) else { return };
-        let (lock, started) = (acquire.lock, acquire.started);
+        let (lock, started) = (self.requests[ticket].lock, self.requests[ticket].started);
         // A waiter that slept when the connection was lost has waited for the server since then.
         let outage = self.outage_of(lock).map(|outage| outage.since);
         let since = outage.filter(|since| started <= *since).unwrap_or(now);
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         if unsure {
             acquire.failures.set_outcome_unknown(true);
         }
@@ -775,14 +760,13 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    pub(super) fn failures_of(&self, ticket: Ticket) -> Option<&Failures> {
-        let acquire = self.requests.acquire(ticket)?;
-        Some(if acquire.route == Route::Queued { &self.locks[acquire.lock].line.failures } else { &acquire.failures })
+    pub(super) fn failures_of(&self, ticket: Ticket) -> &Failures {
+        let acquire = &self.requests[ticket];
+        if acquire.route == Route::Queued { &self.locks[acquire.lock].line.failures } else { &acquire.failures }
     }
 
     pub(super) fn failure_error(&self, ticket: Ticket) -> AcquireError {
-        let failures = self.requests.acquire(ticket).zip(self.failures_of(ticket));
-        let why = failures.map(|(acquire, failures)| self.with_outage(acquire.lock, failures)).unwrap_or_default();
+        let why = self.with_outage(self.requests[ticket].lock, self.failures_of(ticket));
         if self.is_outcome_unknown(ticket) { AcquireError::OutcomeUnknown(why) } else { AcquireError::Unreachable(why) }
     }
 
@@ -795,12 +779,12 @@ impl Session {
     }
 
     pub(super) fn outage_of(&self, lock: LockId) -> Option<&Outage> {
-        self.outages.of(self.locks.get(lock)?.name.key())
+        self.outages.of(self.locks[lock].name.key())
     }
 
     /// The instant since which the server fails the lock's waiters, by their attempts, and by the link while they sleep.
     pub(super) fn failing_since(&self, lock: LockId) -> Option<Instant> {
-        let state = self.locks.get(lock)?;
+        let state = &self.locks[lock];
         let outage = if state.line.listens() { self.outage_of(lock).map(|outage| outage.since) } else { None };
         [state.line.failures.since(), outage].into_iter().flatten().min()
     }
@@ -810,7 +794,7 @@ impl Session {
         let hold = &self.holds[number];
         let reach = self.outage_of(hold.lock).map_or(now, |outage| outage.since) + self.settings.unreachable_after;
         let limit = reach.min(hold.cell.deadline()).max(now + self.settings.command_timeout);
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return };
         let waits = matches!(request.kind, RequestKind::Release { outcome: None, .. });
         if waits && request.timer.is_none() {
             self.timers.set(Timer::Request(ticket), &mut request.timer, Some(limit));
@@ -819,14 +803,14 @@ impl Session {
 
     /// Begins a pause by the session's clock, so that a test which moves the clock also moves the pause.
     pub fn pause(&mut self, now: Instant, pause: Duration) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         self.requests.insert(ticket, RequestKind::Pause { until: now + pause });
         ticket
     }
 
     /// Whether a pause is over; `waker` is woken when it is.
     pub fn poll_pause(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> bool {
-        let Some(request) = self.requests.get_mut(&ticket) else { return true };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return true };
         let RequestKind::Pause { until } = request.kind else { return true };
         if self.lost_all || until <= now {
             return true;

@@ -79,7 +79,7 @@ impl Session {
     /// Ends the guard of a hold, and offers the hold to other processes for `life`. `renewed` is whether the guard wanted renewals, and
     /// `secret` a random text that is used once. If the offer fails, the background releases the hold.
     pub fn offer(&mut self, now: Instant, number: HoldNumber, renewed: bool, life: Duration, secret: Bytes) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         self.lose_if_passed(now, number);
         let refusal = self.holds.get(number).map_or(Some(MoveError::Lost(LossReason::ShutDown)), Hold::refusal_to_move);
         self.take_guard(now, number, renewed);
@@ -104,7 +104,7 @@ impl Session {
 
     /// Polls an offer. The ticket is invalid once this is ready. The session forgets the hold with a successful outcome.
     pub fn poll_offer(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<Offered, MoveError>> {
-        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Err(MoveError::Closed)) };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Err(MoveError::Closed)) };
         let RequestKind::Move(moving) = &mut request.kind else { return Poll::Ready(Err(MoveError::Closed)) };
         let Move::Offer { hold, outcome, .. } = &mut **moving else { return Poll::Ready(Err(MoveError::Closed)) };
         let (number, outcome) = (*hold, outcome.take());
@@ -121,7 +121,7 @@ impl Session {
 
     /// Drops the future of an offer; the background releases the hold.
     pub fn abandon_offer(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.get(&ticket) else { return };
+        let Some(request) = self.requests.0.get(ticket) else { return };
         let RequestKind::Move(moving) = &request.kind else { return };
         let Move::Offer { hold: number, .. } = **moving else { return };
         self.remove_request(ticket);
@@ -166,7 +166,7 @@ impl Session {
             },
             _ => None,
         };
-        let secret = self.requests.get(&ticket).and_then(|request| is_read_by(&request.kind));
+        let secret = self.requests.0.get(ticket).and_then(|request| is_read_by(&request.kind));
         match (outcome, secret) {
             (Ok(time), Some(secret)) => {
                 let secret = ticket::secret_at(&secret, time);
@@ -182,7 +182,7 @@ impl Session {
     }
 
     fn finish_offer(&mut self, ticket: Ticket, result: Result<Offered, MoveError>) {
-        if let Some(request) = self.requests.get_mut(&ticket)
+        if let Some(request) = self.requests.0.get_mut(ticket)
             && let RequestKind::Move(moving) = &mut request.kind
             && let Move::Offer { outcome, .. } = &mut **moving
         {
@@ -196,7 +196,7 @@ impl Session {
 impl Session {
     /// Begins to adopt a hold.
     pub fn adopt(&mut self, now: Instant, request: AdoptRequest) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         let outcome = if self.closed {
             Some(Err(MoveError::Closed))
         } else {
@@ -204,7 +204,7 @@ impl Session {
             let name = HoldName::Chosen(Box::new(acquire.field.clone().unwrap_or_default()));
             let key = crate::command::HoldKey::named(name, 1);
             let call = ticket::adopt(&acquire.name, &key, &request.secret, acquire.lease);
-            let id = CallId(self.next_id());
+            let id = CallId(self.new_number());
             let purpose = Purpose::Adoption(Box::new(Adoption { ticket, sent_at: now, request }));
             self.send(now, id, call, purpose, true);
             None
@@ -224,7 +224,7 @@ impl Session {
             }
             None => return Poll::Ready(Err(MoveError::Closed)),
         }
-        if let Some(request) = self.requests.get_mut(&ticket) {
+        if let Some(request) = self.requests.0.get_mut(ticket) {
             request.waker = Some(waker.clone());
         }
         Poll::Pending
@@ -240,7 +240,7 @@ impl Session {
     }
 
     fn adoption(&mut self, ticket: Ticket) -> Option<&mut Option<Result<Granted, MoveError>>> {
-        match &mut self.requests.get_mut(&ticket)?.kind {
+        match &mut self.requests.0.get_mut(ticket)?.kind {
             RequestKind::Move(moving) => match &mut **moving {
                 Move::Adopt { outcome } => Some(outcome),
                 Move::Offer { .. } => None,
@@ -303,7 +303,7 @@ impl Session {
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
         if let Some(owner) = request.owner {
-            self.owners.add_hold(lock, owner, number);
+            self.owners.change(lock, owner, |owned| owned.holds.push(number));
             self.admit_owner(now, lock, owner, number);
         }
         self.lose_excluded(now, number, adoption.sent_at, None);
@@ -312,7 +312,7 @@ impl Session {
 
     /// Fails the moves without an outcome, because the client ends. Releases adopted holds that no future has read.
     pub(super) fn end_moves(&mut self, now: Instant) {
-        let moves = self.requests.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Move(_)));
+        let moves = self.requests.0.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Move(_)));
         let moves: Vec<Ticket> = moves.map(|(ticket, _)| ticket).collect();
         for ticket in moves {
             let unknown = MoveError::OutcomeUnknown("no reply came before the client was shut down".to_owned());

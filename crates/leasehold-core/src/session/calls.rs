@@ -8,7 +8,7 @@
 //! one slot. A hold that comes during a settlement waits for the next one: its call may have been sent too late for the first.
 
 use crate::call::{Call, Replicas};
-use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy};
+use crate::command::{AcquireArgs, Acquired, KindProtocol, ReleaseArgs, Renewed, WaitPolicy, record};
 use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
@@ -18,6 +18,7 @@ use crate::session::extend::Extension;
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::lock::{Lock, LockId};
+use crate::session::request::Acquire;
 use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
@@ -93,33 +94,32 @@ impl Session {
         kind.unwrap_or_default().protocol()
     }
 
-    /// The call that raises a hold's count to `count` for a request.
+    /// The call that raises a hold's count to `count`: for a request, or to restore the hold.
     pub(super) fn acquire_call(
         &self,
         number: HoldNumber,
-        ticket: Ticket,
+        ticket: Option<Ticket>,
         count: u32,
         lease: Duration,
         not_after: Option<u64>,
-    ) -> Option<Call> {
-        let hold = self.holds.get(number)?;
-        let acquire = self.requests.acquire(ticket)?;
+    ) -> Call {
+        let (hold, acquire) = (&self.holds[number], ticket.map(|ticket| &self.requests[ticket]));
         let lock = &self.locks[hold.lock];
         let call = lock.protocol().acquire(&AcquireArgs {
             name: &lock.name,
             keys: lock.keys(),
             hold: &hold.cell.key(),
-            beside: acquire.beside(),
+            beside: acquire.and_then(Acquire::beside),
             count,
             lease,
             not_after,
-            waits: acquire.request.patience != Patience::Try,
-            placed: acquire.had_place,
-            prefer_writers: acquire.request.prefer_writers,
+            waits: acquire.is_some_and(|acquire| acquire.request.patience != Patience::Try),
+            placed: acquire.is_some_and(|acquire| acquire.had_place),
+            prefer_writers: acquire.and_then(|acquire| acquire.request.prefer_writers),
             settings: &self.settings,
         });
-        let replicas = both_conditions(hold.replicas(), acquire.request.replicas);
-        Some(call.with_replicas(replicas).repeating(acquire.polls > 0))
+        let replicas = both_conditions(hold.replicas(), acquire.and_then(|acquire| acquire.request.replicas));
+        call.with_replicas(replicas).repeating(acquire.is_some_and(|acquire| acquire.polls > 0))
     }
 
     /// Queues a call that changes the count of `number`. `by` is the request; `None` for the background.
@@ -132,7 +132,7 @@ impl Session {
         call: Call,
     ) {
         let replicas = call.replicas();
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         let lease =
             by.and_then(|ticket| self.requests.acquire(ticket)).map_or(Duration::ZERO, |acquire| acquire.request.lease);
         let hold = &mut self.holds[number];
@@ -148,13 +148,13 @@ impl Session {
 
     /// Queues a background call that changes no hold count.
     pub(super) fn send_by_background(&mut self, now: Instant, call: Call, purpose: Purpose) {
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         self.send(now, id, call, purpose, false);
     }
 
     /// Queues a call of a request that changes no hold count.
     pub(super) fn send_for_request(&mut self, now: Instant, call: Call, purpose: Purpose) {
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         self.send(now, id, call, purpose, true);
     }
 
@@ -223,7 +223,7 @@ pub(super) struct ServerClock {
     known_since: Instant,
 }
 
-/// Handles replies.
+/// Handles replies and timeouts.
 impl Session {
     /// Handles the outcome of a call. Ignores calls that the session has given up.
     pub fn handle_called(&mut self, now: Instant, id: CallId, result: Result<Reply, LinkError>) {
@@ -240,12 +240,11 @@ impl Session {
             }
             Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
             Purpose::Adoption(adoption) => self.handle_adopted(now, id, *adoption, result),
-            Purpose::Record => self.handle_recorded(now, &result),
+            Purpose::Record => self.record.written(now, result.is_ok_and(|reply| record::put_done(&reply).is_ok())),
             Purpose::Nothing => {}
         }
     }
 
-    /// Handles the outcome of a request's change.
     fn handle_reply(&mut self, now: Instant, number: HoldNumber, id: CallId, result: CallResult) {
         let Some(hold) = self.holds.get(number) else { return };
         let change = hold.change.as_ref().filter(|change| change.id == id && !change.is_settling);
@@ -307,10 +306,7 @@ impl Session {
             Ok(_) | Err(LinkError::Refused(_)) => self.change_settled(now, number, true),
         }
     }
-}
 
-/// Handles timeouts.
-impl Session {
     /// Lets time pass up to `now`: everything that is due happens.
     pub fn handle_timeout(&mut self, now: Instant) {
         while let Some(due) = self.timers.pop(now) {
@@ -352,7 +348,7 @@ impl Session {
     }
 
     fn send_settle(&mut self, scope: Scope) {
-        let id = CallId(self.next_id());
+        let id = CallId(self.new_number());
         if let Some(key) = self.settlements.begin(scope, id) {
             self.out.actions.push_back(Action::Settle { id, key, durable: scope.1 });
         }

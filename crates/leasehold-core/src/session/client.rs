@@ -18,7 +18,7 @@ use crate::command::record::uses::{LockUse, MOST};
 use crate::error::{AcquireError, LossReason};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber, OwnerId};
-use crate::session::calls::{CallResult, Purpose};
+use crate::session::calls::Purpose;
 use crate::session::hold::Hold;
 use crate::session::lock::LockId;
 use crate::session::request::{Acquire, RequestKind};
@@ -63,7 +63,6 @@ impl Session {
         }
     }
 
-    /// Writes the record if it is due, or if its locks have changed.
     pub(super) fn record_is_due(&mut self, now: Instant) {
         if self.record.next(self.is_idle()).is_none_or(|at| at > now) {
             return;
@@ -76,11 +75,7 @@ impl Session {
 
     /// Whether the client holds nothing and waits for nothing.
     pub(super) fn is_idle(&self) -> bool {
-        self.holds.is_empty() && self.requests.len() == 0
-    }
-
-    pub(super) fn handle_recorded(&mut self, now: Instant, result: &CallResult) {
-        self.record.written(now, result.as_ref().is_ok_and(|reply| record::put_done(reply).is_ok()));
+        self.holds.is_empty() && self.requests.0.is_empty()
     }
 
     /// The locks that the client has waited for, and has held, for a while; the oldest first.
@@ -195,7 +190,7 @@ impl ClientRecord {
     }
 
     /// Plans the next write after a reply. Ignores the reply to a record that was replaced.
-    fn written(&mut self, now: Instant, was_written: bool) {
+    pub(super) fn written(&mut self, now: Instant, was_written: bool) {
         if let Some(kept) = self.0.as_mut().filter(|kept| kept.write_at.is_none()) {
             kept.write_at = Some(now + if was_written { kept.lifetime / 3 } else { RETRY_PAUSE });
         }
@@ -219,13 +214,14 @@ impl Session {
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }
         self.stop_all_lingering(now);
-        self.stop_all_listening();
+        let listening: Vec<LockId> = self.listening.keys().copied().collect();
+        listening.into_iter().for_each(|lock| self.stop_listening(lock));
     }
 
     /// Loses every hold with a guard; the last guard's drop releases the hold. Ends every pause. Returns whether a hold was lost.
     pub fn lose_all(&mut self, now: Instant) -> bool {
         self.lost_all = true;
-        let pauses = self.requests.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Pause { .. }));
+        let pauses = self.requests.0.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Pause { .. }));
         let pauses: Vec<Ticket> = pauses.map(|(ticket, _)| ticket).collect();
         pauses.into_iter().for_each(|ticket| self.wake(ticket));
         let guarded = self.holds.iter().filter(|(_, hold)| hold.state.is_granted() && hold.count.has_guards());
@@ -242,7 +238,7 @@ impl Session {
     pub fn end(&mut self, now: Instant) {
         self.close(now);
         self.lose_all(now);
-        let open = self.requests.iter().filter_map(|(ticket, request)| match request.kind {
+        let open = self.requests.0.iter().filter_map(|(ticket, request)| match request.kind {
             RequestKind::Release { hold, outcome: None } => Some((ticket, hold)),
             _ => None,
         });

@@ -22,7 +22,7 @@ impl Session {
     ///
     /// The call goes on even if the caller does not wait for its outcome.
     pub fn extend(&mut self, now: Instant, number: HoldNumber, lease: Duration) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         self.requests.insert(ticket, RequestKind::Extension { outcome: None });
         self.lose_if_passed(now, number);
         let outcome = match self.lost_as(number) {
@@ -42,7 +42,7 @@ impl Session {
 
     /// Polls an extension. The ticket is invalid once this is ready.
     pub fn poll_extension(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), AcquireError>> {
-        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Ok(())) };
         let RequestKind::Extension { outcome } = &mut request.kind else { return Poll::Ready(Ok(())) };
         let Some(outcome) = outcome.take() else {
             request.waker = Some(waker.clone());
@@ -133,7 +133,7 @@ impl Session {
     }
 
     fn finish_extension(&mut self, ticket: Ticket, result: Result<(), AcquireError>) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return };
         if let RequestKind::Extension { outcome } = &mut request.kind {
             *outcome = Some(result);
             self.wake(ticket);

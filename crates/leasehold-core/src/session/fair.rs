@@ -30,8 +30,7 @@ impl Session {
         let fresh = hold.state.take_place() || moved;
         self.locks[lock].forget_failures();
         if lost_place {
-            let name = self.locks[lock].name.clone();
-            self.out.emit(Event::QueuePositionLost { name });
+            self.out.emit(Event::QueuePositionLost { name: self.locks[lock].name.clone() });
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.
@@ -172,7 +171,6 @@ impl Session {
         }
     }
 
-    /// The server offers the free lock to an entry of this client.
     fn turn_of_entry(&mut self, now: Instant, lock: LockId, entry: &Bytes) {
         let known = self.client.number_in(entry).and_then(|number| self.holds.get(number));
         let Some(hold) = known else { return self.release_orphaned_entry(now, lock, entry) };

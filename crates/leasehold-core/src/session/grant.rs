@@ -43,7 +43,8 @@ impl Session {
                 }
                 let acquire = &self.requests[ticket];
                 let beside = acquire.beside().cloned();
-                if !self.stands_beside(acquire) && self.is_held_without_server(number) {
+                let is_shut = self.is_gated(acquire.lock) && self.keepers(acquire.lock).next().is_some();
+                if is_shut && !self.stands_beside(acquire) {
                     return self.return_grant(now, ticket, number);
                 }
                 let hold = &mut self.holds[number];
@@ -110,14 +111,19 @@ impl Session {
         }
     }
 
-    /// Grants the hold to the request, unless the hold's deadline has passed.
+    /// Grants the hold to the request. If the hold's deadline has passed, the hold is released; a request without another attempt fails.
     fn deliver_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, left: Duration) {
         let (acquire, hold) = (&mut self.requests[ticket], &mut self.holds[number]);
         acquire.hold = None;
         hold.raising = None;
         if hold.has_passed(now) {
-            self.granted_too_late(now, ticket, number);
-            return;
+            let why = "the server's reply took longer than the lease";
+            if self.is_last_attempt(now, ticket) {
+                return self.withdraw(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
+            }
+            self.holds[number].clean_up.by_background = true;
+            self.reconcile(now, number);
+            return self.try_later(now, ticket, why);
         }
         let renewed = acquire.request.renewed;
         hold.grant(renewed);
@@ -127,8 +133,7 @@ impl Session {
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
             acquire.end(Ok(Some(granted)));
-            self.broadcast_grant(now, ticket, number, lock);
-            return;
+            return self.broadcast_grant(now, ticket, number, lock);
         }
         let until = acquire.read_until(now, policy.turn(&self.settings));
         acquire.grant(granted, until);
@@ -156,7 +161,7 @@ impl Session {
         let hold = &self.holds[number];
         let (lock, on_server) = (hold.lock, !hold.state.is_degraded());
         if let Some(owner) = hold.owner {
-            self.owners.add_hold(lock, owner, number);
+            self.owners.change(lock, owner, |owned| owned.holds.push(number));
             self.admit_owner(now, lock, owner, number);
             if on_server {
                 self.admit_readers(now, lock, owner);
@@ -167,18 +172,6 @@ impl Session {
             self.contender_granted(now, ticket, lock, left);
         }
         self.set_request_timer(now, ticket);
-    }
-
-    /// Releases a grant whose deadline has passed. A request without another attempt fails after the release.
-    fn granted_too_late(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let why = "the server's reply took longer than the lease";
-        if self.is_last_attempt(now, ticket) {
-            self.withdraw(now, ticket, number, AcquireError::Unreachable(why.to_owned()));
-            return;
-        }
-        self.holds[number].clean_up.by_background = true;
-        self.reconcile(now, number);
-        self.try_later(now, ticket, why);
     }
 
     /// Grants every waiter of a latch, which has nothing to hold.
@@ -272,8 +265,7 @@ impl Session {
             return self.set_request_timer(now, ticket);
         }
         acquire.unpolled = true;
-        let name = self.locks[acquire.lock].name.clone();
-        self.out.emit(Event::UnpolledTurn { name });
+        self.out.emit(Event::UnpolledTurn { name: self.locks[acquire.lock].name.clone() });
         self.revoke_unread_grant(now, ticket);
     }
 
@@ -335,8 +327,7 @@ impl Session {
         let own = |number: &HoldNumber| self.holds.get(*number).is_some_and(|hold| hold.begun_by == ticket);
         let holds: Vec<HoldNumber> = self.locks[lock].line.given_up.iter().copied().filter(own).collect();
         if holds.is_empty() {
-            self.finish_acquire(now, ticket, outcome);
-            return;
+            return self.finish_acquire(now, ticket, outcome);
         }
         for hold in &holds {
             self.holds[*hold].wait(ticket);
@@ -459,8 +450,7 @@ impl Session {
     /// `may_come_late`: the server refused the call only for now, so it may grant a late copy of the call. Without a lease that grant would
     /// stay, so the background releases the hold as if it was granted.
     fn discard_failed(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, may_come_late: bool) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if acquire.failures.is_outcome_unknown() {
+        if self.requests[ticket].failures.is_outcome_unknown() {
             return;
         }
         let protocol = self.protocol_of(number);

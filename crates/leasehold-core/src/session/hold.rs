@@ -284,34 +284,25 @@ impl Hold {
     }
 
     /// Checks the hold's part of invariants 2 (counts), 4 (watched deadline) and 7 (lingers at rest).
-    pub(super) fn check(&self) -> Result<(), String> {
-        if self.count.detached + self.count.renewing > self.count.wanted {
-            return Err(format!("its counts do not agree: {self:?}"));
-        }
-        if self.is_live() && !self.state.is_counted_by_client() && self.count.on_server < self.count.wanted {
-            return Err(format!(
-                "it has {} guards, and the server at most {}",
-                self.count.wanted, self.count.on_server
-            ));
-        }
+    pub(super) fn check(&self, number: HoldNumber) {
+        let count = &self.count;
+        assert!(count.detached + count.renewing <= count.wanted, "{number:?}: its counts do not agree: {self:?}");
+        let is_counted = !self.is_live() || self.state.is_counted_by_client() || count.on_server >= count.wanted;
+        assert!(is_counted, "{number:?}: the server has less than its guards: {self:?}");
         if self.lingers() {
-            let is_at_rest = !self.count.has_guards() && self.count.on_server == 1 && self.change.is_none();
+            let is_at_rest = !count.has_guards() && count.on_server == 1 && self.change.is_none();
             let is_timed = self.timer.is_some() && self.timer <= self.lingers_until();
-            if !is_at_rest || !is_timed || self.state.end() != Some(HoldEnd::Released) {
-                return Err(format!("it lingers, and is not at rest or not watched: {self:?}"));
-            }
+            let is_released = self.state.end() == Some(HoldEnd::Released);
+            assert!(
+                is_at_rest && is_timed && is_released,
+                "{number:?} lingers, and is not at rest or not watched: {self:?}"
+            );
         }
         let deadline = self.cell.deadline();
         let is_watched = self.timer.is_some_and(|at| at <= deadline) || deadline == Instant::FAR_FUTURE;
-        if self.is_live() && !is_watched {
-            return Err(format!("nothing watches its deadline: {self:?}"));
-        }
-        Ok(())
+        assert!(!self.is_live() || is_watched, "{number:?}: nothing watches its deadline: {self:?}");
     }
-}
 
-/// The change in flight.
-impl Hold {
     pub(super) fn begin_change(&mut self, change: impl Into<Box<Change>>) {
         let mut change = change.into();
         let before = self.count.begin_change(change.aim.target());
@@ -382,7 +373,6 @@ impl HoldState {
         }
     }
 
-    /// Whether the hold was ever granted.
     pub(super) const fn is_granted(self) -> bool {
         self.counted_by().is_some()
     }

@@ -28,7 +28,7 @@ impl Session {
         if self.is_last_attempt(now, ticket) {
             return self.end_busy(now, ticket);
         }
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
+        let acquire = &mut self.requests[ticket];
         acquire.route = Route::Queued;
         // From here on the lock counts the failures.
         acquire.failures.forget_failures();
@@ -63,9 +63,6 @@ impl Session {
 
     /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
     pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
-        if !self.locks.contains(lock) {
-            return;
-        }
         self.locks[lock].timer = None;
         self.heartbeat_is_due(now, lock);
         if self.give_up_on_server(now, lock) {
@@ -79,8 +76,7 @@ impl Session {
                     let turn = self.locks[lock].wait_policy().turn(&self.settings);
                     self.locks[lock].line.phase = Phase::Ready(now + turn);
                 } else if let Some(contender) = contender {
-                    let name = self.locks[lock].name.clone();
-                    self.out.emit(Event::UnpolledTurn { name });
+                    self.out.emit(Event::UnpolledTurn { name: self.locks[lock].name.clone() });
                     self.turn_missed(now, contender);
                 }
             }
@@ -349,7 +345,6 @@ pub(super) struct LazyLine(Option<Box<Line>>);
 static EMPTY: LazyLock<Line> = LazyLock::new(Line::default);
 
 impl LazyLine {
-    /// The line if it is allocated.
     pub(super) fn get_mut(&mut self) -> Option<&mut Line> {
         self.0.as_deref_mut()
     }

@@ -140,6 +140,7 @@ impl Lock {
 }
 
 /// The locks of a client. Locks of one name, such as the halves of a read-write lock, form a chain.
+#[derive(Default)]
 pub(super) struct Locks {
     /// Boxed, so that spare capacity costs only pointers.
     table: Slab<Box<Lock>>,
@@ -152,24 +153,12 @@ pub(super) struct Locks {
 }
 
 impl Locks {
-    pub(super) fn new() -> Self {
-        Self { table: Slab::new(), spare: None, spare_line: None, by_key: HashMap::new() }
-    }
-
     pub(super) fn len(&self) -> usize {
         self.table.len()
     }
 
     pub(super) fn contains(&self, lock: LockId) -> bool {
         self.table.contains(lock.index())
-    }
-
-    pub(super) fn get(&self, lock: LockId) -> Option<&Lock> {
-        self.table.get(lock.index()).map(|lock| &**lock)
-    }
-
-    pub(super) fn get_mut(&mut self, lock: LockId) -> Option<&mut Lock> {
-        self.table.get_mut(lock.index()).map(|lock| &mut **lock)
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (LockId, &Lock)> {

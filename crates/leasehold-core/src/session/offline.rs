@@ -9,7 +9,7 @@
 //! it asks the server, before it goes on without the server, and when the server grants a call that left before the gate was shut.
 
 use crate::call::Replicas;
-use crate::command::{AcquireArgs, Acquired, Kind};
+use crate::command::{Acquired, Kind};
 use crate::error::{AcquireError, LossReason};
 use crate::link::{LinkError, not_connected};
 use crate::name;
@@ -108,8 +108,8 @@ impl Session {
     }
 
     pub(super) fn degrade(&mut self, now: Instant, ticket: Ticket) {
-        let begun = self.requests.acquire(ticket).and_then(|acquire| acquire.hold);
-        let Some(number) = begun.or_else(|| self.begin_hold(now, ticket)) else { return };
+        let begun = self.requests[ticket].hold;
+        let number = begun.unwrap_or_else(|| self.begin_hold(now, ticket));
         let acquire = &mut self.requests[ticket];
         let hold = &mut self.holds[number];
         let renewed = acquire.request.renewed;
@@ -184,13 +184,11 @@ impl Session {
             return;
         }
         if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            self.enter_instead(now, ticket, lock, number);
-            return;
+            return self.enter_instead(now, ticket, lock, number);
         }
         let acquire = &self.requests[ticket];
         if let Some(beside) = self.own_other_half(acquire) {
-            self.stand_beside(now, ticket, beside);
-            return;
+            return self.stand_beside(now, ticket, beside);
         }
         let is_over = acquire.is_final_attempt || acquire.wait_deadline(self.settings.command_timeout) <= now;
         if acquire.request.patience == Patience::Try || is_over {
@@ -230,18 +228,12 @@ impl Session {
         true
     }
 
-    /// Whether the server grants a hold that a task of this client has without the server.
-    pub(super) fn is_held_without_server(&self, number: HoldNumber) -> bool {
-        let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return false };
-        self.is_gated(lock) && self.keepers(lock).next().is_some()
-    }
-
     /// Returns a grant of a lock that a task of this client has without the server. The request waits for that task.
     pub(super) fn return_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
-        let Some(lock) = self.holds.get(number).map(|hold| hold.lock) else { return };
+        let lock = hold.lock;
         // Restoration can succeed only after the server has released this hold.
         let keepers: Vec<HoldNumber> = self.keepers(lock).collect();
         for keeper in keepers {
@@ -257,7 +249,7 @@ impl Session {
     }
 
     /// The degraded holds that shut the gate.
-    fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
+    pub(super) fn keepers(&self, lock: LockId) -> impl Iterator<Item = HoldNumber> {
         let keeps = move |hold: &Hold| hold.is_restorable() && self.excluders(lock).any(|at| at == hold.lock);
         self.holds.iter().filter(move |(_, hold)| keeps(hold)).map(|(number, _)| number)
     }
@@ -279,22 +271,9 @@ impl Session {
             return;
         }
         let hold = &self.holds[number];
-        let lock = &self.locks[lock];
-        let call = lock.protocol().acquire(&AcquireArgs {
-            name: &lock.name,
-            keys: lock.keys(),
-            hold: &hold.cell.key(),
-            beside: None,
-            count: 1,
-            // A fixed lease keeps its end.
-            lease: hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1)),
-            not_after: None,
-            waits: false,
-            placed: false,
-            prefer_writers: None,
-            settings: &self.settings,
-        });
-        let call = call.with_replicas(hold.replicas());
+        // A fixed lease keeps its end.
+        let lease = hold.lease.min(hold.cell.deadline().since(now)).max(Duration::from_millis(1));
+        let call = self.acquire_call(number, None, 1, lease, None);
         self.send_change(now, number, None, CountChange::RaiseTo(1), call);
     }
 
@@ -332,8 +311,7 @@ impl Session {
         self.holds[number].restore_at(again);
         if let Err(LinkError::Unknown(_)) = &outcome {
             self.begin_settling(number);
-            self.set_hold_timer(number);
-            return;
+            return self.set_hold_timer(number);
         }
         let Some(change) = self.end_change(number) else { return };
         self.lose_if_passed(now, number);
@@ -346,11 +324,9 @@ impl Session {
                 if hold.has_passed(now) {
                     // The reply came after the deadline.
                     self.lose_by_deadline(now, number);
-                    self.reconcile(now, number);
-                    return;
+                    return self.reconcile(now, number);
                 }
-                let name = self.locks[hold.lock].name.clone();
-                self.out.emit(Event::Restored { name });
+                self.out.emit(Event::Restored { name: self.locks[hold.lock].name.clone() });
                 self.outages.seen_since = None;
                 self.schedule_renewal(now, number);
             }

@@ -37,7 +37,7 @@ impl Session {
     ///
     /// `renewed` is whether this guard wanted the hold to be renewed.
     pub fn release(&mut self, now: Instant, number: HoldNumber, renewed: bool) -> Ticket {
-        let ticket = Ticket::new(self.next_id());
+        let ticket = Ticket::new(self.new_number());
         let outcome = if self.hand_over_or_linger(now, number, renewed) {
             Some(Ok(()))
         } else {
@@ -59,7 +59,7 @@ impl Session {
 
     /// Polls a release. The ticket is invalid once this is ready.
     pub fn poll_release(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<(), ReleaseError>> {
-        let Some(request) = self.requests.get_mut(&ticket) else { return Poll::Ready(Ok(())) };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Ok(())) };
         let RequestKind::Release { hold: number, outcome } = &mut request.kind else { return Poll::Ready(Ok(())) };
         let number = *number;
         let Some(hold) = self.holds.get_mut(number).filter(|_| outcome.is_none()) else {
@@ -96,14 +96,13 @@ impl Session {
     }
 
     pub(super) fn finish_release(&mut self, ticket: Ticket, outcome: Result<(), ReleaseError>) {
-        let Some(request) = self.requests.get_mut(&ticket) else { return };
+        let Some(request) = self.requests.0.get_mut(ticket) else { return };
         if let RequestKind::Release { outcome: known, .. } = &mut request.kind {
             known.get_or_insert(outcome);
             self.wake(ticket);
         }
     }
 
-    /// Fails a release that has no outcome yet.
     pub(super) fn give_up_release(&mut self, ticket: Ticket, number: HoldNumber, why: &str) {
         // Another copy of the command may be in flight.
         let unsure =
@@ -118,7 +117,7 @@ impl Session {
 
     /// Drops the future of a release; the background completes the release.
     pub fn abandon_release(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.get(&ticket) else { return };
+        let Some(request) = self.requests.0.get(ticket) else { return };
         let RequestKind::Release { hold: number, .. } = request.kind else { return };
         self.remove_request(ticket);
         if let Some(hold) = self.holds.get_mut(number) {
@@ -175,7 +174,7 @@ impl Session {
         let (lock, owner, granted, permits) = (hold.lock, hold.owner, hold.state.is_granted(), hold.permits());
         let waiting = hold.take_waiting();
         if let Some(owner) = owner {
-            self.owners.remove_hold(lock, owner, number);
+            self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
         }
         if granted {
             self.locks[lock].remove_held(permits);
@@ -391,7 +390,7 @@ impl Session {
         self.finish_waiting(now, number, hold.take_waiting(), &outcome);
         self.locks[hold.lock].note_given_up(number, false);
         if let Some(owner) = hold.owner {
-            self.owners.remove_hold(hold.lock, owner, number);
+            self.owners.change(hold.lock, owner, |owned| owned.holds.retain(|held| *held != number));
         }
         self.locks.unref(hold.lock, &mut self.timers);
     }
@@ -553,7 +552,6 @@ impl Hold {
         now >= self.clean_up.until && !self.count.is_being_renewed()
     }
 
-    /// When the background lowers the count next.
     pub(super) fn lowering_at(&self) -> Option<Instant> {
         let is_idle = self.change.is_none() && !self.clean_up.is_queued;
         (is_idle && self.is_for_background()).then(|| {

@@ -51,21 +51,18 @@ impl Session {
         hold.plan_renewal(now, at, period / 64, reasserts);
     }
 
-    /// Handles a hold's timer: its deadline, its renewal, or its clean-up.
     pub(super) fn hold_is_due(&mut self, now: Instant, number: HoldNumber) {
         let hold = &mut self.holds[number];
         hold.timer = None;
         self.lose_if_passed(now, number);
-        if let Some(hold) = self.holds.get(number) {
-            if hold.lingers_until().is_some_and(|until| until <= now) {
-                self.stop_lingering(now, number);
-                return;
-            }
-            if !hold.is_restorable() {
-                self.queue_renewal(now, number);
-            } else if hold.renew_at.is_some_and(|at| at <= now) {
-                self.restore(now, number);
-            }
+        let hold = &self.holds[number];
+        if hold.lingers_until().is_some_and(|until| until <= now) {
+            return self.stop_lingering(now, number);
+        }
+        if !hold.is_restorable() {
+            self.queue_renewal(now, number);
+        } else if hold.renew_at.is_some_and(|at| at <= now) {
+            self.restore(now, number);
         }
         self.reconcile(now, number);
     }
@@ -121,8 +118,7 @@ impl Session {
         }
         let several_slots = matches!(&result, Err(LinkError::Refused(refusal)) if refusal.is_of_several_slots());
         if several_slots && self.split_batch(now, &batch.holds) {
-            self.send_renewals(now);
-            return;
+            return self.send_renewals(now);
         }
         let decoded = match result {
             Ok(reply) => batch.decode(&reply).map_err(|error| (error.to_string(), true)),
@@ -270,7 +266,6 @@ impl Session {
         }
     }
 
-    /// Checks each hold of the lock with this name.
     pub(super) fn verify_holds(&mut self, now: Instant, name: &str) {
         let is_it = |hold: &Hold| hold.is_live() && self.locks[hold.lock].name.as_str() == name;
         let mut live: Vec<_> = self.holds.iter().filter(|(_, hold)| is_it(hold)).map(|(number, _)| number).collect();

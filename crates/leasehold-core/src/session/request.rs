@@ -17,9 +17,7 @@ use std::task::Waker;
 use std::time::Duration;
 
 #[derive(Debug, Default)]
-pub(super) struct Requests {
-    table: BoxMap<Ticket, Request>,
-}
+pub(super) struct Requests(pub(super) BoxMap<Ticket, Request>);
 
 #[derive(Debug)]
 pub(super) struct Request {
@@ -49,32 +47,12 @@ pub(super) enum RequestKind {
 }
 
 impl Requests {
-    pub(super) fn len(&self) -> usize {
-        self.table.len()
-    }
-
     pub(super) fn insert(&mut self, ticket: Ticket, kind: RequestKind) {
-        self.table.insert(ticket, Request { timer: None, waker: None, kind });
-    }
-
-    pub(super) fn remove(&mut self, ticket: Ticket) -> Option<Request> {
-        self.table.remove(ticket)
-    }
-
-    pub(super) fn get(&self, ticket: &Ticket) -> Option<&Request> {
-        self.table.get(*ticket)
-    }
-
-    pub(super) fn get_mut(&mut self, ticket: &Ticket) -> Option<&mut Request> {
-        self.table.get_mut(*ticket)
-    }
-
-    pub(super) fn iter(&self) -> impl Iterator<Item = (Ticket, &Request)> {
-        self.table.iter()
+        self.0.insert(ticket, Request { timer: None, waker: None, kind });
     }
 
     pub(super) fn acquires(&self) -> impl Iterator<Item = (Ticket, &Acquire)> {
-        self.iter().filter_map(|(ticket, request)| match &request.kind {
+        self.0.iter().filter_map(|(ticket, request)| match &request.kind {
             RequestKind::Acquire(acquire) => Some((ticket, acquire)),
             _ => None,
         })
@@ -82,14 +60,14 @@ impl Requests {
 
     /// The acquire of a ticket; `None` if it is done, or the ticket is of another request.
     pub(super) fn acquire(&self, ticket: Ticket) -> Option<&Acquire> {
-        match &self.get(&ticket)?.kind {
+        match &self.0.get(ticket)?.kind {
             RequestKind::Acquire(acquire) => Some(acquire),
             _ => None,
         }
     }
 
     pub(super) fn acquire_mut(&mut self, ticket: Ticket) -> Option<&mut Acquire> {
-        match &mut self.get_mut(&ticket)?.kind {
+        match &mut self.0.get_mut(ticket)?.kind {
             RequestKind::Acquire(acquire) => Some(acquire),
             _ => None,
         }
@@ -101,7 +79,7 @@ impl Requests {
     }
 
     pub(super) fn is_release(&self, ticket: Ticket) -> bool {
-        self.get(&ticket).is_some_and(|request| matches!(request.kind, RequestKind::Release { .. }))
+        self.0.get(ticket).is_some_and(|request| matches!(request.kind, RequestKind::Release { .. }))
     }
 }
 
@@ -277,7 +255,6 @@ impl Acquire {
         }
     }
 
-    /// The hold of its owner that it re-enters.
     pub(super) const fn entering(&self) -> Option<HoldNumber> {
         match self.route {
             Route::Reentering(number) => Some(number),
@@ -585,24 +562,9 @@ impl Owners {
         self.0.get(&(lock, owner)).map_or(&[], |owned| &owned.requests)
     }
 
-    pub(super) fn add_hold(&mut self, lock: LockId, owner: OwnerId, number: HoldNumber) {
-        self.0.entry((lock, owner)).or_default().holds.push(number);
-    }
-
-    pub(super) fn remove_hold(&mut self, lock: LockId, owner: OwnerId, number: HoldNumber) {
-        self.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
-    }
-
-    pub(super) fn add_request(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
-        self.0.entry((lock, owner)).or_default().requests.push(ticket);
-    }
-
-    pub(super) fn remove_request(&mut self, lock: LockId, owner: OwnerId, ticket: Ticket) {
-        self.change(lock, owner, |owned| owned.requests.retain(|request| *request != ticket));
-    }
-
-    fn change(&mut self, lock: LockId, owner: OwnerId, change: impl FnOnce(&mut Owned)) {
-        let Some(owned) = self.0.get_mut(&(lock, owner)) else { return };
+    /// Changes the holds and requests of an owner.
+    pub(super) fn change(&mut self, lock: LockId, owner: OwnerId, change: impl FnOnce(&mut Owned)) {
+        let owned = self.0.entry((lock, owner)).or_default();
         change(owned);
         if owned.holds.is_empty() && owned.requests.is_empty() {
             self.0.remove(&(lock, owner));

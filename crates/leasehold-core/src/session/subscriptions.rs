@@ -170,6 +170,7 @@ impl Session {
 /// The index of a channel. It is reused once the subscription has ended.
 pub(super) type ChannelId = usize;
 
+#[derive(Default)]
 pub(super) struct Subscriptions {
     channels: Slab<Channel>,
     by_name: HashMap<Bytes, ChannelId>,
@@ -198,10 +199,6 @@ enum Subscription {
 }
 
 impl Subscriptions {
-    pub(super) fn new() -> Self {
-        Self { channels: Slab::new(), by_name: HashMap::new(), by_lock: BTreeMap::new() }
-    }
-
     pub(super) fn listen(&mut self, lock: LockId, name: &Bytes, out: &mut Out) {
         let known = self.by_name.get(name).copied();
         let id = known.unwrap_or_else(|| {
@@ -224,7 +221,6 @@ impl Subscriptions {
         self.by_lock.get(&lock).is_some_and(|of_lock| of_lock.iter().any(|id| is_it(&self.channels[*id].name)))
     }
 
-    /// Unsubscribes the lock from channels not in `is_wanted`.
     pub(super) fn retain(&mut self, lock: LockId, is_wanted: impl Fn(&Bytes) -> bool, out: &mut Out) {
         let Some(of_lock) = self.by_lock.get_mut(&lock) else { return };
         let channels = &self.channels;

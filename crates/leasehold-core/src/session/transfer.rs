@@ -126,10 +126,14 @@ impl Session {
         let next = self.new_hold();
         let acquire = &mut self.requests[ticket];
         let Some(hold) = self.holds.rename(number, next) else { return };
-        let (lock, lingered, planned) = (hold.lock, hold.lingers(), hold.next_renewal());
+        let (lock, lingered) = (hold.lock, hold.lingers());
+        let planned = match hold.linger.as_deref() {
+            Some(Linger::Lingers { renew_at, .. }) => Some(*renew_at),
+            _ => hold.renew_at,
+        };
         self.timers.set(Timer::Hold(number), &mut hold.timer, None);
         if let Some(owner) = hold.owner {
-            self.owners.remove_hold(lock, owner, number);
+            self.owners.change(lock, owner, |owned| owned.holds.retain(|held| *held != number));
         }
         hold.begin_again(now, ticket, &acquire.request, &mut self.out.woken);
         let granted = hold.granted(next, acquire.request.renewed);
@@ -172,14 +176,16 @@ impl Session {
 
     /// Resumes the lingering hold of a request's lock, or ends the lingering. Returns whether the request has the hold.
     pub(super) fn resume(&mut self, now: Instant, ticket: Ticket) -> bool {
-        let Some(acquire) = self.requests.acquire(ticket) else { return false };
+        let acquire = &self.requests[ticket];
         let Some(number) = self.locks[acquire.lock].last_granted else { return false };
         let Some(hold) = self.holds.get(number).filter(|hold| hold.lingers()) else { return false };
         let fits = acquire.hold.is_none()
             && acquire.is_open()
             && self.may_linger(hold.lock)
             && !self.is_outcome_unknown(ticket)
-            && hold.may_be_resumed(now)
+            && hold.lingers_until().is_some_and(|until| until > now)
+            && hold.is_idle()
+            && hold.has_lease_left(now)
             && hold.suits(&acquire.request);
         if fits {
             self.transfer(now, number, ticket);
@@ -235,7 +241,8 @@ impl Session {
         let Some(hold) = self.holds.get(number).filter(|hold| hold.count.wanted <= 1) else { return };
         let lock = &self.locks[hold.lock];
         let was_handed_on = hold.tenure.handed_on > 0;
-        let others_may_be = lock.other_listeners.get_a_head_start();
+        let listeners = lock.other_listeners;
+        let others_may_be = listeners.are_possible() || listeners.unheard > MOST_UNHEARD;
         let short = hold.tenure.two_round_trips(HAND_OVER_HEAD_START);
         let of_contender = (self.settings.hand_over.is_some() && was_handed_on && hold.is_live())
             .then_some(if others_may_be { short } else { PAUSE_ALONE });
@@ -271,7 +278,6 @@ impl Session {
         self.locks[lock].other_listeners.note(!(counts_all && only_self));
     }
 
-    /// Ends lingering for a lock that another client wants.
     pub(super) fn yield_to_other_client(&mut self, now: Instant, lock: LockId) {
         self.contended.note(now, self.locks[lock].name.key());
         let last = self.locks[lock].last_granted.filter(|number| self.holds.contains(*number));
@@ -315,18 +321,12 @@ impl Session {
         }
     }
 
-    fn stop_listening(&mut self, lock: LockId) {
+    pub(super) fn stop_listening(&mut self, lock: LockId) {
         if let Some(mut slot) = self.listening.remove(&lock) {
             self.timers.set(Timer::Listening(lock), &mut slot, None);
             self.drop_unwanted_notices(lock);
             self.locks.unref(lock, &mut self.timers);
         }
-    }
-
-    /// Ends all subscriptions to requests, because the client ends.
-    pub(super) fn stop_all_listening(&mut self) {
-        let listening: Vec<LockId> = self.listening.keys().copied().collect();
-        listening.into_iter().for_each(|lock| self.stop_listening(lock));
     }
 }
 
@@ -378,10 +378,6 @@ impl Hold {
             && self.has_lease_left(now)
     }
 
-    fn may_be_resumed(&self, now: Instant) -> bool {
-        self.lingers_until().is_some_and(|until| until > now) && self.is_idle() && self.has_lease_left(now)
-    }
-
     /// Whether it is what a request wants. A `max_hold` below the lease does not fit: the server has the hold for a lease, whatever its
     /// guard does.
     fn suits(&self, request: &AcquireRequest) -> bool {
@@ -421,11 +417,6 @@ impl Hold {
         self.grant(request.renewed);
     }
 
-    /// Lets the hold linger for `longest` after its last guard. Its name on the server has the mark.
-    pub(super) fn mark(&mut self, longest: Duration) {
-        self.linger = Some(Box::new(Linger::For(longest.min(self.lease / 3))));
-    }
-
     /// Starts to linger, unless its guard's end must release it. A lingering hold is not renewed.
     fn begin_to_linger(&mut self, now: Instant) -> bool {
         let (Some(Linger::For(longest)), Some(renew_at)) = (self.linger.as_deref().copied(), self.renew_at) else {
@@ -447,13 +438,6 @@ impl Hold {
         match self.linger.as_deref() {
             Some(Linger::Lingers { until, .. }) => Some(*until),
             _ => None,
-        }
-    }
-
-    fn next_renewal(&self) -> Option<Instant> {
-        match self.linger.as_deref() {
-            Some(Linger::Lingers { renew_at, .. }) => Some(*renew_at),
-            _ => self.renew_at,
         }
     }
 
@@ -487,10 +471,6 @@ pub(super) struct OtherListeners {
 impl OtherListeners {
     const fn are_possible(self) -> bool {
         self.unheard == 0
-    }
-
-    const fn get_a_head_start(self) -> bool {
-        self.are_possible() || self.unheard > MOST_UNHEARD
     }
 
     const fn note(&mut self, others_listen: bool) {

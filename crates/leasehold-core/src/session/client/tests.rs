@@ -133,9 +133,9 @@ mod shut_down {
         let Step::Send(flight, _) = poll(&mut session, holder) else { panic!("it asks") };
         session.handle_called(NOW, flight, Ok(Reply::Array([1, 30_000, 0].map(Reply::Int).to_vec())));
         let Step::Done(Ok(Some(granted))) = poll(&mut session, holder) else { panic!("it is granted") };
-        assert!(!session.is_closed());
+        assert!(!session.closed);
         session.close(NOW);
-        assert!(session.is_closed());
+        assert!(session.closed);
         assert!(matches!(poll(&mut session, waiter), Step::Done(Err(AcquireError::Closed))));
         assert_eq!(granted.cell.ended(NOW), None, "a hold may be used until it is released");
         assert!(!session.has_clean_up() && !session.holds_nothing() && !session.is_quiet());

@@ -107,7 +107,7 @@ mod first_reply {
         session.handle_called(later, flight, Ok(granted(0)));
         let end = later + session.settings().command_timeout;
         // A timer in the past would be set again for as long as time does not pass.
-        assert_eq!(session.requests.get(&ticket).and_then(|request| request.timer), Some(end));
+        assert_eq!(session.requests.0.get(ticket).and_then(|request| request.timer), Some(end));
         session.handle_timeout(later);
         session.handle_timeout(end);
         let step = session.step_acquire(end, ticket, Waker::noop());
