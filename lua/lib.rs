@@ -467,7 +467,6 @@ pub mod durable {
 pub mod ticket {
     /// Stores the secret of a ticket for a hold.
     pub const OFFER: &str = concat!(
-        include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/whole.lua"),
         include_str!("shared/lease.lua"),

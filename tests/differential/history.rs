@@ -14,8 +14,8 @@ const STEPS: usize = 60;
 
 /// The folders of scripts that are used together.
 const FAMILIES: [&[&str]; 9] = [
-    &["lock", "fenced", "durable"],
-    &["fair", "fenced_fair", "lock"],
+    &["lock", "fenced", "durable", "ticket"],
+    &["fair", "fenced_fair", "lock", "ticket"],
     &["read", "write", "read_write", "lock"],
     &["semaphore"],
     &["permits"],

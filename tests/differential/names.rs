@@ -65,6 +65,7 @@ impl Subject {
             "marks" => format!("leasehold:1:fair:{tag}"),
             "token" => format!("redisson_lock_token:{tag}"),
             "record" => format!("leasehold:1:op:{tag}:{}", self.hold()),
+            "ticket" => format!("leasehold:1:ticket:{tag}"),
             "client" => format!("leasehold:1:client:{}", self.client),
             "fence" => format!("leasehold:1:fence:{tag}"),
             "readers" => format!("leasehold:1:rw_readers:{tag}"),

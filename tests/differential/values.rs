@@ -80,6 +80,9 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
         "not_after" if rng.u8(..3) > 0 => one_of(rng, &[-1, 0]).to_string(),
         "not_after" | "since" => moment(rng).to_string(),
         "waits" | "placed" | "granted" | "prefer" => rng.u8(..2).to_string(),
+        // The secret of an offer, which an adoption has with the time of the offer.
+        "secret" if script.name() == "ticket/offer" => "c0ffee".to_owned(),
+        "secret" => format!("c0ffee:{}", moment(rng) * 1_000),
         "settings" => SETTINGS[usize::from(rng.u8(..4) == 0)].to_owned(),
         "publish" if folder == "lock" && rng.u8(..8) == 0 => "SILENT".to_owned(),
         "publish" if sharded && rng.u8(..8) == 0 => "SPUBLISH".to_owned(),

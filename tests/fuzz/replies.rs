@@ -3,7 +3,7 @@
 use crate::source::Source;
 use leasehold_core::command::{
     Acquired, Kind, Listeners, Released, Renewed, any, durable, fair, fenced, latch, lock, permits, read_write, record,
-    semaphore, store,
+    semaphore, store, ticket,
 };
 use leasehold_core::reply::{DecodeError, Reply};
 use leasehold_core::script::{ALL, Script};
@@ -105,6 +105,8 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "store/read" => told(store::read_done(reply)),
         "store/write" => told(store::written(reply)),
         "store/check" => told(store::checked(reply)),
+        "ticket/offer" => told(ticket::offered(reply)),
+        "ticket/adopt" => told(ticket::adopted(reply)),
         other => panic!("{other} has no decoder here: add it"),
     }
 }

@@ -157,6 +157,19 @@ const STORIES: &[Story] = &[
     ("store/write", "SET data 5", "data fence", "34 me:7 0 1 90 0"),
     ("store/write", "", "data fence", "34 me:7 900 1 90 900"),
     ("store/check", "", "fence", "34 me:7 900"),
+    ("ticket/offer", "HSET k me:1 1; PEXPIRE k 500", "k ticket", "me:1 c0ffee 1000"),
+    (
+        "ticket/offer",
+        "HSET k me:1 1; PEXPIRE k 500; SET ticket c0ffee:7; PEXPIRE ticket 500",
+        "k ticket",
+        "me:1 c0ffee 1000",
+    ),
+    (
+        "ticket/adopt",
+        "HSET k me:1 1; PEXPIRE k 500; SET ticket c0ffee:7; PEXPIRE ticket 500",
+        "k ticket",
+        "me:1 c0ffee:7 1000",
+    ),
     ("durable/mark", "HSET k me:1 1; PEXPIRE k 500", "k", ""),
 ];
 
