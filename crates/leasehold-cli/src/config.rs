@@ -10,7 +10,7 @@ use std::io::{ErrorKind, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// The variable with the path of the file.
+/// The environment variable that holds the path of the configuration file.
 const VARIABLE: &str = "LEASEHOLD_CONFIG";
 
 /// The file without the variable. It may be missing.

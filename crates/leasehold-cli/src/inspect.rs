@@ -20,7 +20,7 @@ use std::fmt::Write as _;
 ///
 /// # Errors
 ///
-/// Something else uses the name, or the server does not answer.
+/// A key of another kind uses the name, or the server does not reply.
 pub(crate) async fn inspect(options: &InspectOptions, server: &ServerOptions) -> Result<u8, Failure> {
     let client = connection::connect(server, "leasehold inspect").await?;
     let key = format!("{}{}", connection::prefix(server), options.name);

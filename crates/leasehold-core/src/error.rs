@@ -159,7 +159,7 @@ pub enum MoveError {
     /// The server was unreachable. The background releases the hold of an offer; an adoption did not take effect.
     #[error("the server could not be reached: {0}")]
     Unreachable(String),
-    /// The outcome is unknown. The background releases the hold of an offer. The hold of an adoption ends with its lease.
+    /// The outcome is unknown. The background releases the hold of an offer. An adopted hold ends with its lease.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
     /// The server refused. The background releases the hold of an offer; an adoption did not take effect.

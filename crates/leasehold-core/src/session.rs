@@ -364,8 +364,8 @@ impl Timers {
 
 /// The maximum number of calls in flight while more calls wait, as in TCP Vegas.
 ///
-/// It grows while replies take about as long as the quickest one, which is the round trip. Slower replies mean a queue at the server, and
-/// more calls in flight would only lengthen the queue.
+/// It grows while reply times stay close to the fastest reply, which approximates the round trip. Slower replies mean a queue at the server, and more
+/// calls in flight would only lengthen the queue.
 #[derive(Debug)]
 struct Window {
     bounds: RangeInclusive<usize>,

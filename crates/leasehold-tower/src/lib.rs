@@ -69,9 +69,9 @@
 //!
 //! # When to use it, and when not
 //!
-//! Use it to prevent concurrent requests with one key. It does **not** remember a served key: for work that must happen once, store the key with the
-//! result, and look it up first, under the lock. A handler holds the lock until it returns, so move long work into a job. A lease alone cannot refuse
-//! the write of a holder that was paused beyond it: use a fenced lock if such a write does harm.
+//! Use it to prevent concurrent requests with one key. It does **not** remember a served key. For work that must happen once, store the key with the
+//! result, and look it up under the lock. A handler holds the lock until it returns, so move long work into a job. A lease alone cannot refuse the
+//! write of a holder that was paused beyond it: use a fenced lock if such a write does harm.
 //!
 //! The layer releases the lock before it returns the response, so a handler that streams its body does not hold the lock while the body is sent.
 //!

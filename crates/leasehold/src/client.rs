@@ -38,7 +38,7 @@ use thiserror::Error;
 ///
 /// # The end of a client
 ///
-/// The background ends after the last clone, lock and guard is dropped and all locks are released. The last drop waits up to 250 ms for pending
+/// The background ends once all clones, locks and guards are dropped and all locks are released. The last drop waits up to 250 ms for pending
 /// releases. **Await [`Client::shutdown`]** before `main` returns: it also waits for guards, and reports the locks that it could not release. A
 /// client in a `static` is never dropped. Without a shutdown its pending releases are lost when `main` returns.
 ///

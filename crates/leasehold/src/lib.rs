@@ -291,7 +291,7 @@ pub mod embedded {
 #[cfg(doctest)]
 struct Mistakes;
 
-/// The documents of the repository, whose code runs as documentation tests. The package does not contain them.
+/// The repository's documents; their code blocks run as doctests. The package does not contain them.
 #[cfg(all(doctest, feature = "embedded"))]
 mod documents {
     #[doc = include_str!("../../../README.md")]

@@ -170,7 +170,7 @@ impl Lock {
     ///
     /// A leasehold client that finds the lock busy publishes a request, whether its own locks linger or not. The lingering client receives the
     /// request and releases the lock at once, or with its guard's release. For the next second its holds of this lock do not linger. A JVM sends no
-    /// request. It waits for up to `longest` after the release, or up to ten times as long if this client keeps reacquiring the lock. A try of
+    /// request. It waits for up to `longest` after the release, or up to ten times as long if this client keeps reacquiring the lock. A `try_acquire` of
     /// another client also publishes the request, but finds the lock busy although no guard exists.
     ///
     /// [`Guard::release`] returns `Ok` at once. Each guard has its own [`held_for`](Guard::held_for) and its own loss. It inherits the

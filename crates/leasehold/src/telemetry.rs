@@ -30,8 +30,8 @@
 //! | [`EVICTION_TOTAL`] | counter | | clients whose server has a policy that can evict a held lock |
 //! | [`USER_CODE_PANIC_TOTAL`] | counter | `code` | caught panics of the application's code |
 //!
-//! Every series of a class exists from the first lock of that class, and all other series from the first client, at 0. An alert on the growth
-//! of a counter therefore sees the first event. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
+//! Every series of a class exists from the first lock of that class, and all other series from the first client, at 0. An alert on the growth of a
+//! counter therefore fires on the first event. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
 //!
 //! Traces use the crate `tracing`. The spans are [`SPAN_ACQUIRE`], [`SPAN_HOLD`] (entered by
 //! [`Guard::run`](crate::Guard::run)) and [`SPAN_RELEASE`]. Their fields:

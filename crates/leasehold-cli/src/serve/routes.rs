@@ -276,7 +276,7 @@ impl Source for Table {
     }
 }
 
-/// The lock page of one browser.
+/// The lock page as shown to one browser.
 struct OneLock {
     app: Arc<App>,
     name: String,

@@ -121,7 +121,7 @@ impl Views {
     }
 }
 
-/// The row numbers that match a query, in its order.
+/// The indices of the rows that match a query, in the query's sort order.
 pub(super) fn order(rows: &[Row], query: &Query) -> Vec<usize> {
     let mut order = in_order(rows, &query.filter, &query.kinds(), query.sort);
     order.retain(|at| query.show.fits(&rows[*at]));

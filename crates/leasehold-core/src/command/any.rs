@@ -94,7 +94,7 @@ pub struct Hold {
 /// Maximum number of holds, and of waiters, in a reply. The server is blocked while it builds the lists.
 pub const MOST: u32 = 128;
 
-/// Reads the server's state of a name, with at most `most` holds and `most` waiters.
+/// Reads the state of a name from the server, with at most `most` holds and `most` waiters.
 pub fn inspect(name: &LockName, settings: &Settings, most: u32) -> Call {
     let keys = vec![
         name.to_key(),

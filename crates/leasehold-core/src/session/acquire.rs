@@ -545,7 +545,7 @@ impl Session {
         }
     }
 
-    /// Whether an unsent call may be sent again at once. A request may do so a few times, so that it still finds a server out of reach. It
+    /// Whether a call that was not sent may be retried immediately. A request may do so a few times, so that it still finds a server out of reach. It
     /// may do so more often while settlements go on, as they do where many futures are dropped: the server is not to blame for those.
     pub(super) fn may_resend_now(&mut self, ticket: Ticket, since: Instant) -> bool {
         let most = if self.settlements.at_work_since(since) { 32 } else { 3 };

@@ -308,7 +308,7 @@ pub struct AcquireRequest {
     pub fallback: Fallback,
     /// How long the mark of a waiting writer keeps new readers out; `None` if writers have no preference.
     pub prefer_writers: Option<Duration>,
-    /// The replicas that must acknowledge the hold and its renewals. The condition extends to re-entries.
+    /// Number of replicas that must acknowledge the hold and its renewals. The condition extends to re-entries.
     pub replicas: Option<Replicas>,
     /// How long the hold may stay on the server without a guard, for the next request of the client. A third of the lease is the limit.
     pub linger: Option<LingerTime>,

@@ -155,7 +155,7 @@ struct Kept {
     write_at: Option<Instant>,
     written: Vec<LockUse>,
     compare_at: Instant,
-    /// The time until which the record stays after the end of the client.
+    /// The time at which the record expires after the client ends.
     outlives: Option<Instant>,
 }
 

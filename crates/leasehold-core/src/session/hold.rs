@@ -105,7 +105,7 @@ impl Hold {
         self.cell.set_token(token);
     }
 
-    /// Enough replicas have the grant, with `left` of its lease.
+    /// Enough replicas have the grant, and `left` of its lease remains.
     pub(super) fn confirm_grant(&mut self, now: Instant, change: &Change, left: Duration) {
         self.cell.set_acknowledged(change.acknowledged);
         self.deadline.extend(&self.cell, change.sent_at, left);
@@ -311,7 +311,7 @@ impl Hold {
         self.change = Some(change);
     }
 
-    /// Marks a re-entry as the request that raises the count. Returns the count to ask for.
+    /// Marks a re-entry as the request that raises the count. Returns the count to request.
     pub(super) fn begin_entry(&mut self, ticket: Ticket) -> u32 {
         self.stop_waiting(ticket);
         self.raising = Some(ticket);

@@ -1,12 +1,12 @@
-//! Servers out of reach: outages, grants without the server, and their restoration.
+//! Unreachable servers: outages, grants without the server, and restoring those grants on the server.
 //!
 //! A caller chooses what its acquire does while the server is out of reach: fail, take the lock within this client, or proceed with a guard
 //! that excludes nobody. A hold that is granted without the server is **degraded**: its count on the server is 0. If it excludes the other
 //! tasks of this client, the background asks the server again until the server grants the hold too, or refuses it: then the hold is lost.
 //!
-//! Two tasks of this client must never hold at once. So once a request has chosen [`Fallback::Local`], all requests for the lock pass a
-//! **gate** within the client, whether the server is in reach or not. The gate is shut while a task has the lock. A request checks it before
-//! it asks the server, before it goes on without the server, and when the server grants a call that left before the gate was shut.
+//! Two tasks of this client must never hold the lock at once. So once a request has chosen [`Fallback::Local`], all requests for the lock pass a
+//! **gate** within the client, whether the server is in reach or not. The gate is shut while a task has the lock. A request checks it before it asks
+//! the server, before it goes on without the server, and when the server grants a call that left before the gate was shut.
 
 use crate::call::Replicas;
 use crate::command::{Acquired, Kind};

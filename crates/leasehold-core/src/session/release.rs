@@ -481,7 +481,7 @@ pub(super) enum NextStep {
     Nothing,
     /// The server has nothing of the hold, or nothing that outlives its lease.
     Forget,
-    /// The count is as wanted: requests that wait for it go on.
+    /// The server has the requested count: requests that wait for it proceed.
     GoOn,
     /// The background lowers the count.
     Lower,
@@ -561,7 +561,7 @@ impl Hold {
         })
     }
 
-    /// Whether the background releases what no caller has: an abandoned acquire, or a hold that has lingered.
+    /// Whether the background releases this hold because no caller owns it: an abandoned acquire, or an expired linger.
     pub(super) fn is_given_up(&self) -> bool {
         (!self.state.is_granted() || self.linger.as_deref() == Some(&Linger::Left))
             && self.is_high()

@@ -455,7 +455,7 @@ pub(super) struct Renewals {
     durable: usize,
 }
 
-/// The holds that may share a renewal have one script, one hash slot and one condition on replicas.
+/// Holds may share a renewal if they have the same script, hash slot and replica requirement.
 ///
 /// A script may only touch keys of one slot in a cluster; elsewhere all slots are 0. The replicas acknowledge the whole call.
 type Group = (&'static str, u16, Option<Replicas>);

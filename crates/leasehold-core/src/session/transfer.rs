@@ -450,7 +450,7 @@ impl Hold {
         }
     }
 
-    /// Whether it lingers, or will after its guard's end.
+    /// Whether the hold lingers, or will linger once its guard is dropped.
     pub(super) fn may_linger(&self) -> bool {
         matches!(self.linger.as_deref(), Some(Linger::For(_) | Linger::Lingers { .. }))
     }

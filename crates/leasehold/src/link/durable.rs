@@ -7,8 +7,7 @@
 //!
 //! `WAIT` blocks its connection, so these calls have dedicated connections, one call at a time on each. Renewals have
 //! their own connection, because a lease must not expire behind queued acquires. Each call is a task on the
-//! background's runtime. It keeps its connection until the reply even after the caller is gone, because the server
-//! stays blocked.
+//! background's runtime. It keeps its connection until the reply, even after the caller is gone, because the connection stays blocked on the server.
 
 use super::call::{FOLLOWED, slot_of};
 use super::connection::{Connection, word};
@@ -187,7 +186,7 @@ impl Durable {
         }
     }
 
-    /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends nothing of the call.
+    /// Finds a free, live connection to a server that has the script and permits `WAIT`. Sends no part of the call.
     async fn prepare(&self, call: &Call, node: Option<Node>) -> Result<(Turn, Arc<Connection>), LinkError> {
         let turn = self.turn(call, node).await?;
         let connection = turn.manager.ready().await?;

@@ -47,7 +47,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// Settles the calls of `all` for the slot of `key`, whose send barrier is raised. A live connection of `calls` kills
-/// all others. Takes at most two command timeouts, for `PING` and kill, plus the replicas' time. Needs tokio's timers.
+/// all others. Takes at most two command timeouts, for `PING` and kill, plus the replica timeout. Needs tokio's timers.
 pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Result<Settled, LinkError> {
     let slot = leasehold_core::name::slot(key);
     let shared = &calls.shared;

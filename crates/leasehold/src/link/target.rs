@@ -176,7 +176,7 @@ impl ServerTarget {
         }
     }
 
-    /// Reads the certificate authorities of the operating system if TLS needs them: once, not for every connection.
+    /// Reads the operating system's root certificates, if TLS needs them, once for all connections.
     pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
         if self.secure && self.tls.is_none() {
             self.tls = Some(tls::client_side(&Certificates::default())?);

@@ -194,8 +194,8 @@ impl Request for Adopting {
 
 /// A request in progress. A drop only updates the session, without a runtime.
 ///
-/// Written by hand to save memory, because a hundred thousand of these futures may wait at a time. The future of an `async fn` would store
-/// most values across awaits twice.
+/// Written by hand to save memory, because a hundred thousand of these futures may wait at a time. The future of an `async fn` would store most
+/// values that live across awaits twice.
 pub(crate) struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
     /// The wish, until the first poll.
