@@ -83,6 +83,7 @@ suite! {
             a_renewed_lock_keeps_its_extension_as_a_reserve;
         tickets:
             a_ticket_moves_a_hold_once,
+            only_the_record_of_the_adopter_lists_the_hold,
             a_ticket_keeps_the_fencing_token,
             a_waiter_gets_the_lock_after_the_adopter,
             an_adopted_lock_is_renewed_or_ends_with_its_fixed_lease,

@@ -3,9 +3,9 @@
 use crate::support::world::idle;
 use crate::support::{Polled, World, ms, secs, until};
 use leasehold::kind::{Fair, Fenced, FencedFair, Reentrant};
-use leasehold::{Client, Error, Guard, InvalidInput, Ticket};
+use leasehold::{Client, Error, Guard, HolderId, InvalidInput, Ticket};
 use leasehold_core::script::{TICKET_ADOPT, TICKET_OFFER};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 const LIFE: Duration = secs(20);
 
@@ -216,5 +216,40 @@ pub(crate) async fn a_lost_reply_leaves_no_holder_and_no_ticket(world: World) {
         assert!(matches!(error, Error::OutcomeUnknown { .. } | Error::Unreachable { .. }), "{error}");
         world.gone(lock.name()).await;
         idle(&worker).await;
+    }
+}
+
+pub(crate) async fn only_the_record_of_the_adopter_lists_the_hold(world: World) {
+    let web = world.client_with(|builder| builder.announce("web")).await;
+    let worker = world.client_with(|builder| builder.announce("worker")).await;
+    let operator = world.client().await;
+    let guard = web.lock(world.name("order")).acquire().await.expect("the lock");
+    let id = guard.holder_id();
+    listed_by(&operator, &id, &web).await;
+    let ticket = guard.into_ticket(LIFE).await.expect("a ticket");
+    let guard = worker.adopt(ticket).await.expect("the hold");
+    listed_by(&operator, &id, &worker).await;
+    guard.release().await.expect("a release");
+    for client in [&web, &worker] {
+        idle(client).await;
+    }
+}
+
+/// Waits until this client's record alone lists the hold.
+async fn listed_by(operator: &Client, id: &HolderId, client: &Client) {
+    let end = Instant::now() + secs(20);
+    loop {
+        let (mut clients, mut listing) = (operator.announced_clients(), Vec::new());
+        while let Some(found) = clients.next().await {
+            let found = found.expect("an answer");
+            if found.locks.iter().any(|lock| lock.holder.as_ref() == Some(id)) {
+                listing.push(found.id);
+            }
+        }
+        if listing == [client.id()] {
+            return;
+        }
+        assert!(Instant::now() < end, "{listing:?}");
+        tokio::time::sleep(ms(20)).await;
     }
 }

@@ -211,6 +211,29 @@ fn process_loses_everything_that_it_holds_and_no_other_does() {
 }
 
 #[test]
+fn process_that_adopted_a_lock_loses_it_and_the_first_process_does_not() {
+    let server = Server::start();
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().expect("a runtime");
+    let (web, worker, guard) = runtime.block_on(async {
+        let web = Client::builder().announce("web").connect(&server.url()).await.expect("a server");
+        let worker = Client::builder().announce("worker").connect(&server.url()).await.expect("a server");
+        let guard = web.lock("order").acquire().await.expect("a lock");
+        let ticket = guard.into_ticket(Duration::from_secs(20)).await.expect("a ticket");
+        let guard = worker.adopt(ticket).await.expect("the hold");
+        (web, worker, guard)
+    });
+    let lists = || runtime.block_on(web.locks_of(worker.id())).expect("an answer");
+    until("the adopter lists the hold", || !lists().is_empty());
+    let free = |process: &str| leasehold(&server).args(["unlock", "--yes", "--process", process]).finish();
+    let done = free(web.id().as_str());
+    assert!(done.stdout.contains("holds nothing"), "{done:?}");
+    assert!(exists(&server, "order"));
+    let done = free(worker.id().as_str());
+    assert!(done.stdout.starts_with("order: freed; "), "{done:?}");
+    drop(guard);
+}
+
+#[test]
 fn process_that_was_killed_is_named_by_its_number_and_host() {
     let name = name();
     let holder = held(&[&name]);
