@@ -7,7 +7,9 @@ use proc_macro::TokenStream;
 /// Runs the body of an `async fn` in one of many processes for each period of a schedule.
 ///
 /// The attribute replaces the body by [`Client::once`](https://docs.rs/leasehold/latest/leasehold/struct.Client.html#method.once) and
-/// [`Once::run`](https://docs.rs/leasehold/latest/leasehold/once/struct.Once.html#method.run) with the former body as the job.
+/// [`Once::run`](https://docs.rs/leasehold/latest/leasehold/once/struct.Once.html#method.run) with the former body as the job. It starts
+/// nothing by itself: a scheduler, such as cron or a timer, calls the function in every process. The body gets no guard; a job that needs one
+/// calls `Once::run`.
 ///
 /// | key | value |
 /// |---|---|
@@ -16,6 +18,9 @@ use proc_macro::TokenStream;
 /// | `offset` | the offset of that schedule from 00:00 UTC, such as `"12h"` for daily at noon: `Period::offset` |
 /// | `period` | instead of `every`: an expression of the type `Period`, such as `Period::at(scheduled)` |
 /// | `client` | an expression of the type `Client`; default: the first argument of the type `Client` or `&Client` |
+///
+/// With `every`, a call must be near a scheduled time: from 3/8 to 5/8 of the interval after it, the call fails with `Error::Invalid`, because
+/// another process could choose the next period. To run the job by hand or in a test at any time, use `period = Period::at(scheduled)`.
 ///
 /// The function may be a method. It returns what it returned, within `Result<Occurrence<…>, WithError<…>>`:
 ///

@@ -251,7 +251,8 @@ impl Client {
     ///
     /// # Examples
     ///
-    /// A readiness endpoint, for any HTTP library:
+    /// A readiness endpoint, for any HTTP library. Build the client with [`connect_lazy`](ClientBuilder::connect_lazy), so that the process starts
+    /// while its server is down, and set the timeout of the probe above the command timeout:
     ///
     /// ```
     /// use leasehold::Client;

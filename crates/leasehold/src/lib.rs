@@ -38,6 +38,7 @@
 //! | waiting for *n* events | [`Client::count_down_latch`] |
 //! | one leader among all instances | [`Client::leader`] |
 //! | a scheduled job that runs in one instance | [`Client::once`] |
+//! | a held lock that moves to another process | [`Guard::into_ticket`] and [`Client::adopt`] |
 //! | to survive the loss of a server and its data | [`QuorumLock`]; on a primary with replicas [`Acquire::durable`] |
 //! | holds of milliseconds, or no Pub/Sub | [`Client::spin_lock`] |
 //! | keys shared with go-zero, or with an `RSemaphore` of JVMs | [`Client::simple_lock`], [`Client::bare_semaphore`] |
@@ -100,6 +101,8 @@ pub use leasehold_core::command::permits::PermitId;
 pub use leasehold_core::error::{HoldEnd, LossReason};
 pub use leasehold_core::link::ServerInfo;
 pub use leasehold_core::session::{ClientStats, Fallback};
+/// Runs an `async fn` in one of many processes for each period of a schedule.
+///
 /// # Examples
 ///
 /// ```

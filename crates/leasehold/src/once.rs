@@ -23,8 +23,6 @@ use std::time::Duration;
 ///
 /// The attribute [`once`](macro@crate::once) of the feature `macros` does the same for an `async fn`.
 ///
-/// The attribute [`once`](macro@crate::once) of the feature `macros` does the same for an `async fn`.
-///
 /// The lock of a period is the [`Client::lock`] with the name `name@period`; `%` and `@` of the period are escaped as
 /// `%25` and `%40`. When the job is done, the lock stays busy on the server until [`Period::keep`] is over: see
 /// [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).

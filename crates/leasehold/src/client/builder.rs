@@ -137,7 +137,7 @@ impl ClientBuilder {
         self
     }
 
-    /// Translates the addresses that Sentinel or a cluster announces. Servers behind Docker or NAT announce addresses that are
+    /// Translates the addresses that Sentinel or a cluster announces. Servers behind Docker, NAT or a proxy announce addresses that are
     /// unreachable from outside. `map` receives an announced address, such as `172.17.0.2:6379`, and returns the address to connect to, or
     /// `None` for the announced address. The addresses of the URL are not mapped.
     ///

@@ -24,6 +24,11 @@ use std::time::Duration;
 /// with the job, as in a message of a queue. **Whoever reads the ticket can take the lock**, so protect it like a password; `Debug` hides its
 /// secret. Dropping a ticket does nothing: a lock that nobody adopts is free at the end of the ticket's life.
 ///
+/// - Set `life` to the longest time that the job may wait in its queue.
+/// - If the message cannot be sent, adopt the ticket with the same client, and release the guard.
+/// - If a message is delivered twice, the second adoption fails with [`Error::TicketSpent`]: drop that message.
+/// - A ticket of another kind is parsed with its type, as `Ticket<kind::Fenced>`.
+///
 /// After the adoption, [`Client::who_is`] of the holder's id and the command `leasehold` still name the process that acquired the lock. To
 /// find the adopter, search [`Client::announced_clients`] for the holder's id.
 ///

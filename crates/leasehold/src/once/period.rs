@@ -168,8 +168,8 @@ impl Period {
             let [past, left, every] = [past, left, every].map(readable);
             let why = format!(
                 "the clock reads {past:?} after one time of its schedule and {left:?} before the next, with {every:?} between \
-                 them, so another process may compute the other time; set Period::offset to the phase of the schedule, or use \
-                 Period::at with the scheduled time"
+                 them, so another process may compute the other time; call it near a scheduled time, set Period::offset to the \
+                 phase of the schedule, or use Period::at with the scheduled time"
             );
             self.refused.get_or_insert(why);
         } else {

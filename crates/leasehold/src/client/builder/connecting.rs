@@ -62,6 +62,9 @@ impl ClientBuilder {
     /// `redis://host:6379?prefix=shop:&lease=20s&command_timeout=500ms`. A setting in the URL overrides the builder. Unknown parameters,
     /// repeated parameters and a `#` are refused. White space around the URL is ignored.
     ///
+    /// Behind a proxy that hides a cluster, use `redis` and not `redis-cluster`. [Servers and
+    /// proxies](https://github.com/leasehold/leasehold/blob/main/docs/servers.md#multi-primary-and-proxies) lists what each proxy needs.
+    ///
     /// `db` is the number of a database. Every connection selects it, including connections to a cluster. Most clusters accept only 0, and
     /// the error contains the refusal. Locks of the same name in two databases are independent.
     ///
