@@ -18,7 +18,7 @@ pub(crate) struct ServerOptions {
     pub(crate) url: Option<String>,
     /// File with the password [env: LEASEHOLD_PASSWORD]
     ///
-    /// Each connect reads the file. The variable has the password itself.
+    /// Each connection attempt reads the file. The variable has the password itself.
     #[arg(long, global = true, value_name = "FILE", help_heading = "Server")]
     pub(crate) password_file: Option<PathBuf>,
     /// Prefix of every lock name

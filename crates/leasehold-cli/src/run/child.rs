@@ -32,7 +32,7 @@ pub(super) enum Change {
     Orphan,
 }
 
-/// The processes of a group that a signal reached.
+/// The processes of a group that received a signal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reached {
     /// All of them, or at least those of this user.

@@ -288,7 +288,7 @@ impl Session {
 
 /// The ends of requests.
 impl Session {
-    /// Ends an acquire that has nothing on the server, or that was granted.
+    /// Ends an acquire that left nothing on the server, or that was granted.
     pub(super) fn finish_acquire(&mut self, now: Instant, ticket: Ticket, outcome: AcquireOutcome) {
         let acquire = &mut self.requests[ticket];
         if !acquire.end(outcome) {
