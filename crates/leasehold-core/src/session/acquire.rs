@@ -635,9 +635,10 @@ impl Session {
                 let why = "no reply came in time; the release is repeated in the background";
                 return self.give_up_release(ticket, number, why);
             }
-            RequestKind::Extension { .. } | RequestKind::Pause { .. } | RequestKind::Move(_) => {
-                return self.wake(ticket);
-            }
+            RequestKind::Pause { .. }
+            | RequestKind::Extension { .. }
+            | RequestKind::Offer { .. }
+            | RequestKind::Adoption { .. } => return self.wake(ticket),
         };
         match acquire.due(now) {
             Due::Nothing => return,

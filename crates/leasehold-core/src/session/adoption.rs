@@ -67,13 +67,6 @@ pub(super) struct Adoption {
     request: AdoptRequest,
 }
 
-/// A request that moves a hold out of this client, or into it.
-#[derive(Debug)]
-pub(super) enum Move {
-    Offer { hold: HoldNumber, secret: Bytes, outcome: Option<Result<Offered, MoveError>> },
-    Adopt { outcome: Option<Result<Granted, MoveError>> },
-}
-
 /// Offers.
 impl Session {
     /// Ends the guard of a hold, and offers the hold to other processes for `life`. `renewed` is whether the guard wanted renewals, and
@@ -98,34 +91,33 @@ impl Session {
                 None
             }
         };
-        self.requests.insert(ticket, RequestKind::Move(Box::new(Move::Offer { hold: number, secret, outcome })));
+        self.requests.insert(ticket, RequestKind::Offer { hold: number, secret, outcome });
         ticket
     }
 
     /// Polls an offer. The ticket is invalid once this is ready. The session forgets the hold with a successful outcome.
     pub fn poll_offer(&mut self, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<Offered, MoveError>> {
-        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Err(MoveError::Closed)) };
-        let RequestKind::Move(moving) = &mut request.kind else { return Poll::Ready(Err(MoveError::Closed)) };
-        let Move::Offer { hold, outcome, .. } = &mut **moving else { return Poll::Ready(Err(MoveError::Closed)) };
-        let (number, outcome) = (*hold, outcome.take());
-        let Some(outcome) = outcome else {
-            request.waker = Some(waker.clone());
-            return Poll::Pending;
-        };
-        self.remove_request(ticket);
-        if outcome.is_ok() {
+        let number = self.offered_hold(ticket);
+        let outcome = self.poll_result(ticket, waker, outcome_of_offer);
+        if let (Poll::Ready(Some(Ok(_))), Some(number)) = (&outcome, number) {
             self.hand_out(now, number);
         }
-        Poll::Ready(outcome)
+        outcome.map(|outcome| outcome.unwrap_or(Err(MoveError::Closed)))
     }
 
     /// Drops the future of an offer; the background releases the hold.
     pub fn abandon_offer(&mut self, now: Instant, ticket: Ticket) {
-        let Some(request) = self.requests.0.get(ticket) else { return };
-        let RequestKind::Move(moving) = &request.kind else { return };
-        let Move::Offer { hold: number, .. } = **moving else { return };
-        self.remove_request(ticket);
-        self.clean_up_by_background(now, number);
+        if let Some(number) = self.offered_hold(ticket) {
+            self.remove_request(ticket);
+            self.clean_up_by_background(now, number);
+        }
+    }
+
+    fn offered_hold(&self, ticket: Ticket) -> Option<HoldNumber> {
+        match self.requests.0.get(ticket)?.kind {
+            RequestKind::Offer { hold, .. } => Some(hold),
+            _ => None,
+        }
     }
 
     /// Forgets a hold whose ticket leaves the session.
@@ -143,7 +135,7 @@ impl Session {
         self.extend_clean_up(now, number);
         if let Err(LinkError::Unknown(why)) = &offered {
             self.begin_settling(number);
-            self.finish_offer(ticket, Err(MoveError::OutcomeUnknown(why.clone())));
+            self.set_result(ticket, outcome_of_offer, Err(MoveError::OutcomeUnknown(why.clone())));
             return self.clean_up_by_background(now, number);
         }
         self.end_change(number);
@@ -159,35 +151,21 @@ impl Session {
             Err(LinkError::NotSent(why) | LinkError::Unknown(why)) => Err(MoveError::Unreachable(why)),
         };
         let (field, token) = (hold.cell.field(), hold.cell.token());
-        let is_read_by = |request: &RequestKind| match request {
-            RequestKind::Move(moving) => match &**moving {
-                Move::Offer { secret, outcome: None, .. } => Some(secret.clone()),
-                _ => None,
-            },
+        let secret = match self.requests.0.get(ticket).map(|request| &request.kind) {
+            Some(RequestKind::Offer { secret, outcome: None, .. }) => Some(secret.clone()),
             _ => None,
         };
-        let secret = self.requests.0.get(ticket).and_then(|request| is_read_by(&request.kind));
         match (outcome, secret) {
             (Ok(time), Some(secret)) => {
                 let secret = ticket::secret_at(&secret, time);
-                self.finish_offer(ticket, Ok(Offered { field, token, secret }));
+                self.set_result(ticket, outcome_of_offer, Ok(Offered { field, token, secret }));
             }
             // Nobody reads the outcome, so nobody gets the ticket.
             (Ok(_), None) => self.clean_up_by_background(now, number),
             (Err(error), _) => {
-                self.finish_offer(ticket, Err(error));
+                self.set_result(ticket, outcome_of_offer, Err(error));
                 self.clean_up_by_background(now, number);
             }
-        }
-    }
-
-    fn finish_offer(&mut self, ticket: Ticket, result: Result<Offered, MoveError>) {
-        if let Some(request) = self.requests.0.get_mut(ticket)
-            && let RequestKind::Move(moving) = &mut request.kind
-            && let Move::Offer { outcome, .. } = &mut **moving
-        {
-            outcome.get_or_insert(result);
-            self.wake(ticket);
         }
     }
 }
@@ -209,44 +187,22 @@ impl Session {
             self.send(now, id, call, purpose, true);
             None
         };
-        self.requests.insert(ticket, RequestKind::Move(Box::new(Move::Adopt { outcome })));
+        self.requests.insert(ticket, RequestKind::Adoption { outcome });
         ticket
     }
 
     /// Polls an adoption. The ticket is invalid once this is ready.
-    pub fn poll_adopt(&mut self, _now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Result<Granted, MoveError>> {
-        match self.adoption(ticket) {
-            Some(outcome) => {
-                if let Some(outcome) = outcome.take() {
-                    self.remove_request(ticket);
-                    return Poll::Ready(outcome);
-                }
-            }
-            None => return Poll::Ready(Err(MoveError::Closed)),
-        }
-        if let Some(request) = self.requests.0.get_mut(ticket) {
-            request.waker = Some(waker.clone());
-        }
-        Poll::Pending
+    pub fn poll_adopt(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<Granted, MoveError>> {
+        let outcome = self.poll_result(ticket, waker, outcome_of_adoption);
+        outcome.map(|outcome| outcome.unwrap_or(Err(MoveError::Closed)))
     }
 
     /// Drops the future of an adoption. The background releases a hold that was adopted, or that the reply in flight reports as adopted.
     pub fn abandon_adopt(&mut self, now: Instant, ticket: Ticket) {
-        let granted = self.adoption(ticket).and_then(Option::take);
-        self.remove_request(ticket);
-        if let Some(Ok(granted)) = granted {
+        if let Poll::Ready(Some(Ok(granted))) = self.poll_result(ticket, Waker::noop(), outcome_of_adoption) {
             self.drop_guard(now, granted.hold, granted.renewed);
         }
-    }
-
-    fn adoption(&mut self, ticket: Ticket) -> Option<&mut Option<Result<Granted, MoveError>>> {
-        match &mut self.requests.0.get_mut(ticket)?.kind {
-            RequestKind::Move(moving) => match &mut **moving {
-                Move::Adopt { outcome } => Some(outcome),
-                Move::Offer { .. } => None,
-            },
-            _ => None,
-        }
+        self.remove_request(ticket);
     }
 
     /// Handles the reply to an adoption.
@@ -255,23 +211,15 @@ impl Session {
         let decode = |reply| ticket::adopted(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
         let outcome = match result.and_then(decode) {
             Ok(Adopted::Adopted { left }) => self.take_in(now, id, &adoption, left),
-            Ok(Adopted::Spent) => Err(MoveError::Spent),
-            Ok(Adopted::Gone) => Err(MoveError::Spent),
+            Ok(Adopted::Spent | Adopted::Gone) => Err(MoveError::Spent),
             Ok(Adopted::Kind(kind)) => Err(MoveError::KeyConflict(kind)),
             Err(LinkError::NotSent(why)) => Err(MoveError::Unreachable(why)),
             Err(LinkError::Refused(refusal)) => Err(MoveError::Refused(refusal)),
             Err(LinkError::Unknown(why)) => Err(MoveError::OutcomeUnknown(why)),
         };
-        match self.adoption(ticket) {
-            Some(known) => {
-                *known = Some(outcome);
-                self.wake(ticket);
-            }
-            None => {
-                if let Ok(granted) = outcome {
-                    self.drop_guard(now, granted.hold, granted.renewed);
-                }
-            }
+        // Nobody reads the outcome, so nobody gets the guard.
+        if let Some(Ok(granted)) = self.set_result(ticket, outcome_of_adoption, outcome) {
+            self.drop_guard(now, granted.hold, granted.renewed);
         }
     }
 
@@ -310,23 +258,31 @@ impl Session {
         Ok(granted)
     }
 
-    /// Fails the moves without an outcome, because the client ends. Releases adopted holds that no future has read.
-    pub(super) fn end_moves(&mut self, now: Instant) {
-        let moves = self.requests.0.iter().filter(|(_, request)| matches!(request.kind, RequestKind::Move(_)));
-        let moves: Vec<Ticket> = moves.map(|(ticket, _)| ticket).collect();
-        for ticket in moves {
-            let unknown = MoveError::OutcomeUnknown("no reply came before the client was shut down".to_owned());
-            self.finish_offer(ticket, Err(unknown.clone()));
-            let Some(outcome) = self.adoption(ticket) else { continue };
-            match outcome.replace(Err(unknown)) {
-                Some(Ok(granted)) => {
-                    self.drop_guard(now, granted.hold, granted.renewed);
-                }
-                Some(error) => *outcome = Some(error),
-                None => {}
-            }
-            self.wake(ticket);
+    /// Ends a move because the client ends. Releases an adopted hold that no future has read.
+    pub(super) fn end_move(&mut self, now: Instant, ticket: Ticket, why: &str) {
+        let unknown = || MoveError::OutcomeUnknown(why.to_owned());
+        self.set_result(ticket, outcome_of_offer, Err(unknown()));
+        let adopted = self.requests.0.get_mut(ticket).and_then(|request| outcome_of_adoption(&mut request.kind));
+        if let Some(outcome) = adopted
+            && let Ok(granted) = std::mem::replace(outcome, Some(Err(unknown()))).unwrap_or(Err(unknown()))
+        {
+            self.drop_guard(now, granted.hold, granted.renewed);
         }
+        self.wake(ticket);
+    }
+}
+
+const fn outcome_of_offer(request: &mut RequestKind) -> Option<&mut Option<Result<Offered, MoveError>>> {
+    match request {
+        RequestKind::Offer { outcome, .. } => Some(outcome),
+        _ => None,
+    }
+}
+
+const fn outcome_of_adoption(request: &mut RequestKind) -> Option<&mut Option<Result<Granted, MoveError>>> {
+    match request {
+        RequestKind::Adoption { outcome } => Some(outcome),
+        _ => None,
     }
 }
 

@@ -234,18 +234,21 @@ impl Session {
         !guarded.is_empty()
     }
 
-    /// Ends the session when its driver stops: closes it, loses every hold with a guard, and fails pending releases.
+    /// Ends the session when its driver stops: closes it, loses every hold with a guard, and fails pending requests.
     pub fn end(&mut self, now: Instant) {
         self.close(now);
         self.lose_all(now);
-        let open = self.requests.0.iter().filter_map(|(ticket, request)| match request.kind {
-            RequestKind::Release { hold, outcome: None } => Some((ticket, hold)),
-            _ => None,
-        });
-        for (ticket, number) in open.collect::<Vec<_>>() {
-            self.give_up_release(ticket, number, "no reply came before the client was shut down");
+        let why = "no reply came before the client was shut down";
+        let open: Vec<Ticket> = self.requests.0.iter().map(|(ticket, _)| ticket).collect();
+        for ticket in open {
+            let Some(request) = self.requests.0.get(ticket) else { continue };
+            match &request.kind {
+                RequestKind::Release { hold, outcome: None } => self.give_up_release(ticket, *hold, why),
+                RequestKind::Extension { .. } => self.end_extension(ticket),
+                RequestKind::Offer { .. } | RequestKind::Adoption { .. } => self.end_move(now, ticket, why),
+                RequestKind::Release { .. } | RequestKind::Acquire(_) | RequestKind::Pause { .. } => {}
+            }
         }
-        self.end_moves(now);
     }
 
     /// Whether the server can have neither a hold nor a subscription of this client.

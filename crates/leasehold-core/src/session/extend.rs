@@ -35,21 +35,14 @@ impl Session {
             None => self.send_extension(now, number, ticket, lease),
         };
         if let Some(outcome) = outcome {
-            self.finish_extension(ticket, outcome);
+            self.set_result(ticket, outcome_of_extension, outcome);
         }
         ticket
     }
 
     /// Polls an extension. The ticket is invalid once this is ready.
     pub fn poll_extension(&mut self, ticket: Ticket, waker: &Waker) -> Poll<Result<(), AcquireError>> {
-        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(Ok(())) };
-        let RequestKind::Extension { outcome } = &mut request.kind else { return Poll::Ready(Ok(())) };
-        let Some(outcome) = outcome.take() else {
-            request.waker = Some(waker.clone());
-            return Poll::Pending;
-        };
-        self.remove_request(ticket);
-        Poll::Ready(outcome)
+        self.poll_result(ticket, waker, outcome_of_extension).map(|outcome| outcome.unwrap_or(Ok(())))
     }
 
     /// Drops the future of an extension. A call in flight still counts.
@@ -129,15 +122,19 @@ impl Session {
                 })
             }
         };
-        self.finish_extension(ticket, outcome);
+        self.set_result(ticket, outcome_of_extension, outcome);
     }
 
-    fn finish_extension(&mut self, ticket: Ticket, result: Result<(), AcquireError>) {
-        let Some(request) = self.requests.0.get_mut(ticket) else { return };
-        if let RequestKind::Extension { outcome } = &mut request.kind {
-            *outcome = Some(result);
-            self.wake(ticket);
-        }
+    /// Ends an extension without a reply, because the client ends and the guard is lost.
+    pub(super) fn end_extension(&mut self, ticket: Ticket) {
+        self.set_result(ticket, outcome_of_extension, Err(AcquireError::Lost(LossReason::ShutDown)));
+    }
+}
+
+const fn outcome_of_extension(request: &mut RequestKind) -> Option<&mut Option<Result<(), AcquireError>>> {
+    match request {
+        RequestKind::Extension { outcome } => Some(outcome),
+        _ => None,
     }
 }
 

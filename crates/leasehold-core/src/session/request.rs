@@ -4,16 +4,16 @@
 //! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::Withdrawing`]). It delays its
 //! last attempt while another request of this client withdraws ([`LastRetry::Awaited`]).
 
-use crate::error::{AcquireError, ReleaseError};
+use crate::error::{AcquireError, MoveError, ReleaseError};
 use crate::number_map::{BoxMap, NumberMap};
 use crate::owner::{HoldNumber, OwnerId};
-use crate::session::adoption::Move;
+use crate::session::adoption::Offered;
 use crate::session::lock::LockId;
-use crate::session::{AcquireRequest, Granted, Patience, Ticket};
+use crate::session::{AcquireRequest, Granted, Patience, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::ops::{Index, IndexMut};
-use std::task::Waker;
+use std::task::{Poll, Waker};
 use std::time::Duration;
 
 #[derive(Debug, Default)]
@@ -38,8 +38,16 @@ pub(super) enum RequestKind {
     Extension {
         outcome: Option<Result<(), AcquireError>>,
     },
-    /// It moves a hold to or from another process. Boxed, because it is rare.
-    Move(Box<Move>),
+    /// It offers a hold to another process.
+    Offer {
+        hold: HoldNumber,
+        secret: Bytes,
+        outcome: Option<Result<Offered, MoveError>>,
+    },
+    /// It adopts the hold of a ticket.
+    Adoption {
+        outcome: Option<Result<Granted, MoveError>>,
+    },
     /// Its caller sleeps by the session's clock.
     Pause {
         until: Instant,
@@ -82,6 +90,33 @@ impl Requests {
         self.0.get(ticket).is_some_and(|request| matches!(request.kind, RequestKind::Release { .. }))
     }
 }
+
+/// Requests that end with the reply to one call: extensions, offers and adoptions. `slot` finds the outcome in a request of the kind.
+impl Session {
+    /// Takes the outcome, and removes the request with it. `None` if the ticket is of no such request.
+    pub(super) fn poll_result<T>(&mut self, ticket: Ticket, waker: &Waker, slot: Slot<T>) -> Poll<Option<T>> {
+        let Some(request) = self.requests.0.get_mut(ticket) else { return Poll::Ready(None) };
+        let Some(outcome) = slot(&mut request.kind) else { return Poll::Ready(None) };
+        if outcome.is_none() {
+            request.waker = Some(waker.clone());
+            return Poll::Pending;
+        }
+        let outcome = outcome.take();
+        self.remove_request(ticket);
+        Poll::Ready(outcome)
+    }
+
+    /// Sets the outcome, and wakes the future. Returns the outcome if the future is gone, or has one already.
+    pub(super) fn set_result<T>(&mut self, ticket: Ticket, slot: Slot<T>, outcome: T) -> Option<T> {
+        let known = self.requests.0.get_mut(ticket).and_then(|request| slot(&mut request.kind));
+        let Some(known) = known.filter(|known| known.is_none()) else { return Some(outcome) };
+        *known = Some(outcome);
+        self.wake(ticket);
+        None
+    }
+}
+
+pub(super) type Slot<T> = fn(&mut RequestKind) -> Option<&mut Option<T>>;
 
 /// The acquire of a ticket. Panics without it.
 impl Index<Ticket> for Requests {

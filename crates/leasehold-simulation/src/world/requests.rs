@@ -149,7 +149,7 @@ impl World {
                 Poll::Ready(Ok(offered)) => Outcome::Offered(offered),
                 Poll::Ready(Err(error)) => Outcome::NotMoved(error),
             },
-            TaskKind::Adopt(_) => match session.poll_adopt(now, ticket, &waker) {
+            TaskKind::Adopt(_) => match session.poll_adopt(ticket, &waker) {
                 Poll::Pending => return self.send_calls(client, Some(task)),
                 Poll::Ready(Ok(granted)) => Outcome::Granted(self.add_guard(client, task, granted)),
                 Poll::Ready(Err(error)) => Outcome::NotMoved(error),

@@ -184,7 +184,7 @@ impl Request for Adopting {
     }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
-        session.poll_adopt(now, ticket, waker)
+        session.poll_adopt(ticket, waker)
     }
 
     fn abandon(session: &mut Session, now: Instant, ticket: Ticket) {

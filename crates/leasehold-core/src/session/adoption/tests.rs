@@ -104,7 +104,7 @@ fn without_a_reply_to_the_adoption_nothing_is_released() {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
     let (ticket, id) = adopt(&mut session);
     session.handle_called(NOW, id, Err(LinkError::Unknown("the connection was lost".to_owned())));
-    let outcome = session.poll_adopt(NOW, ticket, Waker::noop());
+    let outcome = session.poll_adopt(ticket, Waker::noop());
     assert!(matches!(outcome, Poll::Ready(Err(MoveError::OutcomeUnknown(_)))), "{outcome:?}");
     assert!(background(&mut session).is_empty(), "another process may have the hold");
     assert_eq!(session.stats(), ClientStats::default());
@@ -115,7 +115,7 @@ fn adopted_hold_is_renewed_and_released_by_its_field() {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
     let (ticket, id) = adopt(&mut session);
     session.handle_called(NOW, id, reply(&[1, 30_000]));
-    let Poll::Ready(Ok(granted)) = session.poll_adopt(NOW, ticket, Waker::noop()) else { panic!("a grant") };
+    let Poll::Ready(Ok(granted)) = session.poll_adopt(ticket, Waker::noop()) else { panic!("a grant") };
     assert_eq!((granted.cell.token(), granted.cell.field()), (Some(5), "6f0c:7".into()));
     let due = session.poll_timeout().expect("a renewal");
     assert!(due < NOW + LEASE / 3);
@@ -128,5 +128,5 @@ fn adopted_hold_is_renewed_and_released_by_its_field() {
     let (ticket, id) = adopt(&mut session);
     session.handle_called(NOW, id, reply(&[1, 30_000]));
     session.end(NOW);
-    assert!(matches!(session.poll_adopt(NOW, ticket, Waker::noop()), Poll::Ready(Err(_))), "the client ends");
+    assert!(matches!(session.poll_adopt(ticket, Waker::noop()), Poll::Ready(Err(_))), "the client ends");
 }

@@ -88,3 +88,13 @@ fn clean_up_lasts_as_long_as_a_lease_that_an_extension_may_have_set() {
     assert!(granted.cell.deadline() < NOW + LEASE, "the hold trusts replies only");
     assert!(session.holds[granted.hold].clean_up.until >= NOW + LONGER);
 }
+
+#[test]
+fn extension_in_flight_ends_with_the_client() {
+    let (mut session, granted) = held(false, None);
+    let (ticket, _) = extend(&mut session, &granted, NOW);
+    assert!(session.poll_extension(ticket, Waker::noop()).is_pending());
+    session.end(NOW);
+    let lost = Poll::Ready(Err(AcquireError::Lost(LossReason::ShutDown)));
+    assert_eq!(session.poll_extension(ticket, Waker::noop()), lost);
+}
