@@ -11,11 +11,11 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::leader::{Leader, LeaderHandle, LeaderState, Term};
 use leasehold::once::{Occurrence, Once, Period};
 use leasehold::{
-    Acquire, Acquiring, Adopt, Adopting, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder,
-    ClientId, ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback,
-    FencedFairLock, FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock,
-    LossReason, Lost, MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock,
-    Replicas, Semaphore, ServerInfo, SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
+    Acquire, Acquiring, Adopt, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId,
+    ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
+    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock, LossReason, Lost,
+    MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore,
+    ServerInfo, SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -55,7 +55,6 @@ types! {
     Acquire: send sync unpin forever;
     Acquiring: send unpin forever;
     Adopt: send sync unpin forever;
-    Adopting: send unpin forever;
     AnnouncedClient: send sync unpin forever;
     AnnouncedClients: send sync unpin forever;
     AnnouncedLock: send sync unpin forever;

@@ -54,11 +54,12 @@ async fn durable(client: &Client, name: &str, replicas: Replicas) -> Result<Guar
     client.lock(name).acquire().durable(replicas).await
 }
 
+/// The numbers of a grant that too few replicas or disks have.
 #[track_caller]
-fn fell_short(result: Result<Guard, Error>) -> (u32, u32) {
+pub(crate) fn fell_short(result: Result<Guard, Error>) -> (u32, u32) {
     match result {
         Err(Error::NotReplicated { acknowledged, wanted, .. }) => (acknowledged, wanted),
-        other => panic!("it is not said that replicas are missing: {other:?}"),
+        other => panic!("no replica and no disk is missing: {other:?}"),
     }
 }
 

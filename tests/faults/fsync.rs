@@ -1,7 +1,8 @@
 //! Durable locks that must be on disk, on servers that are killed, and on servers that do not synchronize their files.
 
+use crate::durability::fell_short;
 use crate::support::{TIMEOUT, on_each, runtime, settings, soon};
-use leasehold::{Client, ConnectError, Error, LossReason, Replicas};
+use leasehold::{Client, ConnectError, LossReason, Replicas};
 use leasehold_test_support::{Binary, Server, Version};
 use std::time::{Duration, Instant};
 
@@ -36,15 +37,6 @@ fn server(binary: &Binary, appendfsync: &str) -> Server {
 
 async fn client(server: &Server) -> Client {
     settings().lease(LEASE).fsync(true).connect(&server.url()).await.expect("a client")
-}
-
-/// The numbers of a grant that too few disks have.
-#[track_caller]
-fn fell_short<T: std::fmt::Debug>(result: Result<T, Error>) -> (u32, u32) {
-    match result {
-        Err(Error::NotReplicated { acknowledged, wanted, .. }) => (acknowledged, wanted),
-        other => panic!("no disk is missing: {other:?}"),
-    }
 }
 
 #[test]

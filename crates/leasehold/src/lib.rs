@@ -142,7 +142,7 @@ pub use lock::fair_settings::FairSettings;
 pub use lock::guard::Guard;
 pub use lock::loss::{HoldToken, Lost};
 pub use lock::owner::Owner;
-pub use lock::ticket::{Adopt, Adopting, Ticket};
+pub use lock::ticket::{Adopt, Ticket};
 /// The cancellation token of the crate `tokio-util`, which [`HoldToken::token`] returns.
 pub use tokio_util::sync::CancellationToken;
 

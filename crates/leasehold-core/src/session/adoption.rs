@@ -263,9 +263,7 @@ impl Session {
         let unknown = || MoveError::OutcomeUnknown(why.to_owned());
         self.set_result(ticket, outcome_of_offer, Err(unknown()));
         let adopted = self.requests.0.get_mut(ticket).and_then(|request| outcome_of_adoption(&mut request.kind));
-        if let Some(outcome) = adopted
-            && let Ok(granted) = std::mem::replace(outcome, Some(Err(unknown()))).unwrap_or(Err(unknown()))
-        {
+        if let Some(Some(Ok(granted))) = adopted.map(|outcome| outcome.replace(Err(unknown()))) {
             self.drop_guard(now, granted.hold, granted.renewed);
         }
         self.wake(ticket);

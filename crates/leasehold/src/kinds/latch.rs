@@ -197,7 +197,7 @@ impl LatchWait {
         wish.patience = Patience::Until(handle.end_of_wait(self.wait));
         wish.waits_out_outage = self.wait.is_some();
         // The grant is irrelevant, because an open latch has no holder.
-        match attempt::acquire(handle, wish).await {
+        match attempt::request(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => {
                 let waited = handle.clock.now().since(begun);

@@ -199,7 +199,7 @@ impl<K: LockKind> Acquire<K> {
         let begun = self.spec.handle().clock.now_in_process();
         let wish = self.wish(patience)?;
         watch.begin();
-        let mut acquiring = attempt::acquire(self.spec.handle(), wish);
+        let mut acquiring = attempt::request(self.spec.handle(), wish);
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now_in_process().since(begun);

@@ -13,32 +13,10 @@ use std::sync::Arc;
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
-/// Acquires a lock. A drop abandons the acquire.
-///
-/// The wish is boxed so that it moves as one pointer from the caller into the session.
-pub(crate) fn acquire(handle: &Arc<Handle>, wish: Box<AcquireRequest>) -> IsolatedWaker<Attempt<'_, Acquiring>> {
-    let backoff = wish.backoff.clone();
-    IsolatedWaker::new(Attempt::new(handle, wish, backoff))
-}
-
-/// Releases one guard of a hold. After the first poll the release continues even if the future is dropped.
-pub(crate) fn release(handle: &Arc<Handle>, hold: HoldNumber, renewed: bool) -> IsolatedWaker<Attempt<'_, Releasing>> {
-    IsolatedWaker::new(Attempt::new(handle, GivenBack { hold, renewed }, None))
-}
-
-/// Extends the lease of a hold. After the first poll the call continues even if the future is dropped.
-pub(crate) fn extend(handle: &Arc<Handle>, hold: HoldNumber, lease: Duration) -> IsolatedWaker<Attempt<'_, Extending>> {
-    IsolatedWaker::new(Attempt::new(handle, Extended { hold, lease }, None))
-}
-
-/// Offers a hold to another process. A drop releases the hold.
-pub(crate) fn offer(handle: &Arc<Handle>, offer: Offer) -> IsolatedWaker<Attempt<'_, Offering>> {
-    IsolatedWaker::new(Attempt::new(handle, offer, None))
-}
-
-/// Adopts a hold. A drop releases a hold that was adopted.
-pub(crate) fn adopt(handle: &Arc<Handle>, wish: AdoptRequest) -> IsolatedWaker<Attempt<'_, Adopting>> {
-    IsolatedWaker::new(Attempt::new(handle, wish, None))
+/// Begins a request at the first poll of the future.
+pub(crate) fn request<R: Request>(handle: &Arc<Handle>, request: R) -> IsolatedWaker<Attempt<'_, R>> {
+    let backoff = request.backoff();
+    IsolatedWaker::new(Attempt { handle, request: Some(request), ticket: None, backoff })
 }
 
 /// Waits for `pause` on the client's own clock, without a timer of the caller's runtime.
@@ -66,25 +44,26 @@ impl Drop for Pausing<'_> {
     }
 }
 
-/// The sorts of requests.
-pub(crate) trait Request {
-    /// The parameters of the request.
-    type Wish: Unpin;
+/// The parameters of a request to the session.
+pub(crate) trait Request: Unpin {
     type Outcome;
 
-    fn begin(session: &mut Session, now: Instant, wish: Self::Wish) -> Ticket;
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket;
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome>;
     fn abandon(session: &mut Session, now: Instant, ticket: Ticket);
+
+    /// The caller's back-off.
+    fn backoff(&self) -> Option<Arc<Backoff>> {
+        None
+    }
 }
 
-pub(crate) struct Acquiring;
-
-impl Request for Acquiring {
-    type Wish = Box<AcquireRequest>;
+/// A lock to acquire. A drop abandons the acquire. Boxed, so that it moves as one pointer from the caller into the session.
+impl Request for Box<AcquireRequest> {
     type Outcome = Result<Option<Granted>, AcquireError>;
 
-    fn begin(session: &mut Session, now: Instant, wish: Box<AcquireRequest>) -> Ticket {
-        session.acquire(now, wish)
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket {
+        session.acquire(now, self)
     }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
@@ -94,22 +73,23 @@ impl Request for Acquiring {
     fn abandon(session: &mut Session, now: Instant, ticket: Ticket) {
         session.abandon_acquire(now, ticket);
     }
+
+    fn backoff(&self) -> Option<Arc<Backoff>> {
+        self.backoff.clone()
+    }
 }
 
-pub(crate) struct Releasing;
-
-/// A guard to release.
-pub(crate) struct GivenBack {
-    hold: HoldNumber,
-    renewed: bool,
+/// A guard to release. After the first poll the release continues even if the future is dropped.
+pub(crate) struct Release {
+    pub(crate) hold: HoldNumber,
+    pub(crate) renewed: bool,
 }
 
-impl Request for Releasing {
-    type Wish = GivenBack;
+impl Request for Release {
     type Outcome = Result<(), ReleaseError>;
 
-    fn begin(session: &mut Session, now: Instant, guard: GivenBack) -> Ticket {
-        session.release(now, guard.hold, guard.renewed)
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket {
+        session.release(now, self.hold, self.renewed)
     }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
@@ -121,20 +101,17 @@ impl Request for Releasing {
     }
 }
 
-pub(crate) struct Extending;
-
-/// A lease to extend.
-pub(crate) struct Extended {
-    hold: HoldNumber,
-    lease: Duration,
+/// A lease to extend. After the first poll the call continues even if the future is dropped.
+pub(crate) struct Extend {
+    pub(crate) hold: HoldNumber,
+    pub(crate) lease: Duration,
 }
 
-impl Request for Extending {
-    type Wish = Extended;
+impl Request for Extend {
     type Outcome = Result<(), AcquireError>;
 
-    fn begin(session: &mut Session, now: Instant, wish: Extended) -> Ticket {
-        session.extend(now, wish.hold, wish.lease)
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket {
+        session.extend(now, self.hold, self.lease)
     }
 
     fn poll(session: &mut Session, _: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
@@ -146,9 +123,7 @@ impl Request for Extending {
     }
 }
 
-pub(crate) struct Offering;
-
-/// A guard whose hold moves to another process.
+/// A guard whose hold moves to another process. A drop releases the hold.
 pub(crate) struct Offer {
     pub(crate) hold: HoldNumber,
     pub(crate) renewed: bool,
@@ -156,12 +131,11 @@ pub(crate) struct Offer {
     pub(crate) secret: Bytes,
 }
 
-impl Request for Offering {
-    type Wish = Offer;
+impl Request for Offer {
     type Outcome = Result<Offered, MoveError>;
 
-    fn begin(session: &mut Session, now: Instant, offer: Offer) -> Ticket {
-        session.offer(now, offer.hold, offer.renewed, offer.life, offer.secret)
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket {
+        session.offer(now, self.hold, self.renewed, self.life, self.secret)
     }
 
     fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
@@ -173,17 +147,15 @@ impl Request for Offering {
     }
 }
 
-pub(crate) struct Adopting;
-
-impl Request for Adopting {
-    type Wish = AdoptRequest;
+/// A hold to adopt. A drop releases a hold that was adopted.
+impl Request for AdoptRequest {
     type Outcome = Result<Granted, MoveError>;
 
-    fn begin(session: &mut Session, now: Instant, wish: AdoptRequest) -> Ticket {
-        session.adopt(now, wish)
+    fn begin(self, session: &mut Session, now: Instant) -> Ticket {
+        session.adopt(now, self)
     }
 
-    fn poll(session: &mut Session, now: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
+    fn poll(session: &mut Session, _: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {
         session.poll_adopt(ticket, waker)
     }
 
@@ -198,19 +170,15 @@ impl Request for Adopting {
 /// values that live across awaits twice.
 pub(crate) struct Attempt<'a, R: Request> {
     handle: &'a Arc<Handle>,
-    /// The wish, until the first poll.
-    wish: Option<R::Wish>,
+    /// `None` after the first poll.
+    request: Option<R>,
     /// `None` before the first poll, and after the outcome.
     ticket: Option<Ticket>,
     /// The caller's back-off. This reference outlives the session's, so user code is dropped here, without a lock.
     backoff: Option<Arc<Backoff>>,
 }
 
-impl<'a, R: Request> Attempt<'a, R> {
-    const fn new(handle: &'a Arc<Handle>, wish: R::Wish, backoff: Option<Arc<Backoff>>) -> Self {
-        Self { handle, wish: Some(wish), ticket: None, backoff }
-    }
-
+impl<R: Request> Attempt<'_, R> {
     /// Calls the caller's back-off. The session is unlocked, because the back-off may use the client.
     fn ask_backoff(&self, ticket: Ticket, failures: u32) {
         let pause = self.backoff.as_ref().and_then(|backoff| backoff.pause(failures, 0.0));
@@ -232,10 +200,10 @@ impl<R: Request> Future for Attempt<'_, R> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<R::Outcome> {
         let this = self.get_mut();
         loop {
-            let (known, wish) = (&mut this.ticket, &mut this.wish);
+            let (known, request) = (&mut this.ticket, &mut this.request);
             let polled = this.handle.with(|session, now| {
-                if let Some(wish) = wish.take() {
-                    *known = Some(R::begin(session, now, wish));
+                if let Some(request) = request.take() {
+                    *known = Some(request.begin(session, now));
                 }
                 let ticket = (*known)?;
                 Some((ticket, R::poll(session, now, ticket, cx.waker()), session.poll_backoff(ticket)))
@@ -259,8 +227,8 @@ mod tests {
     #[test]
     fn waiting_requests_are_small() {
         let sizes = [
-            ("an acquire", size_of::<IsolatedWaker<Attempt<'_, Acquiring>>>()),
-            ("a release", size_of::<IsolatedWaker<Attempt<'_, Releasing>>>()),
+            ("an acquire", size_of::<IsolatedWaker<Attempt<'_, Box<AcquireRequest>>>>()),
+            ("a release", size_of::<IsolatedWaker<Attempt<'_, Release>>>()),
         ];
         for (what, size) in sizes {
             assert!(size <= 72, "the future of {what} has {size} bytes");

@@ -9,7 +9,7 @@ use crate::fence::FencingToken;
 use crate::kind::{Counted, Fencing, Leased, LockKind, Movable, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
-use crate::lock::attempt::{self, Offer};
+use crate::lock::attempt::{self, Extend, Offer, Release};
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
 use crate::lock::ticket::Ticket;
@@ -202,7 +202,8 @@ impl<K: LockKind> Guard<K> {
         let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
         let (spec, class) = (self.lock.spec(), self.lock.spec().metrics());
         let mut end = GuardEnd { spec, how: &class.dropped, held_for: self.held_for() };
-        let mut releasing = attempt::release(self.lock.spec().handle(), self.hold, self.renewed);
+        let mut releasing =
+            attempt::request(self.lock.spec().handle(), Release { hold: self.hold, renewed: self.renewed });
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
         end.how = match &result {
@@ -244,7 +245,7 @@ impl<K: LockKind> Guard<K> {
         let spec = self.lock.spec();
         let handle = spec.handle();
         if self.waits && handle.background.may_block() && spec.out_of_reach_for().is_none() {
-            let releasing = attempt::release(handle, self.hold, self.renewed);
+            let releasing = attempt::request(handle, Release { hold: self.hold, renewed: self.renewed });
             drop(wait(select(releasing, pin!(attempt::pause(handle, FLUSH)))));
         } else {
             handle.with(|session, now| session.drop_guard(now, self.hold, self.renewed));
@@ -289,7 +290,7 @@ impl<K: Movable> Guard<K> {
         let offer = Offer { hold: self.hold, renewed: self.renewed, life, secret };
         self.spent = true;
         drop(GuardEnd { spec: &spec, how: &spec.metrics().detached, held_for: self.held_for() });
-        match Box::pin(attempt::offer(spec.handle(), offer)).await {
+        match Box::pin(attempt::request(spec.handle(), offer)).await {
             Ok(offered) => Ok(Ticket::new(name.key(), &offered)),
             Err(error) => Err(Error::from_move(spec.name(), error)),
         }
@@ -362,7 +363,7 @@ impl<K: Leased> Guard<K> {
         let handle = self.lock.spec().handle();
         handle.check_process()?;
         let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
-        let extending = pin!(attempt::extend(handle, self.hold, lease));
+        let extending = pin!(attempt::request(handle, Extend { hold: self.hold, lease }));
         match select(pin!(self.lost()), extending).await {
             Either::Left((lost, _)) => Err(lost.into()),
             Either::Right((result, _)) => {

@@ -258,7 +258,7 @@ impl<K: Movable> Adopt<K> {
         acquire.renewed = self.lease.is_none();
         acquire.field = Some(holder.into());
         let wish = AdoptRequest { acquire, token, secret: secret.into() };
-        let outcome = attempt::adopt(handle, wish).await;
+        let outcome = attempt::request(handle, wish).await;
         let class = spec.metrics();
         match outcome {
             Ok(granted) => {
@@ -276,28 +276,10 @@ impl<K: Movable> Adopt<K> {
 
 impl<K: Movable> IntoFuture for Adopt<K> {
     type Output = Result<Guard<K>, Error>;
-    type IntoFuture = Adopting<K>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Adopting<K> {
-        Adopting(Box::pin(self.run()))
-    }
-}
-
-/// The future of an [`Adopt`].
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct Adopting<K: Movable = Reentrant>(Pin<Box<dyn Future<Output = Result<Guard<K>, Error>> + Send>>);
-
-impl<K: Movable> Future for Adopting<K> {
-    type Output = Result<Guard<K>, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut std::task::Context<'_>) -> std::task::Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<K: Movable> fmt::Debug for Adopting<K> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Adopting").finish_non_exhaustive()
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
     }
 }
 
