@@ -486,6 +486,8 @@ impl<K: LockKind> fmt::Debug for Guard<K> {
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use crate::Client;
+    #[cfg(feature = "embedded")]
+    use std::time::Duration;
 
     #[tokio::test]
     async fn callers_have_little_room_for_a_lock() {
@@ -499,5 +501,27 @@ mod tests {
         let releasing = guard.release();
         assert!(size_of_val(&releasing) <= 80, "a release has {} bytes", size_of_val(&releasing));
         releasing.await.expect("a release");
+    }
+
+    #[cfg(feature = "embedded")]
+    #[tokio::test(start_paused = true)]
+    async fn lock_is_at_risk_with_a_third_of_its_lease_left() {
+        let server = crate::embedded::EmbeddedServer::paused();
+        let client = Client::builder().embedded(&server).expect("a client");
+        let lease = Duration::from_secs(9);
+        let fixed = client.lock("fixed").acquire().lease(lease).await.expect("the lock");
+        let begun = tokio::time::Instant::now();
+        fixed.at_risk().await;
+        let margin = leasehold_core::settings::Settings::margin(lease);
+        let expected = (lease * 2 / 3).saturating_sub(margin)..=lease * 2 / 3 + Duration::from_millis(2);
+        assert!(expected.contains(&begun.elapsed()), "{:?}", begun.elapsed());
+        assert!(fixed.is_held());
+
+        let renewed = client.lock("renewed").acquire().await.expect("the lock");
+        assert!(tokio::time::timeout(Duration::from_secs(3_600), renewed.at_risk()).await.is_err());
+        server.set_down(true);
+        renewed.at_risk().await;
+        let left = renewed.remaining();
+        assert!(left > Duration::from_secs(9) && left <= Duration::from_secs(10), "{left:?} of 30 s");
     }
 }

@@ -130,3 +130,14 @@ fn adopted_hold_is_renewed_and_released_by_its_field() {
     session.end(NOW);
     assert!(matches!(session.poll_adopt(ticket, Waker::noop()), Poll::Ready(Err(_))), "the client ends");
 }
+
+#[test]
+fn adoption_whose_reply_takes_longer_than_the_lease_gives_no_guard() {
+    let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+    let (ticket, id) = adopt(&mut session);
+    session.handle_called(NOW + LEASE, id, reply(&[1, 30_000]));
+    let outcome = session.poll_adopt(ticket, Waker::noop());
+    assert!(matches!(outcome, Poll::Ready(Err(MoveError::OutcomeUnknown(_)))), "{outcome:?}");
+    assert_eq!(session.stats().held, 0);
+    assert_eq!(background(&mut session), ["lock/release"]);
+}

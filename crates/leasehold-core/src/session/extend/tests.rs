@@ -64,8 +64,15 @@ fn reply_after_the_deadline_does_not_revive_the_hold() {
 #[test]
 fn extension_ends_with_the_longest_hold() {
     let (mut session, granted) = held(true, Some(LEASE * 2));
-    let (ticket, id) = extend(&mut session, &granted, NOW);
-    session.handle_called(NOW, id.expect("a call"), renewed(1, 10_000));
+    let ticket = session.extend(NOW, granted.hold, LONGER);
+    let sent = session.poll_call().expect("a call");
+    let lease = (LEASE * 2 + Settings::margin(LONGER)).as_millis().to_string();
+    assert!(
+        sent.call.args().iter().any(|arg| arg == lease.as_bytes()),
+        "the server has it no longer than that: {:?}",
+        sent.call
+    );
+    session.handle_called(NOW, sent.id, renewed(1, 10_000));
     assert_eq!(session.poll_extension(ticket, Waker::noop()), Poll::Ready(Ok(())));
     assert_eq!(granted.cell.deadline(), NOW + LEASE * 2);
 }
