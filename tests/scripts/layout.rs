@@ -1,7 +1,7 @@
 //! The keys that each kind leaves on a server: their names with the number of the layout, their types, the fields of hashes, and whether they
 //! end.
 //!
-//! A script that leaves another key, field or type fails here. `docs/wire-protocol.md`, "Layout versions", says what to
+//! A script that leaves another key, field or type fails here. `lua/README.md`, "Changing the layout", says what to
 //! decide before the table follows.
 
 use crate::support::{Bench, CLIENT, Desk, LEASE, hold, ms, once, publish};
