@@ -305,9 +305,6 @@ mod documents {
     struct Lua;
     #[doc = include_str!("../../../docs/architecture.md")]
     struct Architecture;
-    #[cfg(feature = "macros")]
-    #[doc = include_str!("../../../docs/choosing.md")]
-    struct Choosing;
     #[doc = include_str!("../../../docs/dependencies.md")]
     struct Dependencies;
     #[doc = include_str!("../../../docs/glossary.md")]
