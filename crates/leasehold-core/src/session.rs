@@ -439,7 +439,7 @@ impl Session {
             let is_named = self.locks[hold.lock].protocol().may_be_handed_on();
             assert!(!is_named || names.insert(hold.cell.name()), "{number:?} is there twice");
             let is_heard = !hold.lingers() || self.subscriptions.hears(hold.lock);
-            assert!(is_heard, "{number:?} lingers, and nothing is heard of others that want it");
+            assert!(is_heard, "{number:?} lingers without a subscription to requests");
             hold.check(number);
         }
     }

@@ -1,4 +1,4 @@
-//! Holds that move between the clients of a random world: a user offers its hold, and one or two others come with the ticket.
+//! Holds that move between the clients of a random world: a user offers its hold, and one or two clients try to adopt it.
 
 use crate::terms::{Choices, LEASE, LockFamily};
 use crate::workload::UserEvent;
@@ -22,7 +22,7 @@ pub(crate) fn tickets(world: &mut World, seed: u64) {
 }
 
 impl World {
-    /// A user gives its guard up, and perhaps offers the hold to others. Returns whether it does.
+    /// A user releases its guard, or offers the hold to other clients. Returns whether it offers the hold.
     pub(crate) fn perhaps_offer(&mut self, guard: usize) -> bool {
         let Some(Choices { rng, of: longest }) = &mut self.plan.tickets else { return false };
         let work = (self.guards[guard].client, self.guards[guard].hold);

@@ -188,7 +188,7 @@ pub enum Error {
     /// The hold of a ticket was adopted before, or nobody adopted it within the ticket's life.
     /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
-        "the ticket for the lock {lock:?} was adopted already or has expired: acquire the lock anew, or give the work to the process that \
+        "the ticket for the lock {lock:?} was adopted already or has expired: acquire the lock again, or give the work to the process that \
          adopted it"
     )]
     TicketSpent {

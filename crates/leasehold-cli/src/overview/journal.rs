@@ -348,6 +348,6 @@ mod tests {
         }
         assert_eq!(journal.viewed.len(), MOST_VIEWED);
         let held = journal.by_lock["stock:7"].front().map(Kept::number);
-        assert!(held.is_some_and(|number| journal.oldest.contains_key(&number)), "others were looked at since");
+        assert!(held.is_some_and(|number| journal.oldest.contains_key(&number)), "1000 other pages were viewed later");
     }
 }

@@ -114,7 +114,7 @@ impl LeaderHandle {
     ///
     /// # Errors
     ///
-    /// An item is an error of [`Lock::inspect`](crate::Lock::inspect) if the server cannot be asked. The stream continues after it, and does
+    /// An item is an error of [`Lock::inspect`](crate::Lock::inspect) if the server does not reply. The stream continues after it, and does
     /// not repeat an equal error.
     ///
     /// # Cancel safety

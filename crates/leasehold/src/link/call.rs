@@ -480,12 +480,9 @@ pub(super) fn servers(pool: &Pool) -> Vec<ServerId> {
 
 /// Sends a `PING`. A user without the right to it may still call scripts.
 pub(super) async fn ping(pool: &Pool, server: ServerId) -> Result<(), LinkError> {
-    let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is not known any more".to_owned()))?;
-    let timeout = slot.timeout();
-    let connection = route::ready(&slot, timeout).await?;
-    match connection.send("PING", Vec::new(), timeout).await?.into_reply() {
-        Err(refusal) if refusal.code() != "NOPERM" => Err(route::refused(&slot, refusal)),
-        _ => Ok(()),
+    match send_to(pool, server, "PING", Vec::new()).await {
+        Err(LinkError::Refused(refusal)) if refusal.code() == "NOPERM" => Ok(()),
+        answer => answer.map(drop),
     }
 }
 
@@ -494,12 +491,22 @@ pub(super) async fn scan(pool: &Pool, server: ServerId, page: &ScanPage) -> Resu
     if !servers(pool).contains(&server) {
         return Err(LinkError::NotSent("the server no longer has keys of the cluster".to_owned()));
     }
+    let (reply, connection) = send_to(pool, server, "SCAN", page.words().to_vec()).await?;
+    let process = connection.about.run_id.clone().unwrap_or_default();
+    Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
+}
+
+/// Sends a command to one server. Returns the reply, and the connection that it came by.
+async fn send_to(
+    pool: &Pool,
+    server: ServerId,
+    command: &'static str,
+    args: Vec<Bytes>,
+) -> Result<(Reply, Arc<Connection>), LinkError> {
     let slot = pool.to(server.0).ok_or_else(|| LinkError::NotSent("the server is no longer known".to_owned()))?;
     let timeout = slot.timeout();
     let connection = route::ready(&slot, timeout).await?;
-    let words = page.words().to_vec();
-    let answer = connection.send("SCAN", words, timeout).await?;
+    let answer = connection.send(command, args, timeout).await?;
     let reply = answer.into_reply().map_err(|refusal| route::refused(&slot, refusal))?;
-    let process = connection.about.run_id.clone().unwrap_or_default();
-    Scanned::decode(&reply, process).map_err(|error| LinkError::Unknown(error.to_string()))
+    Ok((reply, connection))
 }

@@ -64,7 +64,7 @@ impl Wait {
         (self.command(), own.iter().copied().map(word).collect())
     }
 
-    /// Decodes the number of acknowledgements. Without the primary's, the others do not count.
+    /// Decodes the number of acknowledgements. Without the primary's acknowledgement, none counts.
     fn acknowledgements(self, reply: &Frame) -> Option<i64> {
         if !self.fsync {
             return reply.int().map(|replicas| replicas.max(0));
@@ -180,7 +180,7 @@ impl Durable {
             // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
             (marked, _) => {
                 let mark = marked.err();
-                event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "the replicas cannot be asked");
+                event!(debug, server = %manager.label(), ?mark, wait = ?wait.error(), "cannot wait for the acknowledgements");
                 Ok(0)
             }
         }
