@@ -7,8 +7,9 @@ use crate::invariants::outcomes::{check_patience, check_reason};
 use crate::terms::{CAPACITY, LockFamily};
 use crate::workload::UserEvent;
 use crate::world::client::{Outcome, PollPolicy};
-use crate::world::events::WorldEvent;
+use crate::world::events::{Message, WorldEvent};
 use crate::world::history::{Fact, Promises};
+use crate::world::network::CallFault;
 use crate::world::{World, ms, name};
 use bytes::Bytes;
 use leasehold_core::call::Call;
@@ -396,6 +397,25 @@ fn a_release_that_was_carried_out_and_failed_is_found() {
 }
 
 #[test]
+fn copy_of_a_refused_release_excuses_the_refusal() {
+    for is_copy in [true, false] {
+        let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
+        world.fault(0, "lock/release", CallFault::Refuse("OOM command not allowed when used memory > 'maxmemory'."));
+        let task = world.release_polled(guard, PollPolicy::AtOnce);
+        let release = world.events.queue.values().find_map(|what| match what {
+            WorldEvent::Message(Message::Arrive { key, call, .. }) => Some((*key, call.clone())),
+            _ => None,
+        });
+        let (key, call) = release.expect("the release is under way");
+        let outcome = world.outcome(0, task);
+        assert!(matches!(outcome, Outcome::NotReleased(ReleaseError::Refused(_))), "{outcome:?}");
+        world.apply(Message::Copy { key: if is_copy { key } else { 0 }, call });
+        let judge = |world: &mut World| world.check_outcome(0, task, &outcome);
+        if is_copy { judge(&mut world) } else { finds("was carried out", || judge(&mut world)) }
+    }
+}
+
+#[test]
 fn an_acquire_that_failed_and_has_the_lock_is_found() {
     let (mut world, guard) = held(Kind::Lock, LockFamily::Lock);
     let (client, id) = (world.guards[guard].client, world.guards[guard].wire_id.clone());
@@ -472,6 +492,6 @@ fn what_worlds_never_come_to_is_missing() {
     let missing = |world: &World| world.stats.missing().contains(&"a copy came after the hold had ended");
     assert!(missing(&world));
     world.judged(|rules, _| rules.grants.release(Bytes::copy_from_slice(&call.args()[0])));
-    world.apply(crate::world::events::Message::Copy { key: 0, call });
+    world.apply(Message::Copy { key: 0, call });
     assert!(!missing(&world));
 }

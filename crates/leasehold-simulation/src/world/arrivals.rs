@@ -46,6 +46,9 @@ impl World {
             _ => self.execute(&call),
         };
         trace!(self, "call {key} arrives: {result:?}");
+        if result.is_err() && script.ends_with("/release") {
+            self.net.refused_releases.insert(key);
+        }
         if !matches!(reply, ReplyFate::Refused(_) | ReplyFate::Inside(_)) && self.chance(self.net.rates.copy_now) {
             trace!(self, "call {key} arrives again");
             self.stats.fault(FaultKind::Resent);
@@ -100,6 +103,9 @@ impl World {
         if !self.server.knows(script) {
             // It names its script, as what it is a copy of did.
             return;
+        }
+        if self.net.refused_releases.contains(&key) {
+            self.doubts.refused_releases.extend(hold_of(&call).map(|(id, _)| id));
         }
         self.tell(Fact::Copied(&call));
         drop(self.execute(&call));

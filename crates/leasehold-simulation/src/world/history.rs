@@ -122,7 +122,7 @@ pub(crate) struct Doubts {
     pub(crate) forgot_processes: bool,
     /// Holds of which a call was sent whose outcome is not known.
     pub(crate) doubtful: FxHashSet<Bytes>,
-    /// Holds of which a release was refused because the server did not know its script, and was not sent again.
+    /// Holds of which a release was refused, and of which a copy may have been carried out.
     pub(crate) refused_releases: FxHashSet<Bytes>,
     /// Holds of which a script was refused something in its middle.
     pub(crate) half_done: FxHashSet<Bytes>,

@@ -112,6 +112,8 @@ pub(crate) struct Network {
     pub(crate) sent: FxHashMap<CallKey, Instant>,
     /// Calls whose script the server did not know, and that come once more with its text.
     pub(crate) unknown_script: FxHashSet<CallKey>,
+    /// Releases that the server has refused, and of which a copy may come.
+    pub(crate) refused_releases: FxHashSet<CallKey>,
     /// The parts of the world that calls are drawn for, where draws are recorded.
     pub(crate) parts: FxHashMap<CallKey, u64>,
 }
@@ -130,6 +132,7 @@ impl Network {
             subscribes: 0,
             sent: FxHashMap::default(),
             unknown_script: FxHashSet::default(),
+            refused_releases: FxHashSet::default(),
             parts: FxHashMap::default(),
         }
     }
