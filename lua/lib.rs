@@ -477,6 +477,7 @@ pub mod ticket {
         include_str!("shared/text.lua"),
         include_str!("shared/kind.lua"),
         include_str!("shared/lease.lua"),
+        include_str!("shared/token.lua"),
         include_str!("ticket/adopt.lua"),
     );
 }

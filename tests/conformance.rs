@@ -84,7 +84,8 @@ suite! {
         tickets:
             a_ticket_moves_a_hold_once,
             only_the_record_of_the_adopter_lists_the_hold,
-            a_ticket_keeps_the_fencing_token,
+            an_adoption_has_a_greater_fencing_token,
+            a_failover_that_lost_an_adoption_leaves_one_believer,
             a_waiter_gets_the_lock_after_the_adopter,
             an_adopted_lock_is_renewed_or_ends_with_its_fixed_lease,
             a_ticket_that_nobody_adopts_expires,

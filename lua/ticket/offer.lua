@@ -1,6 +1,6 @@
 -- Offers a hold to another process: stores the secret of its ticket, and extends the lease to the life of the ticket. The
--- hold, its count and its fencing token stay. A copy before the adoption changes nothing. A copy after the adoption
--- stores a later time, which no ticket has, so nobody can adopt the hold twice.
+-- hold and its count stay until the adoption, which replaces the hold. A copy before the adoption changes nothing. A copy
+-- after the adoption finds no hold.
 --
 -- KEYS[1]  lock    [hash]     hold -> count, with the lease as its time to live
 -- KEYS[2]  ticket  [string]   secret:time of the offered hold, with the lease as its time to live

@@ -525,11 +525,9 @@ fn scene(script: &str) -> &'static [&'static str] {
         ],
         "durable/mark" => &["HSET stock:1001 6f0c…:7 1", "PEXPIRE stock:1001 30000"],
         "ticket/offer" => &["HSET stock:1001 6f0c…:7 1", "PEXPIRE stock:1001 20000"],
-        "ticket/adopt" => &[
-            "HSET stock:1001 6f0c…:7 1",
-            "PEXPIRE stock:1001 20000",
-            "SET leasehold:1:ticket:{stock:1001} c0ffee:1800000000000000 PX 20000",
-        ],
+        "ticket/adopt" => {
+            &["HSET s 6f0c…:7 1", "PEXPIRE s 20000", "SET leasehold:1:ticket:{s} c0ffee:1800000000000000 PX 20000"]
+        }
         "store/read" | "store/write" | "store/check" => {
             &["SET balance 100", "HSET leasehold:1:fence:{balance} token 33 owner 6f0c…:6 write 4"]
         }

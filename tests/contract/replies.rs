@@ -65,7 +65,7 @@ pub(crate) fn is_understood(script: &Script, reply: &Reply) -> bool {
         "store/write" => shown(store::written(reply)),
         "store/check" => shown(store::checked(reply)),
         "ticket/offer" => shown(ticket::offered(reply)),
-        "ticket/adopt" => shown(ticket::adopted(reply)),
+        "ticket/adopt" => shown(ticket::adopted(Kind::Fenced, reply)),
         other => panic!("{other} has no decoder in tests/contract/replies.rs: add it"),
     }
 }

@@ -63,7 +63,7 @@ pub(crate) fn value(rng: &mut Rng, script: &Script, word: &str, subject: &Subjec
     Bytes::from(match word {
         "hold" | "holder" if folder == "write" => format!("{}:write", subject.hold()),
         "hold" | "holder" if folder == "lock" => subject.marked_hold(),
-        "hold" | "holder" | "front" | "owner" => subject.hold(),
+        "hold" | "holder" | "offered" | "front" | "owner" => subject.hold(),
         "kept" => format!("{}!", subject.marked_hold()),
         "writer" => format!("{}:write", subject.hold()),
         "reader" if rng.bool() => subject.hold(),

@@ -106,7 +106,7 @@ pub(crate) fn decode(script: &Script, reply: &Reply) -> Result<String, DecodeErr
         "store/write" => told(store::written(reply)),
         "store/check" => told(store::checked(reply)),
         "ticket/offer" => told(ticket::offered(reply)),
-        "ticket/adopt" => told(ticket::adopted(reply)),
+        "ticket/adopt" => told(ticket::adopted(Kind::Fenced, reply)),
         other => panic!("{other} has no decoder here: add it"),
     }
 }

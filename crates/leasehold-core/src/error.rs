@@ -156,13 +156,13 @@ pub enum MoveError {
     /// The key holds another kind of object.
     #[error("the name holds a {0}")]
     KeyConflict(String),
-    /// The server was unreachable. The background releases the hold of an offer; an adoption did not take effect.
+    /// The server was unreachable. The background releases the hold of an offer; an adoption changed nothing.
     #[error("the server could not be reached: {0}")]
     Unreachable(String),
-    /// The outcome is unknown. The background releases the hold of an offer. An adopted hold ends with its lease.
+    /// The outcome is unknown. The background releases the hold.
     #[error("the outcome is unknown: {0}")]
     OutcomeUnknown(String),
-    /// The server refused. The background releases the hold of an offer; an adoption did not take effect.
+    /// The server refused. The background releases the hold.
     #[error("the server refused: {0}")]
     Refused(ServerError),
     /// The client is shut down.

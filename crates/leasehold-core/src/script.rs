@@ -179,7 +179,7 @@ scripts! {
 
     // A hold that moves to another process.
     TICKET_OFFER: ticket::OFFER = "ticket/offer" [lock ticket] [hold secret lease];
-    TICKET_ADOPT: ticket::ADOPT = "ticket/adopt" [lock ticket] [hold secret lease];
+    TICKET_ADOPT: ticket::ADOPT = "ticket/adopt" [lock ticket marks token] [hold offered secret lease];
 
     // Acknowledgement by replicas.
     DURABLE_MARK: durable::MARK = "durable/mark" [lock] [];

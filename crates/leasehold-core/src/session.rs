@@ -30,8 +30,8 @@
 //! # Invariants
 //!
 //! 1. A hold exists in the session from before its first command can leave the process until the server certainly has nothing of it. So the
-//!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between. Two exceptions end
-//!    with their lease: a hold whose ticket has left the session, and an adoption without a reply (`adoption.rs`).
+//!    session knows, and cleans up, everything that may be on the server. A transferred hold is never absent in between. The exception is a
+//!    hold whose ticket has left the session: it ends with its lease (`adoption.rs`).
 //! 2. `on_server` of a hold's count is never lower than the server's count. `wanted` is the target: the hold's guards, including detached ones.
 //!    If `on_server` is greater, and no request is about to change that, the background lowers it. All clean-up is this one rule. A lost hold
 //!    waits for its guards.

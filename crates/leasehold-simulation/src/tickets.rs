@@ -25,11 +25,6 @@ impl World {
     /// A user releases its guard, or offers the hold to other clients. Returns whether it offers the hold.
     pub(crate) fn perhaps_offer(&mut self, guard: usize) -> bool {
         let Some(Choices { rng, of: longest }) = &mut self.plan.tickets else { return false };
-        let work = (self.guards[guard].client, self.guards[guard].hold);
-        // A write on its way to the store has the token of the hold, which the adopter keeps: a fence cannot tell them apart.
-        if self.registers.at_work.contains(&work) {
-            return false;
-        }
         if self.plan.over || rng.bool() || !self.guards[guard].kind.may_move() {
             return false;
         }
@@ -68,16 +63,15 @@ impl World {
         self.guards[guard].detached = true;
         self.stats.reach(Coverage::Offered);
         let state = &self.guards[guard];
-        let (number, token) = (state.number, offered.token);
+        let number = state.number;
         let (name, kind) = (state.name.clone(), state.kind);
         let living: Vec<usize> = (0..self.clients.len()).filter(|client| !self.clients[*client].dead).collect();
         let Some(Choices { mut rng, of: longest }) = self.plan.tickets.take() else { return };
         for _ in 0..1 + usize::from(rng.u8(..3) == 0) {
             let renewed = rng.bool();
             let lease = if renewed { LEASE } else { ms(rng.u64(100..1_200)) };
-            let field = Some(offered.field.clone());
-            let wish = AcquireRequest { renewed, field, ..AcquireRequest::new(name.clone(), kind, lease) };
-            let wish = AdoptRequest { acquire: Box::new(wish), token, secret: offered.secret.clone() };
+            let acquire = Box::new(AcquireRequest { renewed, ..AcquireRequest::new(name.clone(), kind, lease) });
+            let wish = AdoptRequest { acquire, offered: offered.field.clone(), secret: offered.secret.clone() };
             let client = living[rng.usize(..living.len())];
             let pause = longest.mul_f64(rng.f64() * rng.f64() * 1.5);
             let drops = rng.u8(..8) == 0;
@@ -93,7 +87,7 @@ impl World {
         self.stats.operations += 1;
         let now = self.local(client);
         let kind = TaskKind::Adopt(wish.acquire.clone());
-        let ticket = self.clients[client].session.adopt(now, wish);
+        let ticket = self.clients[client].session.adopt(now, &wish);
         trace!(self, "client {client} adopts the hold of g{number} as {ticket:?}");
         let task = self.clients[client].add_task(now, ticket, kind, PollPolicy::AtOnce);
         self.clients[client].tasks[task].number = number;

@@ -9,7 +9,6 @@ use crate::people::{Person, client_of};
 use crate::seen::Hold;
 use leasehold::Client;
 use leasehold::inspect::{FoundKind, HeldPermit, LockState};
-use std::collections::HashMap;
 
 /// The holds of a process.
 pub(super) struct Found {
@@ -31,7 +30,6 @@ struct Member {
 /// The process is unknown, or the server does not answer.
 pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result<Found, Failure> {
     let members = members(client, process).await?;
-    let adopters = adopters(client).await?;
     let (mut hits, mut notes) = (Vec::new(), Vec::new());
     let mut search = client.locks("*");
     while let Some(state) = search.next().await {
@@ -40,7 +38,7 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
             FoundKind::Semaphore => hits.extend(permits(client, &state, &members).await?),
             FoundKind::Counter => notes.extend(counted(&state, &members, prefix)),
             _ => {
-                let (done, held) = holds(client, &state, &members, &adopters).await?;
+                let (done, held) = holds(client, &state, &members).await?;
                 hits.extend(held);
                 notes.extend(done);
             }
@@ -50,18 +48,6 @@ pub(super) async fn find(client: &Client, process: &str, prefix: &str) -> Result
         notes.push(unseen(search.unseen(), refusal));
     }
     Ok(Found { hits, notes })
-}
-
-/// The clients that adopted holds of other clients by tickets, by the id of the hold.
-async fn adopters(client: &Client) -> Result<HashMap<String, String>, Failure> {
-    let (mut adopters, mut search) = (HashMap::new(), client.announced_clients());
-    while let Some(found) = search.next().await {
-        let found = found.map_err(Failure::of_a_look)?;
-        let holds = found.locks.iter().filter_map(|lock| lock.holder.as_ref()).map(ToString::to_string);
-        let adopted = holds.filter(|id| is_of_a_client(id) && client_of(id) != found.id.as_str());
-        adopters.extend(adopted.map(|id| (id, found.id.to_string())));
-    }
-    Ok(adopters)
 }
 
 /// The clients of the process, or of all processes of the host, that a text names.
@@ -107,16 +93,8 @@ fn usage(process: &str) -> Failure {
 
 /// The holds of the process on one lock, and a note for each that the process has released but keeps busy: its job is
 /// done, so its death changes nothing.
-async fn holds(
-    client: &Client,
-    state: &LockState,
-    members: &[Member],
-    adopters: &HashMap<String, String>,
-) -> Result<(Vec<String>, Vec<Hit>), Failure> {
-    let is_theirs = |id: &str| {
-        let holder = adopters.get(id).map_or_else(|| client_of(id), String::as_str);
-        members.iter().any(|member| member.id == holder)
-    };
+async fn holds(client: &Client, state: &LockState, members: &[Member]) -> Result<(Vec<String>, Vec<Hit>), Failure> {
+    let is_theirs = |id: &str| members.iter().any(|member| member.id == client_of(id));
     let listed = state.holders.iter().chain(&state.readers);
     // The search only returns the first readers of a long list.
     let all = u64::try_from(listed.clone().count()).is_ok_and(|count| count >= state.held);

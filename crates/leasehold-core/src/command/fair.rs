@@ -7,6 +7,7 @@ mod inspect;
 
 pub use inspect::{Holder, Inspected, Waiter, inspect, inspected};
 
+use super::fenced::token_key;
 use super::lock::ForceReleased;
 use super::outcome::{Acquired, Released};
 use super::protocol::{
@@ -123,7 +124,7 @@ impl KindProtocol for FencedFair {
 
     fn keys(&self, name: &LockName, client: &ClientId) -> Keys {
         let mut all = keys(name);
-        all.push(name.prefixed("redisson_lock_token"));
+        all.push(token_key(name));
         Keys { keys: all.into(), ..Fair.keys(name, client) }
     }
 
@@ -227,12 +228,12 @@ pub fn forced(reply: &Reply) -> Result<ForceReleased, DecodeError> {
 
 /// Lock, queue, deadlines and marks.
 fn keys(name: &LockName) -> Vec<Bytes> {
-    vec![
-        name.to_key(),
-        name.prefixed("redisson_lock_queue"),
-        name.prefixed("redisson_lock_timeout"),
-        name.prefixed("leasehold:1:fair"),
-    ]
+    vec![name.to_key(), name.prefixed("redisson_lock_queue"), name.prefixed("redisson_lock_timeout"), marks_key(name)]
+}
+
+/// The key of the queue's marks.
+pub(super) fn marks_key(name: &LockName) -> Bytes {
+    name.prefixed("leasehold:1:fair")
 }
 
 fn channel(name: &LockName, listener: &str) -> Bytes {

@@ -97,7 +97,7 @@ pub fn last_token(reply: &Reply) -> Result<LastToken, DecodeError> {
 }
 
 /// The key of the last fencing token of a lock.
-fn token_key(name: &LockName) -> Bytes {
+pub(super) fn token_key(name: &LockName) -> Bytes {
     name.prefixed("redisson_lock_token")
 }
 

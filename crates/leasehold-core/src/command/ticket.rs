@@ -1,10 +1,11 @@
 //! The commands of a ticket, which moves a hold to another process.
 
 use super::protocol::HoldKey;
+use super::{Kind, fair, fenced};
 use crate::call::Call;
 use crate::name::LockName;
 use crate::reply::{DecodeError, Reply};
-use crate::script::{self, Script};
+use crate::script;
 use bytes::Bytes;
 use std::time::Duration;
 
@@ -31,31 +32,37 @@ pub enum Offered {
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::exhaustive_enums, reason = "a caller must handle every outcome")]
 pub enum Adopted {
-    /// The caller has the hold.
+    /// The caller has the lock, with the hold that it named.
     Adopted {
         /// The remaining lease.
         left: Duration,
+        /// The fencing token, if the kind has tokens.
+        token: Option<u64>,
     },
     /// The hold was adopted before, or the ticket has expired.
     Spent,
-    /// The hold is missing.
+    /// The offered hold is missing.
     Gone,
-    /// The key is of another kind.
+    /// A key is of another kind.
     Kind(String),
 }
 
 /// Stores the secret of a hold's ticket.
 pub fn offer(name: &LockName, hold: &HoldKey, secret: &[u8], lease: Duration) -> Call {
-    call(&script::TICKET_OFFER, name, hold, secret, lease)
+    Call::of(&script::TICKET_OFFER).key(name.key()).key(key(name)).hold(hold).arg(secret).millis(lease)
 }
 
-/// Adopts a hold by the secret of its ticket.
-pub fn adopt(name: &LockName, hold: &HoldKey, secret: &[u8], lease: Duration) -> Call {
-    call(&script::TICKET_ADOPT, name, hold, secret, lease)
+/// Replaces an offered hold, named by its field, with `hold`, by the secret of its ticket.
+pub fn adopt(name: &LockName, kind: Kind, hold: &HoldKey, offered: &[u8], secret: &[u8], lease: Duration) -> Call {
+    let marks = matches!(kind, Kind::Fair | Kind::FencedFair).then(|| fair::marks_key(name));
+    let token = has_tokens(kind).then(|| fenced::token_key(name));
+    let keys = Call::of(&script::TICKET_ADOPT).key(name.key()).key(key(name));
+    let keys = [marks, token].iter().fold(keys, |keys, key| keys.key(key.as_deref().unwrap_or_else(|| name.key())));
+    keys.hold(hold).arg(offered).arg(secret).millis(lease)
 }
 
-fn call(script: &'static Script, name: &LockName, hold: &HoldKey, secret: &[u8], lease: Duration) -> Call {
-    Call::of(script).key(name.key()).key(key(name)).hold(hold).arg(secret).millis(lease)
+const fn has_tokens(kind: Kind) -> bool {
+    matches!(kind, Kind::Fenced | Kind::FencedFair)
 }
 
 /// The key of a lock's ticket.
@@ -88,17 +95,19 @@ pub fn offered(reply: &Reply) -> Result<Offered, DecodeError> {
     }
 }
 
-/// Decodes the reply to [`adopt`].
+/// Decodes the reply to [`adopt`] of a lock of this kind.
 ///
 /// # Errors
 ///
 /// The reply does not match the script's contract.
-pub fn adopted(reply: &Reply) -> Result<Adopted, DecodeError> {
+pub fn adopted(kind: Kind, reply: &Reply) -> Result<Adopted, DecodeError> {
     match reply.array()? {
-        [code, left] if code.int()? == 1 => match left.left()? {
-            Some(left) => Ok(Adopted::Adopted { left }),
-            None => Err(DecodeError::new("a lease", left)),
-        },
+        [code, left, token] if matches!(code.int()?, 1 | 2) => {
+            let left = left.left()?.ok_or_else(|| DecodeError::new("a lease", left))?;
+            let issued = u64::try_from(token.int()?).ok().filter(|token| (*token > 0) == has_tokens(kind));
+            let issued = issued.ok_or_else(|| DecodeError::new("a fencing token, or 0 without one", token))?;
+            Ok(Adopted::Adopted { left, token: Some(issued).filter(|token| *token > 0) })
+        }
         [code, _] if code.int()? == 0 => Ok(Adopted::Spent),
         [code, _] if code.int()? == -1 => Ok(Adopted::Gone),
         [code, kind] if code.int()? == -4 => Ok(Adopted::Kind(kind.text()?.to_owned())),

@@ -1,7 +1,7 @@
-//! A hold that moves to another process: one process offers it and gets a ticket, another process adopts it.
+//! A lock that moves to another process: one process offers its hold and gets a ticket, another process adopts it.
 //!
-//! The hold keeps its field, its count of 1 and its fencing token on the server. The ticket has a secret: a random part of the offering
-//! process, and the server's time of the offer. An adoption deletes the secret, so one adoption succeeds.
+//! An adoption replaces the offered hold with a hold of the adopter, which has a field and a greater fencing token of its own. The ticket has
+//! a secret: a random part of the offering process, and the server's time of the offer. An adoption deletes the secret, so one adoption succeeds.
 //!
 //! # At most one believer
 //!
@@ -13,21 +13,19 @@
 //!    of the offer that arrives after the release finds no hold.
 //! 3. The session forgets the hold when the future returns the ticket. It never sends a command about the hold again. A renewal that is still in
 //!    flight only extends the lease on the server.
-//! 4. An adoption believes only after the reply that its call deleted the secret, and counts the lease from before the send. A copy of that
-//!    call finds no secret and changes nothing.
-//! 5. After an unknown outcome, an adoption does **not** release the hold: another process may have adopted it, and the field is the same.
-//!    Nobody renews the hold then, and it ends with its lease. This is the exception from invariant 1 of the session.
+//! 4. An adoption believes only after the reply that the server has its hold, and counts the lease from before the send. After an unknown
+//!    outcome, and after a dropped future, the session settles the call and releases the hold, as after an acquire.
+//! 5. A failover may lose an adoption. The ticket is then valid again, and another process may adopt the lock. The first adopter finds its own
+//!    field missing at its next renewal. With a common field, both processes would renew the same hold.
 //!
-//! A network may duplicate the call of an offer. A copy before the adoption returns the same secret. A copy after the adoption stores a secret
-//! with a later time, which no ticket has.
+//! A network may duplicate the call of an offer. A copy before the adoption returns the same secret. A copy after the adoption finds no hold.
 
-use crate::call::CallId;
 use crate::command::ticket::{self, Adopted};
 use crate::error::{HoldEnd, LossReason, MoveError};
 use crate::link::LinkError;
 use crate::owner::{HoldName, HoldNumber};
-use crate::session::calls::{CallResult, Purpose};
-use crate::session::hold::{Change, CountChange, Hold};
+use crate::session::calls::CallResult;
+use crate::session::hold::{CountChange, Hold};
 use crate::session::request::RequestKind;
 use crate::session::{AcquireRequest, Granted, Session, Ticket};
 use crate::time::Instant;
@@ -41,8 +39,6 @@ use std::time::Duration;
 pub struct Offered {
     /// The name of the hold on the server.
     pub field: Bytes,
-    /// The fencing token, if the kind has one.
-    pub token: Option<u64>,
     /// The complete secret.
     pub secret: Bytes,
 }
@@ -51,20 +47,12 @@ pub struct Offered {
 #[derive(Clone, Debug)]
 #[expect(clippy::exhaustive_structs, reason = "the runtime builds it, and must decide on every field")]
 pub struct AdoptRequest {
-    /// The lock and the lease. Its `field` is the name of the hold.
+    /// The lock, and the lease of the new hold.
     pub acquire: Box<AcquireRequest>,
-    /// The fencing token, if the kind has one.
-    pub token: Option<u64>,
+    /// The name of the offered hold on the server.
+    pub offered: Bytes,
     /// The complete secret.
     pub secret: Bytes,
-}
-
-/// An adoption in flight.
-#[derive(Debug)]
-pub(super) struct Adoption {
-    ticket: Ticket,
-    sent_at: Instant,
-    request: AdoptRequest,
 }
 
 /// Offers.
@@ -150,7 +138,7 @@ impl Session {
             Err(LinkError::Refused(refusal)) => Err(MoveError::Refused(refusal)),
             Err(LinkError::NotSent(why) | LinkError::Unknown(why)) => Err(MoveError::Unreachable(why)),
         };
-        let (field, token) = (hold.cell.field(), hold.cell.token());
+        let field = hold.cell.field();
         let secret = match self.requests.0.get(ticket).map(|request| &request.kind) {
             Some(RequestKind::Offer { secret, outcome: None, .. }) => Some(secret.clone()),
             _ => None,
@@ -158,7 +146,7 @@ impl Session {
         match (outcome, secret) {
             (Ok(time), Some(secret)) => {
                 let secret = ticket::secret_at(&secret, time);
-                self.set_result(ticket, outcome_of_offer, Ok(Offered { field, token, secret }));
+                self.set_result(ticket, outcome_of_offer, Ok(Offered { field, secret }));
             }
             // Nobody reads the outcome, so nobody gets the ticket.
             (Ok(_), None) => self.clean_up_by_background(now, number),
@@ -172,22 +160,25 @@ impl Session {
 
 /// Adoptions.
 impl Session {
-    /// Begins to adopt a hold.
-    pub fn adopt(&mut self, now: Instant, request: AdoptRequest) -> Ticket {
+    /// Begins to adopt an offered hold.
+    pub fn adopt(&mut self, now: Instant, request: &AdoptRequest) -> Ticket {
         let ticket = Ticket::new(self.new_number());
-        let outcome = if self.closed {
-            Some(Err(MoveError::Closed))
-        } else {
-            let acquire = &request.acquire;
-            let name = HoldName::Chosen(Box::new(acquire.field.clone().unwrap_or_default()));
-            let key = crate::command::HoldKey::named(name, 1);
-            let call = ticket::adopt(&acquire.name, &key, &request.secret, acquire.lease);
-            let id = CallId(self.new_number());
-            let purpose = Purpose::Adoption(Box::new(Adoption { ticket, sent_at: now, request }));
-            self.send(now, id, call, purpose, true);
-            None
-        };
-        self.requests.insert(ticket, RequestKind::Adoption { outcome });
+        let (acquire, number) = (&request.acquire, self.new_hold());
+        let renewed = acquire.renewed;
+        if self.closed {
+            let outcome = Some(Err(MoveError::Closed));
+            self.requests.insert(ticket, RequestKind::Adoption { hold: number, renewed, outcome });
+            return ticket;
+        }
+        let lock = self.locks.get_or_insert(&acquire.name, acquire.kind, &self.client);
+        self.locks[lock].refs += 1;
+        let mut hold = Hold::new(now, lock, ticket, HoldName::new(self.client, number, None), acquire);
+        hold.raising = None;
+        let key = hold.cell.key();
+        let call = ticket::adopt(&acquire.name, acquire.kind, &key, &request.offered, &request.secret, acquire.lease);
+        self.holds.insert(number, hold);
+        self.requests.insert(ticket, RequestKind::Adoption { hold: number, renewed, outcome: None });
+        self.send_change(now, number, Some(ticket), CountChange::Adopt, call);
         ticket
     }
 
@@ -197,65 +188,88 @@ impl Session {
         outcome.map(|outcome| outcome.unwrap_or(Err(MoveError::Closed)))
     }
 
-    /// Drops the future of an adoption. The background releases a hold that was adopted, or that the reply in flight reports as adopted.
+    /// Drops the future of an adoption; the background releases the hold.
     pub fn abandon_adopt(&mut self, now: Instant, ticket: Ticket) {
-        if let Poll::Ready(Some(Ok(granted))) = self.poll_result(ticket, Waker::noop(), outcome_of_adoption) {
-            self.drop_guard(now, granted.hold, granted.renewed);
-        }
+        let Some(RequestKind::Adoption { hold, renewed, outcome }) = self.requests.0.get(ticket).map(|it| &it.kind)
+        else {
+            return;
+        };
+        let (number, renewed, granted) = (*hold, *renewed, matches!(outcome, Some(Ok(_))));
         self.remove_request(ticket);
+        if granted {
+            self.drop_guard(now, number, renewed);
+        } else {
+            self.clean_up_by_background(now, number);
+        }
     }
 
     /// Handles the reply to an adoption.
-    pub(super) fn handle_adopted(&mut self, now: Instant, id: CallId, adoption: Adoption, result: CallResult) {
-        let ticket = adoption.ticket;
-        let decode = |reply| ticket::adopted(&reply).map_err(|error| LinkError::Unknown(error.to_string()));
-        let outcome = match result.and_then(decode) {
-            Ok(Adopted::Adopted { left }) => self.take_in(now, id, &adoption, left),
-            Ok(Adopted::Spent | Adopted::Gone) => Err(MoveError::Spent),
-            Ok(Adopted::Kind(kind)) => Err(MoveError::KeyConflict(kind)),
-            Err(LinkError::NotSent(why)) => Err(MoveError::Unreachable(why)),
-            Err(LinkError::Refused(refusal)) => Err(MoveError::Refused(refusal)),
-            Err(LinkError::Unknown(why)) => Err(MoveError::OutcomeUnknown(why)),
+    pub(super) fn handle_adopted(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, result: CallResult) {
+        let lock = self.holds[number].lock;
+        let kind = self.locks[lock].kind;
+        let decode = |reply| ticket::adopted(kind, &reply).map_err(|error| LinkError::Unknown(error.to_string()));
+        let adopted = result.and_then(decode);
+        self.extend_clean_up(now, number);
+        if let Err(LinkError::Unknown(why)) = &adopted {
+            self.begin_settling(number);
+            self.set_result(ticket, outcome_of_adoption, Err(MoveError::OutcomeUnknown(why.clone())));
+            return self.clean_up_by_background(now, number);
+        }
+        let Some(change) = self.end_change(number) else { return };
+        let hold = &mut self.holds[number];
+        let mut may_be_on_server = false;
+        let error = match adopted {
+            Ok(Adopted::Adopted { left, token }) => {
+                may_be_on_server = true;
+                hold.note_grant(token);
+                hold.confirm_grant(now, &change, left);
+                if hold.has_passed(now) {
+                    Some(MoveError::OutcomeUnknown("the server's reply took longer than the lease".to_owned()))
+                } else {
+                    self.closed.then_some(MoveError::Closed)
+                }
+            }
+            Ok(Adopted::Spent | Adopted::Gone) => Some(MoveError::Spent),
+            Ok(Adopted::Kind(kind)) => Some(MoveError::KeyConflict(kind)),
+            Err(LinkError::Refused(refusal)) => {
+                may_be_on_server = !refusal.proves_nothing_done();
+                Some(MoveError::Refused(refusal))
+            }
+            Err(LinkError::NotSent(why) | LinkError::Unknown(why)) => Some(MoveError::Unreachable(why)),
         };
-        // Nobody reads the outcome, so nobody gets the guard.
-        if let Some(Ok(granted)) = self.set_result(ticket, outcome_of_adoption, outcome) {
-            self.drop_guard(now, granted.hold, granted.renewed);
+        if !may_be_on_server {
+            hold.count.on_server = 0;
+        }
+        if let Some(error) = error {
+            self.set_result(ticket, outcome_of_adoption, Err(error));
+            return self.clean_up_by_background(now, number);
+        }
+        match self.requests.0.get(ticket).map(|request| &request.kind) {
+            Some(RequestKind::Adoption { renewed, outcome: None, .. }) => {
+                let granted = self.grant_adopted(now, number, *renewed, change.sent_at);
+                self.set_result(ticket, outcome_of_adoption, Ok(granted));
+            }
+            // Nobody reads the outcome, so nobody gets the guard.
+            _ => self.clean_up_by_background(now, number),
         }
     }
 
-    /// Creates the hold that this client has adopted.
-    fn take_in(&mut self, now: Instant, id: CallId, adoption: &Adoption, left: Duration) -> Result<Granted, MoveError> {
-        let (request, token) = (&adoption.request.acquire, adoption.request.token);
-        let lock = self.locks.get_or_insert(&request.name, request.kind, &self.client);
-        self.locks[lock].refs += 1;
-        let number = self.new_hold();
-        let name = HoldName::new(self.client, number, request.field.as_ref());
-        let mut hold = Hold::new(now, lock, adoption.ticket, name, request);
-        hold.raising = None;
-        hold.note_grant(token);
-        hold.confirm_grant(now, &Change::new(adoption.sent_at, id, None, CountChange::RaiseTo(1), self.resets), left);
-        let has_passed = hold.has_passed(now);
-        self.holds.insert(number, hold);
-        self.extend_clean_up(now, number);
-        if has_passed || self.closed {
-            self.clean_up_by_background(now, number);
-            let why = "the server's reply took longer than the lease".to_owned();
-            return Err(if has_passed { MoveError::OutcomeUnknown(why) } else { MoveError::Closed });
-        }
+    /// Grants an adopted hold, which never was in the line of its lock.
+    fn grant_adopted(&mut self, now: Instant, number: HoldNumber, renewed: bool, sent_at: Instant) -> Granted {
         let hold = &mut self.holds[number];
-        hold.grant(request.renewed);
-        let granted = hold.granted(number, request.renewed);
-        let permits = hold.permits();
+        hold.grant(renewed);
+        let granted = hold.granted(number, renewed);
+        let (lock, owner, permits) = (hold.lock, hold.owner, hold.permits());
         self.locks[lock].add_held(permits);
         self.locks[lock].last_granted = Some(number);
         self.schedule_renewal(now, number);
         self.set_hold_timer(number);
-        if let Some(owner) = request.owner {
+        if let Some(owner) = owner {
             self.owners.change(lock, owner, |owned| owned.holds.push(number));
             self.admit_owner(now, lock, owner, number);
         }
-        self.lose_excluded(now, number, adoption.sent_at, None);
-        Ok(granted)
+        self.lose_excluded(now, number, sent_at, None);
+        granted
     }
 
     /// Ends a move because the client ends. Releases an adopted hold that no future has read.
@@ -279,7 +293,7 @@ const fn outcome_of_offer(request: &mut RequestKind) -> Option<&mut Option<Resul
 
 const fn outcome_of_adoption(request: &mut RequestKind) -> Option<&mut Option<Result<Granted, MoveError>>> {
     match request {
-        RequestKind::Adoption { outcome } => Some(outcome),
+        RequestKind::Adoption { outcome, .. } => Some(outcome),
         _ => None,
     }
 }

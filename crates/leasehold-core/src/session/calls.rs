@@ -13,7 +13,6 @@ use crate::link::{LinkError, Settled};
 use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
-use crate::session::adoption::Adoption;
 use crate::session::extend::Extension;
 use crate::session::grant::{both_conditions, split_acknowledged};
 use crate::session::hold::{Change, CountChange, Hold};
@@ -141,7 +140,7 @@ impl Session {
         let purpose = match (by, aim) {
             (Some(_), _) => Purpose::Request(number),
             (None, CountChange::LowerTo(_)) => Purpose::Lowering(number),
-            (None, CountChange::RaiseTo(_) | CountChange::Offer) => Purpose::Restoration(number),
+            (None, CountChange::RaiseTo(_) | CountChange::Offer | CountChange::Adopt) => Purpose::Restoration(number),
         };
         self.send(now, id, call, purpose, by.is_some());
     }
@@ -239,7 +238,6 @@ impl Session {
                 self.lower_more(now);
             }
             Purpose::Heartbeat(lock) => self.handle_heartbeat(now, lock, result),
-            Purpose::Adoption(adoption) => self.handle_adopted(now, id, *adoption, result),
             Purpose::Record => self.record.written(now, result.is_ok_and(|reply| record::put_done(&reply).is_ok())),
             Purpose::Nothing => {}
         }
@@ -252,6 +250,7 @@ impl Session {
         match change.aim {
             CountChange::LowerTo(_) => return self.handle_lowered(now, number, result),
             CountChange::Offer => return self.handle_offered(now, ticket, number, result),
+            CountChange::Adopt => return self.handle_adopted(now, ticket, number, result),
             CountChange::RaiseTo(_) => {}
         }
         match self.requests.acquire(ticket).filter(|_| hold.raising == Some(ticket)) {
@@ -493,8 +492,6 @@ pub(super) enum Purpose {
     Lowering(HoldNumber),
     /// The background requests a degraded hold from the server.
     Restoration(HoldNumber),
-    /// A request adopts a hold.
-    Adoption(Box<Adoption>),
     /// A heartbeat for the waiters of a fair lock.
     Heartbeat(LockId),
     Record,
@@ -606,7 +603,6 @@ impl Pending {
             Purpose::Request(_)
             | Purpose::Extension(_)
             | Purpose::Restoration(_)
-            | Purpose::Adoption(_)
             | Purpose::Heartbeat(_)
             | Purpose::Record
             | Purpose::Nothing => None,

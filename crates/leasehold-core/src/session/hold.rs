@@ -652,13 +652,15 @@ pub(super) enum CountChange {
     LowerTo(u32),
     /// It offers the hold to another process, and leaves the count of 1.
     Offer,
+    /// It creates the hold in place of an offered hold.
+    Adopt,
 }
 
 impl CountChange {
     const fn target(self) -> u32 {
         match self {
             Self::RaiseTo(count) | Self::LowerTo(count) => count,
-            Self::Offer => 1,
+            Self::Offer | Self::Adopt => 1,
         }
     }
 }

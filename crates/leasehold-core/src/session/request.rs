@@ -44,8 +44,10 @@ pub(super) enum RequestKind {
         secret: Bytes,
         outcome: Option<Result<Offered, MoveError>>,
     },
-    /// It adopts the hold of a ticket.
+    /// It replaces the hold of a ticket with this hold.
     Adoption {
+        hold: HoldNumber,
+        renewed: bool,
         outcome: Option<Result<Granted, MoveError>>,
     },
     /// Its caller sleeps by the session's clock.

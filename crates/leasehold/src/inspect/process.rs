@@ -15,9 +15,6 @@ impl Client {
     /// Returns the process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`].
     /// Returns `None` if the client does not announce itself, ended more than a minute ago, or uses another library.
     ///
-    /// For a hold that another process [adopted](Client::adopt), returns the process that acquired the lock. Search
-    /// [`Client::announced_clients`] for the holder's id to find the adopter.
-    ///
     /// # Errors
     ///
     /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.

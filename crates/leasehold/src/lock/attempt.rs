@@ -152,7 +152,7 @@ impl Request for AdoptRequest {
     type Outcome = Result<Granted, MoveError>;
 
     fn begin(self, session: &mut Session, now: Instant) -> Ticket {
-        session.adopt(now, self)
+        session.adopt(now, &self)
     }
 
     fn poll(session: &mut Session, _: Instant, ticket: Ticket, waker: &Waker) -> Poll<Self::Outcome> {

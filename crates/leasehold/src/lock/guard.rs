@@ -260,7 +260,7 @@ impl<K: LockKind> Guard<K> {
 impl<K: Movable> Guard<K> {
     /// Ends this guard, and returns a ticket with which one other process can [adopt](crate::Client::adopt) the held lock, within `life`.
     ///
-    /// The lock stays held, with its [`holder_id`](Guard::holder_id) and its fencing token. This client no longer renews it, and tokens of
+    /// The lock stays held. This client no longer renews it, and tokens of
     /// this guard are cancelled. A lock that nobody adopts is free after `life`, or after the rest of the current lease if that is longer.
     /// `life` has the limits of a lease and is truncated to milliseconds; [`max_hold`](Acquire::max_hold) of this guard also limits it.
     ///

@@ -4,8 +4,7 @@ use crate::client::Client;
 use crate::client::ids::HolderId;
 use crate::client::settings;
 use crate::error::{Error, InvalidInput, InvalidTicket};
-use crate::fence::FencingToken;
-use crate::kind::{Fencing, Movable, Reentrant};
+use crate::kind::{Movable, Reentrant};
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;
@@ -29,8 +28,8 @@ use std::time::Duration;
 /// - If a message is delivered twice, the second adoption fails with [`Error::TicketSpent`]: drop that message.
 /// - A ticket of another kind is parsed with its type, as `Ticket<kind::Fenced>`.
 ///
-/// After the adoption, [`Client::who_is`] of the holder's id and the command `leasehold` still name the process that acquired the lock. To
-/// find the adopter, search [`Client::announced_clients`] for the holder's id.
+/// The adopter's hold has a [`holder_id`](Guard::holder_id) of its own and, if the kind has fencing tokens, a greater token. So a store refuses
+/// late writes of the process that created the ticket.
 ///
 /// # Examples
 ///
@@ -55,7 +54,6 @@ use std::time::Duration;
 pub struct Ticket<K: Movable = Reentrant> {
     key: String,
     holder: String,
-    token: Option<u64>,
     secret: String,
     kind: PhantomData<K>,
 }
@@ -66,13 +64,7 @@ const START: &str = "leasehold-ticket-1";
 impl<K: Movable> Ticket<K> {
     pub(crate) fn new(key: &[u8], offered: &Offered) -> Self {
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        Self {
-            key: text(key),
-            holder: text(&offered.field),
-            token: offered.token,
-            secret: text(&offered.secret),
-            kind: PhantomData,
-        }
+        Self { key: text(key), holder: text(&offered.field), secret: text(&offered.secret), kind: PhantomData }
     }
 
     /// Returns the key of the lock: its name with the prefix of the client that created the ticket.
@@ -80,16 +72,9 @@ impl<K: Movable> Ticket<K> {
         &self.key
     }
 
-    /// Returns the holder's id on the server, which the adoption keeps.
+    /// Returns the id of the offered hold on the server, until the adoption.
     pub fn holder_id(&self) -> HolderId {
         self.holder.clone().into()
-    }
-}
-
-impl<K: Movable + Fencing> Ticket<K> {
-    /// Returns the fencing token of the hold, which the adoption keeps.
-    pub fn fencing_token(&self) -> FencingToken {
-        FencingToken::told(self.token.unwrap_or_default())
     }
 }
 
@@ -97,8 +82,7 @@ impl<K: Movable> fmt::Display for Ticket<K> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mut name = String::with_capacity(2 * self.key.len());
         self.key.bytes().for_each(|byte| name.extend([byte >> 4, byte & 15].map(hex_digit)));
-        let token = self.token.unwrap_or_default();
-        let text = format!("{START}.{}.{name}.{}.{token}.{}", K::WORD, self.holder, self.secret);
+        let text = format!("{START}.{}.{name}.{}.{}", K::WORD, self.holder, self.secret);
         // The length detects a truncated ticket.
         write!(f, "{text}.{}", text.len())
     }
@@ -122,20 +106,13 @@ impl<K: Movable> FromStr for Ticket<K> {
             return Err(InvalidTicket::Damaged);
         }
         let parts: Vec<&str> = body.split('.').collect();
-        let [_, kind, name, holder, token, secret] = parts[..] else { return Err(InvalidTicket::Damaged) };
+        let [_, kind, name, holder, secret] = parts[..] else { return Err(InvalidTicket::Damaged) };
         if kind != K::WORD {
             return Err(InvalidTicket::OtherKind { kind: kind.to_owned(), expected: K::WORD });
         }
-        let token: u64 = token.parse().map_err(|_| InvalidTicket::Damaged)?;
         let is_empty = holder.is_empty() || secret.is_empty();
         let key = from_hex(name).filter(|key| !key.is_empty() && !is_empty).ok_or(InvalidTicket::Damaged)?;
-        Ok(Self {
-            key,
-            holder: holder.to_owned(),
-            token: Some(token).filter(|token| *token > 0),
-            secret: secret.to_owned(),
-            kind: PhantomData,
-        })
+        Ok(Self { key, holder: holder.to_owned(), secret: secret.to_owned(), kind: PhantomData })
     }
 }
 
@@ -148,7 +125,7 @@ fn from_hex(text: &str) -> Option<String> {
 impl<K: Movable> Clone for Ticket<K> {
     fn clone(&self) -> Self {
         let (key, holder, secret) = (self.key.clone(), self.holder.clone(), self.secret.clone());
-        Self { key, holder, token: self.token, secret, kind: PhantomData }
+        Self { key, holder, secret, kind: PhantomData }
     }
 }
 
@@ -184,18 +161,16 @@ impl<'de, K: Movable> serde::Deserialize<'de> for Ticket<K> {
 
 impl Client {
     /// Adopts the hold of a [`Ticket`]. Await the returned builder. The guard renews the lease until its release, unless [`Adopt::lease`] fixes
-    /// it. The hold keeps its [`holder_id`](Guard::holder_id) and its fencing token.
-    ///
-    /// The record of this client lists the hold ([`announced_clients`](Client::announced_clients), [`locks_of`](Client::locks_of),
-    /// [`deadlocks`](Client::deadlocks)). [`who_is`](Client::who_is) of the holder's id still names the process that acquired the lock.
+    /// it. A hold of this client replaces the offered hold. So [`who_is`](Client::who_is) of the guard's [`holder_id`](Guard::holder_id) names
+    /// this process, and a new fencing token is greater than the tokens before it.
     ///
     /// The client must have the [`prefix`](crate::ClientBuilder::prefix) of the client that created the ticket, and use the same server.
     ///
     /// # Errors
     ///
     /// When awaited: [`Error::TicketSpent`] if the ticket was adopted before, or its life has ended; [`Error::OutcomeUnknown`] if no reply
-    /// arrived: the hold may be adopted without a holder, and then ends with its lease; [`Error::Unreachable`] and [`Error::Refused`], after
-    /// which the ticket is still valid; [`Error::KeyConflict`], [`Error::ShutDown`] and [`Error::Invalid`].
+    /// arrived: the background then releases the lock if it was adopted; [`Error::Unreachable`] and [`Error::Refused`], after which the ticket
+    /// is still valid, unless the server refused a later command of the script; [`Error::KeyConflict`], [`Error::ShutDown`] and [`Error::Invalid`].
     ///
     /// # Cancel safety
     ///
@@ -209,8 +184,7 @@ impl Client {
 ///
 /// # Cancel safety
 ///
-/// Dropping the future after its first poll may consume the ticket. The background then releases the lock if the reply arrives, and otherwise
-/// the lock is free at the end of its lease.
+/// Dropping the future after its first poll may consume the ticket. The background then releases the lock.
 #[derive(Debug)]
 #[must_use = "an adoption does nothing until it is awaited"]
 pub struct Adopt<K: Movable = Reentrant> {
@@ -244,7 +218,7 @@ impl<K: Movable> Adopt<K> {
             Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
             None => Owner::current(handle),
         };
-        let Ticket { key, holder, token, secret, .. } = self.ticket;
+        let Ticket { key, holder, secret, .. } = self.ticket;
         let prefix = &handle.settings.prefix;
         let Some(name) = key.strip_prefix(&**prefix) else {
             return Err(InvalidInput::ForeignTicket { key, prefix: prefix.to_string() }.into());
@@ -256,9 +230,8 @@ impl<K: Movable> Adopt<K> {
         acquire.class = spec.metrics().name.clone();
         acquire.owner = owner;
         acquire.renewed = self.lease.is_none();
-        acquire.field = Some(holder.into());
-        let wish = AdoptRequest { acquire, token, secret: secret.into() };
-        let outcome = attempt::request(handle, wish).await;
+        let request = AdoptRequest { acquire, offered: holder.into(), secret: secret.into() };
+        let outcome = attempt::request(handle, request).await;
         let class = spec.metrics();
         match outcome {
             Ok(granted) => {
@@ -290,7 +263,7 @@ mod tests {
 
     fn ticket() -> Ticket<Fenced> {
         let (field, secret) = ("6f0c:7".into(), "c0ffee:1800000000000000".into());
-        Ticket::new("shop.é:7".as_bytes(), &Offered { field, token: Some(12), secret })
+        Ticket::new("shop.é:7".as_bytes(), &Offered { field, secret })
     }
 
     #[test]
@@ -299,7 +272,7 @@ mod tests {
         assert!(text.is_ascii() && !text.contains(char::is_whitespace), "{text}");
         let read: Ticket<Fenced> = text.parse().expect("a ticket");
         assert_eq!(read, ticket());
-        assert_eq!((read.key(), read.token, read.holder_id().as_str()), ("shop.é:7", Some(12), "6f0c:7"));
+        assert_eq!((read.key(), read.holder_id().as_str()), ("shop.é:7", "6f0c:7"));
     }
 
     #[test]

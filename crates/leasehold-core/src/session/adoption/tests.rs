@@ -1,4 +1,5 @@
 use super::*;
+use crate::call::CallId;
 use crate::command::Kind;
 use crate::link::Settled;
 use crate::name::LockName;
@@ -93,40 +94,59 @@ fn offer_whose_future_was_dropped_is_released_after_its_reply() {
 }
 
 fn adopt(session: &mut Session) -> (Ticket, CallId) {
-    let acquire = Box::new(AcquireRequest { field: Some("6f0c:7".into()), ..request() });
-    let wish = AdoptRequest { acquire, token: Some(5), secret: "secret:77".into() };
-    let ticket = session.adopt(NOW, wish);
-    (ticket, session.poll_call().expect("a call").id)
+    let acquire = Box::new(AcquireRequest { kind: Kind::Fenced, ..request() });
+    let ticket = session.adopt(NOW, &AdoptRequest { acquire, offered: "6f0c:7".into(), secret: "secret:77".into() });
+    let sent = session.poll_call().expect("a call");
+    assert_eq!(sent.call.script().name(), "ticket/adopt");
+    (ticket, sent.id)
 }
 
 #[test]
-fn without_a_reply_to_the_adoption_nothing_is_released() {
+fn without_a_reply_to_the_adoption_the_hold_is_settled_and_released() {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
     let (ticket, id) = adopt(&mut session);
     session.handle_called(NOW, id, Err(LinkError::Unknown("the connection was lost".to_owned())));
     let outcome = session.poll_adopt(ticket, Waker::noop());
     assert!(matches!(outcome, Poll::Ready(Err(MoveError::OutcomeUnknown(_)))), "{outcome:?}");
-    assert!(background(&mut session).is_empty(), "another process may have the hold");
+    assert_eq!(background(&mut session), ["lock/release"]);
     assert_eq!(session.stats(), ClientStats::default());
 }
 
 #[test]
-fn adopted_hold_is_renewed_and_released_by_its_field() {
+fn adoption_that_the_server_did_not_apply_leaves_no_hold() {
+    let spent = Ok(Reply::Array(vec![Reply::Int(0), Reply::Int(0)]));
+    for reply in [spent, Err(LinkError::NotSent("no connection".to_owned()))] {
+        let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
+        let (ticket, id) = adopt(&mut session);
+        session.handle_called(NOW, id, reply);
+        assert!(matches!(session.poll_adopt(ticket, Waker::noop()), Poll::Ready(Err(_))));
+        assert!(background(&mut session).is_empty() && session.is_quiet());
+    }
+}
+
+#[test]
+fn adopted_hold_has_its_own_field_and_token() {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
     let (ticket, id) = adopt(&mut session);
-    session.handle_called(NOW, id, reply(&[1, 30_000]));
+    session.handle_called(NOW, id, reply(&[1, 30_000, 12]));
     let Poll::Ready(Ok(granted)) = session.poll_adopt(ticket, Waker::noop()) else { panic!("a grant") };
-    assert_eq!((granted.cell.token(), granted.cell.field()), (Some(5), "6f0c:7".into()));
+    assert_eq!(granted.cell.token(), Some(12));
+    assert_ne!(granted.cell.field(), "6f0c:7");
     let due = session.poll_timeout().expect("a renewal");
     assert!(due < NOW + LEASE / 3);
     session.drop_guard(NOW, granted.hold, true);
     assert_eq!(background(&mut session), ["lock/release"]);
     let (ticket, id) = adopt(&mut session);
     session.abandon_adopt(NOW, ticket);
-    session.handle_called(NOW, id, reply(&[1, 30_000]));
+    assert!(background(&mut session).is_empty(), "one change at a time");
+    session.handle_called(NOW, id, reply(&[1, 30_000, 13]));
     assert_eq!(background(&mut session), ["lock/release"], "nobody waits for the guard");
     let (ticket, id) = adopt(&mut session);
-    session.handle_called(NOW, id, reply(&[1, 30_000]));
+    session.handle_called(NOW, id, reply(&[1, 30_000, 14]));
+    session.abandon_adopt(NOW, ticket);
+    assert_eq!(background(&mut session), ["lock/release"], "nobody read the guard");
+    let (ticket, id) = adopt(&mut session);
+    session.handle_called(NOW, id, reply(&[1, 30_000, 15]));
     session.end(NOW);
     assert!(matches!(session.poll_adopt(ticket, Waker::noop()), Poll::Ready(Err(_))), "the client ends");
 }
@@ -135,7 +155,7 @@ fn adopted_hold_is_renewed_and_released_by_its_field() {
 fn adoption_whose_reply_takes_longer_than_the_lease_gives_no_guard() {
     let mut session = Session::new(ClientId::new(uuid::Uuid::nil()), Settings::default(), 1);
     let (ticket, id) = adopt(&mut session);
-    session.handle_called(NOW + LEASE, id, reply(&[1, 30_000]));
+    session.handle_called(NOW + LEASE, id, reply(&[1, 30_000, 12]));
     let outcome = session.poll_adopt(ticket, Waker::noop());
     assert!(matches!(outcome, Poll::Ready(Err(MoveError::OutcomeUnknown(_)))), "{outcome:?}");
     assert_eq!(session.stats().held, 0);
