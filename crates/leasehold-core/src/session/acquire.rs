@@ -14,7 +14,7 @@ use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::Outage;
-use crate::session::request::{Acquire, AcquireOutcome, Alarm, Due, Failures, LastRetry, RequestKind, Route};
+use crate::session::request::{Acquire, AcquireOutcome, Alarm, Failures, LastRetry, RequestKind, Route, Stage};
 use crate::session::transfer::Linger;
 use crate::session::{AcquireRequest, Event, Fallback, Patience, Session, Ticket, Timer, pause_before};
 use crate::time::Instant;
@@ -138,13 +138,17 @@ impl Session {
     }
 
     fn poll_outcome(&mut self, ticket: Ticket) -> Poll<AcquireOutcome> {
-        match self.requests[ticket].take_outcome() {
-            Some(outcome) => {
-                self.remove_request(ticket);
-                Poll::Ready(outcome)
+        let acquire = &mut self.requests[ticket];
+        let outcome = match std::mem::replace(&mut acquire.stage, Stage::Open) {
+            Stage::Ended(outcome) => outcome,
+            Stage::Granted(granted, _) => Ok(Some(granted)),
+            waits => {
+                acquire.stage = waits;
+                return Poll::Pending;
             }
-            None => Poll::Pending,
-        }
+        };
+        self.remove_request(ticket);
+        Poll::Ready(outcome)
     }
 
     /// Advances a polled request. Returns `false` if it only waits.
@@ -253,7 +257,7 @@ impl Session {
     pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &mut self.requests[ticket];
         let (lock, target) = (acquire.lock, acquire.target());
-        if let Some(Ok(Some(granted))) = acquire.take_outcome() {
+        if let Some(granted) = acquire.take_granted() {
             self.drop_guard(now, granted.hold, granted.renewed);
         }
         self.leave_line(now, ticket, lock);
@@ -303,7 +307,7 @@ impl Session {
         if hold.change.is_some() || (hold.count.is_high() && hold.raising != Some(ticket)) {
             hold.wait(ticket);
             // The request does not wait for the server: if the server is out of reach, the hold is lost in the end.
-            acquire.failures.forget_since();
+            acquire.failures.forget_failures();
             return false;
         }
         let target = hold.begin_entry(ticket);
@@ -640,18 +644,19 @@ impl Session {
             | RequestKind::Offer { .. }
             | RequestKind::Adoption { .. } => return self.wake(ticket),
         };
-        match acquire.due(now) {
-            Due::Nothing => return,
-            Due::Later => return self.set_request_timer(now, ticket),
-            Due::Unread => return self.unread_too_long(now, ticket),
-            Due::WithdrawalTooSlow => {
-                return self.stop_withdrawing(now, ticket, "no reply came within the command timeout");
-            }
-            Due::CleanUpTooSlow => {
-                acquire.last_retry = LastRetry::Done;
+        match &acquire.stage {
+            Stage::Open => {}
+            Stage::Ended(_) => return,
+            Stage::Granted(_, until) if *until <= now => return self.unread_too_long(now, ticket),
+            Stage::Awaiting(awaited) if awaited.until <= now => {
+                if awaited.outcome.is_some() {
+                    return self.stop_withdrawing(now, ticket, "no reply came within the command timeout");
+                }
+                acquire.stage = Stage::Open;
+                acquire.last_retry = LastRetry::Used;
                 return self.end_busy(now, ticket);
             }
-            Due::Patience => {}
+            Stage::Granted(..) | Stage::Awaiting(_) => return self.set_request_timer(now, ticket),
         }
         if acquire.retry_at.take_if(|at| *at <= now).is_some() {
             self.wake(ticket);
@@ -669,7 +674,9 @@ impl Session {
         let acquire = &mut self.requests[ticket];
         if flying && acquire.wait_deadline(timeout) > now {
             // Wait for the call in flight: the server may still reply.
-            acquire.failures.postpone(timeout);
+            if let Some(found) = &mut acquire.failures.0 {
+                found.since = found.since.map(|since| since + timeout);
+            }
             return self.set_request_timer(now, ticket);
         }
         acquire.is_final_attempt = true;

@@ -206,10 +206,9 @@ impl Session {
         waiting.sort_unstable();
         for ticket in waiting {
             let acquire = &mut self.requests[ticket];
-            if let Some(Ok(Some(_))) = acquire.outcome() {
-                let granted = acquire.take_outcome().and_then(Result::ok).flatten();
+            if let Some(granted) = acquire.take_granted() {
                 acquire.end(Err(AcquireError::Closed));
-                granted.into_iter().for_each(|granted| self.drop_guard(now, granted.hold, granted.renewed));
+                self.drop_guard(now, granted.hold, granted.renewed);
             }
             self.fail_acquire(now, ticket, AcquireError::Closed);
         }

@@ -15,8 +15,8 @@ use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::offline::RESTORE_INTERVAL;
-use crate::session::request::{Acquire, AcquireOutcome, LastRetry, Route, Stage};
-use crate::session::{AcquireRequest, Event, Patience, Session, Ticket};
+use crate::session::request::{Acquire, AcquireOutcome, Failures, LastRetry, Route, Stage};
+use crate::session::{AcquireRequest, Event, Granted, Patience, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
@@ -132,8 +132,8 @@ impl Session {
         let would_linger = acquire.request.may_linger() && self.locks[lock].protocol().hears_requests();
         let policy = self.locks[lock].wait_policy();
         if policy == WaitPolicy::Broadcast {
-            acquire.end(Ok(Some(granted)));
-            return self.broadcast_grant(now, ticket, number, lock);
+            acquire.end(Ok(Some(granted.clone())));
+            return self.broadcast_grant(now, ticket, number, &granted);
         }
         let until = acquire.read_until(now, policy.turn(&self.settings));
         acquire.grant(granted, until);
@@ -175,17 +175,15 @@ impl Session {
     }
 
     /// Grants every waiter of a latch, which has nothing to hold.
-    fn broadcast_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, lock: LockId) {
-        let granted = self.requests[ticket].outcome().cloned();
+    fn broadcast_grant(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, granted: &Granted) {
         let hold = &mut self.holds[number];
+        let lock = hold.lock;
         hold.state = HoldState::Asking;
         (hold.count.on_server, hold.count.wanted, hold.count.renewing) = (0, 0, 0);
         self.reconcile(now, number);
         let waiting: Vec<Ticket> = self.locks[lock].line.queue.iter().collect();
-        if let Some(granted) = granted {
-            for other in waiting {
-                self.finish_acquire(now, other, granted.clone());
-            }
+        for other in waiting {
+            self.finish_acquire(now, other, Ok(Some(granted.clone())));
         }
         self.locks[lock].forget_failures();
         self.locks[lock].line.queue.remove(ticket);
@@ -258,7 +256,7 @@ impl Session {
     /// that the server has not confirmed, because it would get the same grant again.
     pub(super) fn unread_too_long(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &mut self.requests[ticket];
-        if let Stage::Granted(Ok(Some(granted)), until) = &mut acquire.stage
+        if let Stage::Granted(granted, until) = &mut acquire.stage
             && granted.cell.is_degraded()
         {
             *until = now + RESTORE_INTERVAL;
@@ -271,8 +269,12 @@ impl Session {
 
     /// Drops the unread grant's guard, and returns the request to its place.
     fn revoke_unread_grant(&mut self, now: Instant, ticket: Ticket) {
-        let granted = self.requests[ticket].take_unread();
-        let Some(granted) = granted else { return };
+        let acquire = &mut self.requests[ticket];
+        let Some(granted) = acquire.take_granted() else { return };
+        acquire.missed_grants = acquire.missed_grants.saturating_add(1);
+        acquire.is_final_attempt = false;
+        // The request continues as if no call had failed.
+        acquire.failures = Failures::default();
         self.drop_guard(now, granted.hold, granted.renewed);
         let acquire = &mut self.requests[ticket];
         if acquire.entering().is_none() && acquire.beside().is_none() {
@@ -332,7 +334,7 @@ impl Session {
         for hold in &holds {
             self.holds[*hold].wait(ticket);
         }
-        self.requests[ticket].withdraw(outcome, holds, until);
+        self.requests[ticket].await_holds(holds, until, Some(outcome));
         if until <= now {
             self.stop_withdrawing(now, ticket, "there was no time left");
         }
@@ -343,7 +345,9 @@ impl Session {
     /// timeout at most. The background continues the release.
     pub(super) fn withdraw(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
-        self.requests[ticket].withdraw(Err(error), vec![number], until);
+        let acquire = &mut self.requests[ticket];
+        acquire.hold = None;
+        acquire.await_holds(vec![number], until, Some(Err(error)));
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
@@ -354,27 +358,30 @@ impl Session {
 
     /// A hold that acquires waited for is gone: its own acquire reports its outcome, and other requests retry.
     pub(super) fn note_withdrawn(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
-        let Some(acquire) = self.requests.acquire_mut(ticket) else { return };
-        if acquire.is_withdrawing() {
-            if let Some(outcome) = acquire.note_withdrawn(number) {
-                self.finish_acquire(now, ticket, outcome);
-            }
-        } else if acquire.note_cleaned_up(number) {
-            self.retry_after_cleanup(now, ticket);
+        let stage = self.requests.acquire_mut(ticket).map(|acquire| &mut acquire.stage);
+        let Some(Stage::Awaiting(awaited)) = stage else { return };
+        awaited.holds.retain(|awaited| *awaited != number);
+        if !awaited.holds.is_empty() {
+            return;
+        }
+        match awaited.outcome.take() {
+            Some(outcome) => self.finish_acquire(now, ticket, outcome),
+            None => self.retry_after_cleanup(now, ticket),
         }
     }
 
     /// Ends an acquire whose hold is not withdrawn yet, and leaves the withdrawal to the background. The caller learns that the server may
     /// still have the hold. A place in a queue is no hold, and a script that granted nothing leaves none.
     pub(super) fn stop_withdrawing(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        let withdrawal = self.requests.acquire_mut(ticket).and_then(Acquire::stop_withdrawing);
-        let Some(withdrawal) = withdrawal else { return };
+        let stage = self.requests.acquire_mut(ticket).map(|acquire| &mut acquire.stage);
+        let Some(Stage::Awaiting(awaited)) = stage else { return };
+        let Some(outcome) = awaited.outcome.take() else { return };
         let is_place = |number: &HoldNumber| self.holds.get(*number).is_none_or(|hold| hold.state.is_queued());
-        let places = withdrawal.holds.iter().all(is_place);
+        let places = awaited.holds.iter().all(is_place);
         let unknown = |text: &str| {
             Err(AcquireError::OutcomeUnknown(format!("{text}; what that left behind is not taken back yet: {why}")))
         };
-        let outcome = match withdrawal.outcome {
+        let outcome = match outcome {
             Err(AcquireError::Refused(refusal)) if refusal.proves_no_grant() => Err(AcquireError::Refused(
                 refusal
                     .adding("; the lock is not held, and taking back what the script may have prepared failed: ", why),
@@ -402,7 +409,8 @@ impl Session {
         }
         let gone = holds.is_empty();
         // Half a timeout, so that a slow server does not delay the caller by two more commands.
-        acquire.await_cleanup(holds, acquire.wait_deadline(timeout).min(now) + timeout / 2);
+        acquire.await_holds(holds, acquire.wait_deadline(timeout).min(now) + timeout / 2, None);
+        acquire.is_final_attempt = true;
         if gone {
             self.retry_after_cleanup(now, ticket);
         } else {
@@ -412,7 +420,9 @@ impl Session {
     }
 
     fn retry_after_cleanup(&mut self, now: Instant, ticket: Ticket) {
-        self.requests[ticket].last_retry = LastRetry::Done;
+        let acquire = &mut self.requests[ticket];
+        acquire.stage = Stage::Open;
+        acquire.last_retry = LastRetry::Used;
         self.set_request_timer(now, ticket);
         self.resend_now(now, ticket);
     }

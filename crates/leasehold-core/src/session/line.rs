@@ -585,7 +585,7 @@ impl Line {
         self.is_empty()
             && self.phase == Phase::Idle
             && (self.round, self.doublings) == (0, 0)
-            && !self.failures.has_any()
+            && self.failures.0.is_none()
             && self.heartbeat.next.is_none()
             && !self.heartbeat.in_flight
             && self.given_up.is_empty()

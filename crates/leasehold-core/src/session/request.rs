@@ -1,8 +1,8 @@
 //! The requests of callers: acquires, releases, extensions and pauses.
 //!
 //! An acquire is [`Stage::Open`] until it has an outcome. Its [`Route`] says where it asks: in its turn in the line of its lock, directly,
-//! or as a re-entry of its owner's hold. It delays its outcome if it left something on the server ([`Stage::Withdrawing`]). It delays its
-//! last attempt while another request of this client withdraws ([`LastRetry::Awaited`]).
+//! or as a re-entry of its owner's hold. In [`Stage::Awaiting`] it sends nothing: it delays its outcome until its own hold is withdrawn from
+//! the server, or its last attempt until the holds of other requests are.
 
 use crate::error::{AcquireError, MoveError, ReleaseError};
 use crate::number_map::{BoxMap, NumberMap};
@@ -147,7 +147,7 @@ pub(super) struct Acquire {
     pub(super) stage: Stage,
     pub(super) route: Route,
     /// Boxed, because few requests are for a read-write lock.
-    other_half: Option<Box<OtherHalf>>,
+    beside: Option<Box<Beside>>,
     /// A hold of this request had a place in the server's queue.
     pub(super) had_place: bool,
     pub(super) attempts: u32,
@@ -164,7 +164,7 @@ pub(super) struct Acquire {
     /// The server's failures, as met outside the line. The lock counts the failures in its line.
     pub(super) failures: Failures,
     /// Number of grants that the future did not read in time.
-    missed_grants: u8,
+    pub(super) missed_grants: u8,
     /// The round of invitations that invited this request.
     pub(super) invited: Option<u64>,
     pub(super) alarm: Alarm,
@@ -178,20 +178,20 @@ pub(super) struct Acquire {
 pub(super) enum Stage {
     /// It sends acquires, or waits.
     Open,
-    /// It ended without the lock. It reports the outcome after its withdrawal from the server.
-    Withdrawing(Box<Withdrawal>),
+    Awaiting(Box<Awaited>),
     /// It has a grant, which its future must read before this instant.
-    Granted(AcquireOutcome, Instant),
+    Granted(Granted, Instant),
     /// It has an outcome, which its future has not read.
     Ended(AcquireOutcome),
 }
 
-/// An acquire that ended without the lock, during its withdrawal from the server.
+/// A wait for holds to be gone from the server.
 #[derive(Debug)]
-pub(super) struct Withdrawal {
-    pub(super) outcome: AcquireOutcome,
+pub(super) struct Awaited {
     pub(super) holds: Vec<HoldNumber>,
-    until: Instant,
+    pub(super) until: Instant,
+    /// The outcome of a request that ended without the lock. Without an outcome the request retries once afterwards.
+    pub(super) outcome: Option<AcquireOutcome>,
 }
 
 /// Where a request asks for the lock.
@@ -205,26 +205,22 @@ pub(super) enum Route {
     Reentering(HoldNumber),
 }
 
-/// Holds of the other half of a read-write lock.
-#[derive(Debug, Default)]
-struct OtherHalf {
-    /// The owner's hold, beside which the server may grant the request.
-    beside: Option<Bytes>,
-    /// The hold beside which the server refused the request: that hold is lost, and its loss is not known yet.
-    not_beside: Option<Bytes>,
+/// The owner's hold of the other half of a read-write lock, beside which the server may grant the request.
+#[derive(Debug)]
+struct Beside {
+    field: Bytes,
+    /// The server refused the request beside it: the hold is lost, and its loss is not known yet.
+    is_refused: bool,
 }
 
-/// Withdrawals of other requests of this client for the same lock. They may be why a request finds the lock busy.
-#[derive(Debug, PartialEq, Eq)]
+/// The retry of a request that found the lock busy during withdrawals of other requests of this client. They may be the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LastRetry {
     /// No withdrawal was pending at the request's last acquire.
     Nothing,
     /// A withdrawal was pending at the request's last acquire.
     Overlapping,
-    /// The request found the lock busy. It retries once when these holds are gone, but not after this instant.
-    Awaited(Vec<HoldNumber>, Instant),
-    /// The request has used its retry.
-    Done,
+    Used,
 }
 
 /// The last report about a wait for the waiter's own client.
@@ -234,24 +230,6 @@ pub(super) enum Alarm {
     Noted,
     /// It may wait for itself.
     Raised,
-}
-
-/// The meaning of a request's due timer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[must_use]
-pub(super) enum Due {
-    /// The request has ended.
-    Nothing,
-    /// The future did not read its grant in time.
-    Unread,
-    /// Too early: set the timer again.
-    Later,
-    /// Its withdrawal took too long. Report the outcome now.
-    WithdrawalTooSlow,
-    /// The withdrawals of other requests took too long. Do not retry.
-    CleanUpTooSlow,
-    /// It may retry, or its patience has ended.
-    Patience,
 }
 
 /// Minimum time to read the grant of an attempt that is not repeated.
@@ -265,7 +243,7 @@ impl Acquire {
             started: now,
             stage: Stage::Open,
             route: Route::Direct,
-            other_half: None,
+            beside: None,
             had_place: false,
             attempts: 0,
             polls: 0,
@@ -304,26 +282,24 @@ impl Acquire {
         self.hold.or_else(|| self.entering())
     }
 
-    /// The owner's hold of the other half, beside which the server may grant the request.
     pub(super) fn beside(&self) -> Option<&Bytes> {
-        self.other_half.as_ref()?.beside.as_ref()
+        self.beside.as_ref().filter(|beside| !beside.is_refused).map(|beside| &beside.field)
     }
 
-    pub(super) fn stand_beside(&mut self, other_half: Option<Bytes>) {
-        if other_half.is_some() || self.other_half.is_some() {
-            self.other_half.get_or_insert_default().beside = other_half;
+    pub(super) fn stand_beside(&mut self, field: Option<Bytes>) {
+        match field {
+            Some(field) => self.beside = Some(Box::new(Beside { field, is_refused: false })),
+            None => drop(self.beside.take_if(|beside| !beside.is_refused)),
         }
     }
 
     /// Records that the server refused the request beside the other half. Returns whether the request asked for that.
     pub(super) fn refuse_beside(&mut self) -> bool {
-        let Some(known) = &mut self.other_half else { return false };
-        known.not_beside = known.beside.take();
-        known.not_beside.is_some()
+        self.beside.as_mut().is_some_and(|beside| !std::mem::replace(&mut beside.is_refused, true))
     }
 
-    pub(super) fn was_refused_beside(&self, other_half: &Bytes) -> bool {
-        self.other_half.as_ref().is_some_and(|known| known.not_beside.as_ref() == Some(other_half))
+    pub(super) fn was_refused_beside(&self, field: &Bytes) -> bool {
+        self.beside.as_ref().is_some_and(|beside| beside.is_refused && beside.field == *field)
     }
 
     /// Whether no pause after a failure delays the next attempt.
@@ -335,12 +311,13 @@ impl Acquire {
         matches!(self.stage, Stage::Ended(_) | Stage::Granted(..))
     }
 
-    pub(super) const fn is_open(&self) -> bool {
-        matches!(self.stage, Stage::Open)
+    /// Whether it ended without the lock, and awaits the withdrawal of its hold.
+    pub(super) fn is_withdrawing(&self) -> bool {
+        matches!(&self.stage, Stage::Awaiting(awaited) if awaited.outcome.is_some())
     }
 
-    pub(super) const fn is_withdrawing(&self) -> bool {
-        matches!(self.stage, Stage::Withdrawing(_))
+    pub(super) fn is_open(&self) -> bool {
+        !self.has_ended() && !self.is_withdrawing()
     }
 
     pub(super) fn waits_in_line(&self) -> bool {
@@ -349,7 +326,7 @@ impl Acquire {
 
     /// Whether it sends nothing, because it waits for a withdrawal.
     pub(super) const fn rests(&self) -> bool {
-        self.is_withdrawing() || matches!(self.last_retry, LastRetry::Awaited(..))
+        matches!(self.stage, Stage::Awaiting(_))
     }
 
     /// Ends the request. Only the first outcome counts. Returns whether this is the first.
@@ -364,7 +341,7 @@ impl Acquire {
     /// Stores a grant. Unless the future reads it before `until`, the hold goes to another request.
     pub(super) fn grant(&mut self, granted: Granted, until: Instant) {
         self.hold = None;
-        self.stage = Stage::Granted(Ok(Some(granted)), until);
+        self.stage = Stage::Granted(granted, until);
     }
 
     /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, to at
@@ -378,56 +355,14 @@ impl Acquire {
 
     pub(super) const fn unread(&self) -> Option<&Granted> {
         match &self.stage {
-            Stage::Granted(Ok(granted), _) => granted.as_ref(),
+            Stage::Granted(granted, _) => Some(granted),
             _ => None,
         }
     }
 
-    /// Removes the unread grant. The request continues as if no call had failed.
-    pub(super) fn take_unread(&mut self) -> Option<Granted> {
-        self.unread()?;
-        self.missed_grants = self.missed_grants.saturating_add(1);
-        self.is_final_attempt = false;
-        self.failures = Failures::default();
-        self.take_outcome().and_then(Result::ok).flatten()
-    }
-
-    pub(super) const fn outcome(&self) -> Option<&AcquireOutcome> {
-        match &self.stage {
-            Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
-            Stage::Open | Stage::Withdrawing(_) => None,
-        }
-    }
-
-    pub(super) fn take_outcome(&mut self) -> Option<AcquireOutcome> {
+    pub(super) fn take_granted(&mut self) -> Option<Granted> {
         match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::Ended(outcome) | Stage::Granted(outcome, _) => Some(outcome),
-            open => {
-                self.stage = open;
-                None
-            }
-        }
-    }
-
-    /// Ends the request, but delays the outcome until these holds are withdrawn, or until `until`.
-    pub(super) fn withdraw(&mut self, outcome: AcquireOutcome, holds: Vec<HoldNumber>, until: Instant) {
-        self.hold = None;
-        self.stage = Stage::Withdrawing(Box::new(Withdrawal { outcome, holds, until }));
-    }
-
-    /// Records the withdrawal of a hold. Returns the outcome after the last hold.
-    pub(super) fn note_withdrawn(&mut self, number: HoldNumber) -> Option<AcquireOutcome> {
-        let Stage::Withdrawing(withdrawal) = &mut self.stage else { return None };
-        withdrawal.holds.retain(|awaited| *awaited != number);
-        if !withdrawal.holds.is_empty() {
-            return None;
-        }
-        self.stop_withdrawing().map(|withdrawal| withdrawal.outcome)
-    }
-
-    pub(super) fn stop_withdrawing(&mut self) -> Option<Withdrawal> {
-        match std::mem::replace(&mut self.stage, Stage::Open) {
-            Stage::Withdrawing(withdrawal) => Some(*withdrawal),
+            Stage::Granted(granted, _) | Stage::Ended(Ok(Some(granted))) => Some(granted),
             other => {
                 self.stage = other;
                 None
@@ -435,58 +370,37 @@ impl Acquire {
         }
     }
 
+    /// Waits for these holds to be gone, until `until`. Then it ends with this outcome, or retries.
+    pub(super) fn await_holds(&mut self, holds: Vec<HoldNumber>, until: Instant, outcome: Option<AcquireOutcome>) {
+        self.stage = Stage::Awaiting(Box::new(Awaited { holds, until, outcome }));
+    }
+
     /// Whether withdrawals of other requests matter: a busy reply may end this request, and its retry is unused.
     pub(super) fn may_await_cleanup(&self) -> bool {
-        self.request.patience != Patience::Forever && self.last_retry != LastRetry::Done
-    }
-
-    /// Waits for these holds to be gone before a last attempt, until `until`.
-    pub(super) fn await_cleanup(&mut self, holds: Vec<HoldNumber>, until: Instant) {
-        self.is_final_attempt = true;
-        self.last_retry = LastRetry::Awaited(holds, until);
-    }
-
-    /// Records that another request's hold is gone. Returns whether it was the last awaited hold.
-    pub(super) fn note_cleaned_up(&mut self, number: HoldNumber) -> bool {
-        let ended = self.has_ended();
-        let LastRetry::Awaited(holds, _) = &mut self.last_retry else { return false };
-        holds.retain(|awaited| *awaited != number);
-        holds.is_empty() && !ended
+        self.request.patience != Patience::Forever && self.last_retry != LastRetry::Used
     }
 
     /// The next due time of the timer, for a request that ends at `end`.
     pub(super) fn timeout(&self, now: Instant, end: Instant) -> Instant {
-        match (&self.stage, &self.last_retry) {
-            // A request in withdrawal never retries.
-            (Stage::Withdrawing(withdrawal), _) => withdrawal.until,
-            (Stage::Granted(_, until), _) | (_, LastRetry::Awaited(_, until)) => *until,
-            _ => {
+        match &self.stage {
+            Stage::Awaiting(awaited) => awaited.until,
+            Stage::Granted(_, until) => *until,
+            Stage::Open | Stage::Ended(_) => {
                 // The wait has expired; only the final attempt is outstanding.
                 let end = if end <= now && self.is_final_attempt { Instant::FAR_FUTURE } else { end };
                 self.retry_at.map_or(end, |retry| retry.min(end))
             }
         }
     }
-
-    pub(super) fn due(&self, now: Instant) -> Due {
-        match (&self.stage, &self.last_retry) {
-            (Stage::Ended(_), _) => Due::Nothing,
-            (Stage::Granted(_, until), _) if *until <= now => Due::Unread,
-            (Stage::Withdrawing(withdrawal), _) if withdrawal.until <= now => Due::WithdrawalTooSlow,
-            (Stage::Open, LastRetry::Awaited(_, until)) if *until <= now => Due::CleanUpTooSlow,
-            (Stage::Granted(..) | Stage::Withdrawing(_), _) | (Stage::Open, LastRetry::Awaited(..)) => Due::Later,
-            (Stage::Open, _) => Due::Patience,
-        }
-    }
 }
 
 /// Failures of the server, as met by a request or a line. Boxed, because of thousands of requests few meet a failure.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Failures(Option<Box<Found>>);
+pub(super) struct Failures(pub(super) Option<Box<Found>>);
 
 #[derive(Clone, Debug, Default)]
-struct Found {
-    since: Option<Instant>,
+pub(super) struct Found {
+    pub(super) since: Option<Instant>,
     tries: u32,
     why: String,
     is_outcome_unknown: bool,
@@ -495,10 +409,6 @@ struct Found {
 }
 
 impl Failures {
-    pub(super) const fn has_any(&self) -> bool {
-        self.0.is_some()
-    }
-
     pub(super) fn since(&self) -> Option<Instant> {
         self.0.as_ref()?.since
     }
@@ -513,7 +423,7 @@ impl Failures {
     }
 
     pub(super) fn set_outcome_unknown(&mut self, unknown: bool) {
-        if unknown || self.has_any() {
+        if unknown || self.0.is_some() {
             self.0.get_or_insert_default().is_outcome_unknown = unknown;
         }
     }
@@ -523,19 +433,6 @@ impl Failures {
         if let Some(found) = &mut self.0 {
             found.since = None;
             found.tries = 0;
-        }
-    }
-
-    /// Restarts the time of failures, for a request that waits for something else than the server.
-    pub(super) fn forget_since(&mut self) {
-        if let Some(found) = &mut self.0 {
-            found.since = None;
-        }
-    }
-
-    pub(super) fn postpone(&mut self, more: Duration) {
-        if let Some(since) = self.0.as_mut().and_then(|found| found.since.as_mut()) {
-            *since = *since + more;
         }
     }
 

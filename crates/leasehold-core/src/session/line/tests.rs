@@ -243,6 +243,7 @@ mod line {
     use crate::name::LockName;
     use crate::owner::{ClientId, OwnerId};
     use crate::reply::Reply;
+    use crate::session::request::Stage;
     use crate::session::steps::{Deed, Step};
     use crate::session::{AcquireRequest, CallId, Patience, Session};
     use crate::settings::Settings;
@@ -288,7 +289,7 @@ mod line {
         session.handle_called(NOW, flight, reply(held));
         the_queue_has_waiters_only(&session);
         // Those who were to re-enter wait again.
-        let Some(Ok(Some(guard))) = session.requests[granted].outcome().cloned() else { panic!("it is granted") };
+        let Some(guard) = session.requests[granted].unread().cloned() else { panic!("it is granted") };
         session.drop_guard(NOW, guard.hold, guard.renewed);
         the_queue_has_waiters_only(&session);
         for ticket in [contender, other] {
@@ -334,10 +335,10 @@ mod line {
         let (waits, _) = asks(&mut session, None);
         let lock = session.requests.acquire(waits).map(|acquire| acquire.lock).expect("it is there");
         session.fail_line(NOW, lock, &AcquireError::Unreachable("no answer".to_owned()));
-        let outcome = session.requests.acquire(waits).and_then(|acquire| acquire.outcome().cloned());
-        assert!(matches!(outcome, Some(Err(AcquireError::OutcomeUnknown(_)))), "{outcome:?}");
-        let outcome = session.requests.acquire(contender).and_then(|acquire| acquire.outcome().cloned());
-        assert!(matches!(outcome, Some(Err(AcquireError::Unreachable(_)))), "{outcome:?}");
+        let stage = &session.requests[waits].stage;
+        assert!(matches!(stage, Stage::Ended(Err(AcquireError::OutcomeUnknown(_)))), "{stage:?}");
+        let stage = &session.requests[contender].stage;
+        assert!(matches!(stage, Stage::Ended(Err(AcquireError::Unreachable(_)))), "{stage:?}");
     }
 
     #[test]
