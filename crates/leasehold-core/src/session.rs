@@ -463,7 +463,7 @@ impl Session {
         }
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
-            of_lock.refs += u32::from(lock.line.heartbeat.in_flight);
+            of_lock.refs += u32::from(lock.line.heartbeat_in_flight);
             let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
             assert_eq!(kept, of_lock, "{} keeps, and has", lock.name);
             for ticket in lock.line.members() {

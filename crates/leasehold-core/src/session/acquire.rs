@@ -81,7 +81,7 @@ impl Session {
         if !self.locks[lock].line.is_empty() {
             if patience != Patience::Try {
                 acquire.route = Route::Queued;
-                self.locks[lock].line.push(ticket, End::Back);
+                self.locks[lock].line.queue.push(ticket, End::Back);
                 return false;
             }
             // A try asks beside the line if all may get in, or if no request has asked yet: the contender may never be polled. Otherwise
@@ -665,10 +665,6 @@ impl Session {
         if self.request_deadline(ticket, acquire) > now {
             return self.set_request_timer(now, ticket);
         }
-        self.end_wait(now, ticket);
-    }
-
-    fn end_wait(&mut self, now: Instant, ticket: Ticket) {
         let flying = self.is_under_way(ticket);
         let timeout = self.settings.command_timeout;
         let acquire = &mut self.requests[ticket];
@@ -733,7 +729,8 @@ impl Session {
     pub(super) fn set_lock_timer(&mut self, lock: LockId) {
         let failures = self.failing_since(lock).map(|since| since + self.settings.unreachable_after);
         let state = &mut self.locks[lock];
-        let next = [state.line.timeout(), failures, state.line.heartbeat.next].into_iter().flatten().min();
+        let heartbeat = state.line.heartbeat_at.filter(|_| !state.line.heartbeat_in_flight);
+        let next = [state.line.timeout(), failures, heartbeat].into_iter().flatten().min();
         self.timers.set(Timer::Lock(lock), &mut state.timer, next);
     }
 
@@ -883,16 +880,24 @@ impl Session {
         holds.any(|number| self.holds.get(number).is_some_and(Hold::is_live))
     }
 
-    /// Reports once why a wait may never end, until an attempt finds otherwise: there is no such semaphore (`is_unset`), or the server has the
-    /// lock without a time to live. Clients that keep to the layout leave no such lock. Kinds without a lease, and kinds with another sign of
-    /// how long they last, are exempt.
-    pub(super) fn note_anomaly(&mut self, ticket: Ticket, left: Option<Duration>, is_unset: bool) {
+    /// Reports an anomaly that an attempt found once, until an attempt finds otherwise. A try reports nothing, so that the next waiter still
+    /// gets the report. Clients that keep to the layout leave no endless lock. Kinds without a lease, and kinds with another sign of how long
+    /// they last, are exempt.
+    pub(super) fn note_anomaly(&mut self, ticket: Ticket, found: Option<Anomaly>) {
         let acquire = &self.requests[ticket];
         let state = &mut self.locks[acquire.lock];
         let has_lease = state.wait_policy() == WaitPolicy::Exclusive || state.protocol().shares_key();
-        let endless = (has_lease && left.is_none()).then_some(Anomaly::Endless);
-        let found = if is_unset { Some(Anomaly::Unset) } else { endless };
-        match state.note_anomaly(found, acquire.request.patience != Patience::Try) {
+        let found = found.filter(|found| *found == Anomaly::Unset || has_lease);
+        let known = state.line.anomaly;
+        if known == found {
+            return;
+        }
+        let reported = found.filter(|_| acquire.request.patience != Patience::Try);
+        if known != reported {
+            state.line.anomaly = reported;
+            state.line.shrink();
+        }
+        match reported {
             Some(Anomaly::Endless) => self.out.emit(Event::Endless { name: state.name.clone() }),
             Some(Anomaly::Unset) => self.out.emit(Event::Unset { name: state.name.clone() }),
             None => {}

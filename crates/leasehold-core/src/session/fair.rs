@@ -45,11 +45,10 @@ impl Session {
         if in_places && fresh && asked_again {
             // The new place is behind all others: the line follows the order of the server's queue.
             let line = &mut self.locks[lock].line;
-            if line.is_contender(ticket) {
-                line.step_back(ticket, End::Back);
+            let contends = line.contender.take_if(|contender| *contender == ticket).is_some();
+            line.queue.push(ticket, End::Back);
+            if contends {
                 self.begin_turn(now, lock);
-            } else {
-                line.push(ticket, End::Back);
             }
         }
         if self.locks[lock].line.is_contender(ticket) {
@@ -57,7 +56,7 @@ impl Session {
             if in_places && !standing.head && standing.left.is_none() {
                 // The lock is free and another waiter is first, perhaps of this client: the heartbeat finds out.
                 self.locks[lock].line.notice_came = false;
-                self.locks[lock].line.heartbeat.next = Some(now);
+                self.locks[lock].line.heartbeat_at = Some(now);
             }
             let left = match mark {
                 // Every attempt renews the mark, which must outlast several attempts.
@@ -68,8 +67,8 @@ impl Session {
         } else if self.locks[lock].line.contender.is_none() {
             self.pick_contender(lock);
         }
-        let heartbeat = &self.locks[lock].line.heartbeat;
-        if in_places && heartbeat.next.is_none() && !heartbeat.in_flight {
+        let line = &self.locks[lock].line;
+        if in_places && line.heartbeat_at.is_none() && !line.heartbeat_in_flight {
             self.plan_heartbeat(now, lock);
         }
     }
@@ -78,17 +77,16 @@ impl Session {
     fn plan_heartbeat(&mut self, now: Instant, lock: LockId) {
         let heartbeat = self.settings.fair.heartbeat_interval;
         let at = now + heartbeat - self.jitter(heartbeat / 8);
-        self.locks[lock].line.heartbeat.next = Some(at);
+        self.locks[lock].line.heartbeat_at = Some(at);
         self.set_lock_timer(lock);
     }
 
     pub(super) fn heartbeat_is_due(&mut self, now: Instant, lock: LockId) {
-        let state = &mut self.locks[lock];
-        let was_due = state.line.get_mut().is_some_and(|line| line.heartbeat.next.take_if(|at| *at <= now).is_some());
-        state.line.shrink();
-        if !was_due || state.line.is_empty() || !state.line.heartbeat.begin() {
+        let Some(line) = self.locks[lock].line.get_mut().filter(|line| !line.heartbeat_in_flight) else { return };
+        if line.heartbeat_at.take_if(|at| *at <= now).is_none() || line.is_empty() {
             return;
         }
+        line.heartbeat_in_flight = true;
         let front = self.front(lock).and_then(|number| self.holds.get(number)).map(|hold| hold.cell.field());
         let state = &self.locks[lock];
         let call = fair::heartbeat(&state.name, state.keys(), &self.client, front.as_ref(), &self.settings);
@@ -121,13 +119,13 @@ impl Session {
             Err(_) => {}
         }
         let line = &mut self.locks[lock].line;
-        let again = line.get_mut().is_some_and(|line| line.heartbeat.answered());
+        line.heartbeat_in_flight = false;
+        let is_planned = line.heartbeat_at.is_some();
         line.shrink();
-        if waits && again {
-            self.locks[lock].line.heartbeat.next = Some(now);
-            self.set_lock_timer(lock);
-        } else if waits && self.locks[lock].line.heartbeat.next.is_none() {
+        if waits && !is_planned {
             self.plan_heartbeat(now, lock);
+        } else {
+            self.set_lock_timer(lock);
         }
         self.locks.unref(lock, &mut self.timers);
     }
@@ -138,7 +136,8 @@ impl Session {
         self.listen_for_front(lock, number, standing.foreign);
         let Some(left) = standing.left.filter(|_| standing.head) else { return };
         let at = now + self.sleep(Some(left));
-        if self.locks[lock].line.wake_by(at) {
+        if let Phase::Sleeping(until) | Phase::Pipelining(until) = &mut self.locks[lock].line.phase {
+            *until = at.min(*until);
             self.set_lock_timer(lock);
         }
     }
@@ -249,37 +248,6 @@ impl Session {
     fn queued_hold_of(&self, ticket: Ticket) -> Option<HoldNumber> {
         let number = self.requests.acquire(ticket)?.hold?;
         self.holds.get(number)?.state.is_queued().then_some(number)
-    }
-}
-
-#[derive(Debug, Default)]
-pub(super) struct HeartbeatState {
-    pub(super) next: Option<Instant>,
-    pub(super) in_flight: bool,
-    /// A notice came since the call in flight was sent. One more heartbeat follows the reply, however many notices came.
-    again: bool,
-}
-
-impl HeartbeatState {
-    /// Begins a call, or plans another call after the call in flight. Returns whether to send the call now.
-    #[must_use]
-    const fn begin(&mut self) -> bool {
-        self.again = self.in_flight;
-        self.in_flight = true;
-        !self.again
-    }
-
-    /// Ends the call. Returns whether to send another call at once.
-    #[must_use]
-    pub(super) fn answered(&mut self) -> bool {
-        self.in_flight = false;
-        std::mem::take(&mut self.again)
-    }
-
-    /// The last waiter has left.
-    pub(super) fn end(&mut self) {
-        self.next = None;
-        self.again = false;
     }
 }
 

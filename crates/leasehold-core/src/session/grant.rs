@@ -13,7 +13,7 @@ use crate::reply::{DecodeError, Reply};
 use crate::session::calls::CallResult;
 use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
-use crate::session::lock::LockId;
+use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::RESTORE_INTERVAL;
 use crate::session::request::{Acquire, AcquireOutcome, Failures, LastRetry, Route, Stage};
 use crate::session::{AcquireRequest, Event, Granted, Patience, Session, Ticket};
@@ -54,11 +54,11 @@ impl Session {
                 self.verify_missing_permits(now, number, change.sent_at, in_all);
             }
             Acquired::Busy { left, .. } => {
-                self.note_anomaly(ticket, left, false);
+                self.note_anomaly(ticket, left.is_none().then_some(Anomaly::Endless));
                 self.busy(now, ticket, left);
             }
             Acquired::Unset { .. } => {
-                self.note_anomaly(ticket, None, true);
+                self.note_anomaly(ticket, Some(Anomaly::Unset));
                 self.busy(now, ticket, None);
             }
             Acquired::TooLate { .. } => {
@@ -148,7 +148,7 @@ impl Session {
         if may_linger && (is_wanted || !self.subscriptions.hears(lock)) {
             self.stop_lingering(now, number);
         }
-        self.locks[lock].note_anomaly(None, true);
+        self.note_anomaly(ticket, None);
         // The server may grant out of turn. The request leaves the queue before another request meets it there.
         self.locks[lock].line.queue.remove(ticket);
         self.schedule_renewal(now, number);

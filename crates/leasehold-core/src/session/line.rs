@@ -7,12 +7,11 @@ use crate::command::WaitPolicy;
 use crate::error::AcquireError;
 use crate::number_map::NumberMap;
 use crate::owner::HoldNumber;
-use crate::session::fair::HeartbeatState;
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::request::{Failures, Route};
 use crate::session::{Event, Fallback, Session, Ticket};
 use crate::time::Instant;
-use std::collections::{BTreeSet, VecDeque};
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::sync::LazyLock;
@@ -35,7 +34,7 @@ impl Session {
         acquire.retry_at = None;
         let lock = acquire.lock;
         let line = &mut self.locks[lock].line;
-        line.push(ticket, end);
+        line.queue.push(ticket, end);
         // If no polled future holds the turn, this one takes it.
         if line.contender.is_none() && matches!(line.phase, Phase::Idle | Phase::Ready(_)) {
             self.begin_turn(now, lock);
@@ -121,7 +120,8 @@ impl Session {
         }
         let state = &mut self.locks[lock];
         let in_places = state.wait_policy() == WaitPolicy::ServerQueue;
-        state.line.step_back(ticket, if in_places { End::Back } else { End::Front });
+        state.line.contender = None;
+        state.line.queue.push(ticket, if in_places { End::Back } else { End::Front });
         self.begin_to_wait(now, ticket);
         self.begin_turn(now, lock);
     }
@@ -281,7 +281,7 @@ impl Session {
         for ticket in std::mem::take(&mut self.locks[lock].line.queue).iter() {
             match self.requests.waiter(ticket).map(|acquire| acquire.request.fallback) {
                 None => debug_assert!(false, "a request that waits no more has left the queue"),
-                Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push_back(ticket),
+                Some(fallback) if out_of_reach && fallback != Fallback::Fail => stay.push(ticket, End::Back),
                 Some(_) => fail.push(ticket),
             }
         }
@@ -324,7 +324,9 @@ pub(super) struct Line {
     pub(super) notice_came: bool,
     pub(super) pipelining: Pipelining,
     pub(super) failures: Failures,
-    pub(super) heartbeat: HeartbeatState,
+    /// The next heartbeat of a fair lock's waiters.
+    pub(super) heartbeat_at: Option<Instant>,
+    pub(super) heartbeat_in_flight: bool,
     /// Counts the rounds of invitations: an invitation of an earlier round is void. A grant of a shared lock invites waiters to ask beside
     /// the contender.
     pub(super) round: u64,
@@ -340,25 +342,13 @@ pub(super) struct Line {
 
 /// A line, allocated for the first waiter: a client may hold a hundred thousand locks for which no request waits.
 #[derive(Default)]
-pub(super) struct LazyLine(Option<Box<Line>>);
+pub(super) struct LazyLine(pub(super) Option<Box<Line>>);
 
 static EMPTY: LazyLock<Line> = LazyLock::new(Line::default);
 
 impl LazyLine {
     pub(super) fn get_mut(&mut self) -> Option<&mut Line> {
         self.0.as_deref_mut()
-    }
-
-    /// Allocates the line in a `spare` box. Returns the box if the line has one.
-    pub(super) fn allocate(&mut self, spare: Option<Box<Line>>) -> Option<Box<Line>> {
-        if self.0.is_some() {
-            return spare;
-        }
-        self.0 = spare.map(|mut spare| {
-            *spare = Line::default();
-            spare
-        });
-        None
     }
 
     /// Returns the box of a line that has nothing left to remember.
@@ -463,33 +453,12 @@ impl Line {
         }
     }
 
-    /// Makes the first request the contender, which has to poll before `until`.
-    pub(super) fn begin(&mut self, ticket: Ticket, until: Instant) {
-        debug_assert!(self.is_empty(), "a request is first in an empty line");
-        self.contender = Some(ticket);
-        self.phase = Phase::Ready(until);
-    }
-
-    pub(super) fn push(&mut self, ticket: Ticket, end: End) {
-        match end {
-            End::Front => self.queue.push_front(ticket),
-            End::Back => self.queue.push_back(ticket),
-        }
-    }
-
     /// Gives the turn to another request; the contender goes to this end of the queue.
     pub(super) fn replace_contender(&mut self, ticket: Ticket, end: End) {
         self.queue.remove(ticket);
         if let Some(contender) = self.contender.replace(ticket) {
-            self.push(contender, end);
+            self.queue.push(contender, end);
         }
-    }
-
-    /// The contender does not use its turn, and goes to this end of the queue.
-    pub(super) fn step_back(&mut self, ticket: Ticket, end: End) {
-        debug_assert!(self.is_contender(ticket), "only the contender has a turn");
-        self.contender = None;
-        self.push(ticket, end);
     }
 
     /// Makes the first request that is awake the contender, if there is none.
@@ -566,28 +535,13 @@ impl Line {
         }
     }
 
-    /// Limits the contender's sleep to `at`. Returns whether it sleeps.
-    pub(super) fn wake_by(&mut self, at: Instant) -> bool {
-        let (Phase::Sleeping(until) | Phase::Pipelining(until)) = &mut self.phase else { return false };
-        *until = at.min(*until);
-        true
-    }
-
-    pub(super) fn end(&mut self) {
-        debug_assert!(self.is_empty(), "no waiter is forgotten");
-        self.phase = Phase::Idle;
-        self.notice_came = false;
-        self.failures = Failures::default();
-        self.heartbeat.end();
-    }
-
     fn is_blank(&self) -> bool {
         self.is_empty()
             && self.phase == Phase::Idle
             && (self.round, self.doublings) == (0, 0)
             && self.failures.0.is_none()
-            && self.heartbeat.next.is_none()
-            && !self.heartbeat.in_flight
+            && self.heartbeat_at.is_none()
+            && !self.heartbeat_in_flight
             && self.given_up.is_empty()
             && self.alarmed_at.is_none()
             && self.anomaly.is_none()
@@ -638,58 +592,32 @@ impl Pipelining {
     }
 }
 
-/// The waiters behind the contender, each at most once. All operations take constant time, because thousands of tasks may wait for a lock.
+/// The waiters behind the contender, each at most once. No operation is linear, because thousands of tasks may wait for a lock.
 #[derive(Default)]
 pub(super) struct WaitQueue {
-    /// A request that left has an empty place. The first and the last place are never empty.
-    places: VecDeque<Option<Ticket>>,
-    /// The position of the first place. The others count from it.
-    first: i64,
+    order: BTreeMap<i64, Ticket>,
     positions: NumberMap<Ticket, i64>,
 }
 
-/// Maximum number of empty places, in addition to the number of requests.
-const MAX_EMPTY_PLACES: usize = 32;
-
 impl WaitQueue {
-    pub(super) fn push_back(&mut self, ticket: Ticket) {
+    pub(super) fn push(&mut self, ticket: Ticket, end: End) {
         self.remove(ticket);
-        self.positions.insert(ticket, self.first + offset(self.places.len()));
-        self.places.push_back(Some(ticket));
-    }
-
-    pub(super) fn push_front(&mut self, ticket: Ticket) {
-        self.remove(ticket);
-        self.first -= 1;
-        self.positions.insert(ticket, self.first);
-        self.places.push_front(Some(ticket));
+        let position = match end {
+            End::Front => self.order.first_key_value().map_or(0, |(first, _)| first - 1),
+            End::Back => self.order.last_key_value().map_or(0, |(last, _)| last + 1),
+        };
+        self.order.insert(position, ticket);
+        self.positions.insert(ticket, position);
     }
 
     pub(super) fn remove(&mut self, ticket: Ticket) {
-        let Some(position) = self.positions.remove(&ticket) else { return };
-        let place = usize::try_from(position - self.first).ok().and_then(|index| self.places.get_mut(index));
-        debug_assert!(place.as_deref() == Some(&Some(ticket)), "a request stands where it is said to stand");
-        if let Some(place) = place {
-            *place = None;
-        }
-        while let Some(None) = self.places.front() {
-            self.places.pop_front();
-            self.first += 1;
-        }
-        while let Some(None) = self.places.back() {
-            self.places.pop_back();
-        }
-        // Compact the queue: linear time, but rarely enough to be constant per request.
-        if self.places.len() > 2 * self.positions.len() + MAX_EMPTY_PLACES {
-            self.places.retain(Option::is_some);
-            for (index, ticket) in self.places.iter().flatten().enumerate() {
-                self.positions.insert(*ticket, self.first + offset(index));
-            }
+        if let Some(position) = self.positions.remove(&ticket) {
+            self.order.remove(&position);
         }
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = Ticket> {
-        self.places.iter().flatten().copied()
+        self.order.values().copied()
     }
 
     pub(super) fn contains(&self, ticket: Ticket) -> bool {
@@ -697,16 +625,12 @@ impl WaitQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.positions.is_empty()
+        self.order.is_empty()
     }
 
     pub(super) fn len(&self) -> usize {
-        self.positions.len()
+        self.order.len()
     }
-}
-
-fn offset(index: usize) -> i64 {
-    i64::try_from(index).unwrap_or(i64::MAX)
 }
 
 /// The requests alone: two queues with the same requests are the same, whatever their positions.

@@ -3,7 +3,7 @@
 use crate::command::{Keys, Kind, KindProtocol, WaitPolicy};
 use crate::name::LockName;
 use crate::owner::{ClientId, HoldNumber};
-use crate::session::line::{LazyLine, Line};
+use crate::session::line::{LazyLine, Line, Phase};
 use crate::session::request::Failures;
 use crate::session::transfer::OtherListeners;
 use crate::session::{Ticket, Timer, Timers};
@@ -29,10 +29,8 @@ pub(super) struct Lock {
     pub(super) line: LazyLine,
     /// Every request takes the lock within this client first.
     pub(super) is_local: bool,
-    /// Another lock of the same name: the other half of a read-write lock, or a lock of another kind.
-    sibling: Option<LockId>,
-    /// The chain of its name starts here.
-    is_first: bool,
+    /// The next lock in the ring of its name, usually itself. Others are the other half of a read-write lock, and locks of another kind.
+    next: LockId,
     /// The last granted hold of this client. It may have ended.
     pub(super) last_granted: Option<HoldNumber>,
     pub(super) other_listeners: OtherListeners,
@@ -53,26 +51,6 @@ pub(super) enum Anomaly {
 }
 
 impl Lock {
-    pub(super) fn new(name: LockName, kind: Kind, client: &ClientId) -> Self {
-        let protocol = kind.protocol();
-        Self {
-            keys: protocol.has_keys().then(|| Box::new(protocol.keys(&name, client))),
-            kind,
-            name,
-            refs: 0,
-            held: 0,
-            permits: 0,
-            line: LazyLine::default(),
-            is_local: false,
-            sibling: None,
-            is_first: true,
-            last_granted: None,
-            other_listeners: OtherListeners::default(),
-            own_wait_log: LogThrottle::default(),
-            timer: None,
-        }
-    }
-
     pub(super) fn protocol(&self) -> &'static dyn KindProtocol {
         self.kind.protocol()
     }
@@ -125,21 +103,9 @@ impl Lock {
             self.line.shrink();
         }
     }
-
-    /// Stores what an attempt found. Returns the anomaly to report to the waiter, which is reported once. A try reports nothing, so that
-    /// the next waiter still gets the report.
-    pub(super) fn note_anomaly(&mut self, found: Option<Anomaly>, waits: bool) -> Option<Anomaly> {
-        let known = self.line.anomaly;
-        let next = if waits { found } else { found.filter(|_| known == found) };
-        if known != next {
-            self.line.anomaly = next;
-            self.line.shrink();
-        }
-        found.filter(|_| known != found && waits)
-    }
 }
 
-/// The locks of a client. Locks of one name, such as the halves of a read-write lock, form a chain.
+/// The locks of a client.
 #[derive(Default)]
 pub(super) struct Locks {
     /// Boxed, so that spare capacity costs only pointers.
@@ -148,7 +114,7 @@ pub(super) struct Locks {
     spare: Option<Box<Lock>>,
     /// The box of the last line, for the next one.
     spare_line: Option<Box<Line>>,
-    /// The first lock of each name, by prefix and name.
+    /// A lock of each name, by prefix and name.
     by_key: HashMap<Arc<str>, LockId>,
 }
 
@@ -166,15 +132,27 @@ impl Locks {
     }
 
     pub(super) fn get_or_insert(&mut self, name: &LockName, kind: Kind, client: &ClientId) -> LockId {
-        let first = self.by_key.get(name.shared()).copied();
-        if let Some(known) = first.and_then(|first| self.of_kind(first, kind)) {
+        let of_name = self.by_key.get(name.shared()).copied();
+        if let Some(known) = of_name.and_then(|lock| self.sibling(lock, kind)) {
             return known;
         }
-        let mut new = Lock::new(name.clone(), kind, client);
-        new.sibling = first;
-        if let Some(first) = first {
-            self[first].is_first = false;
-        }
+        let lock = LockId::new(self.table.vacant_key());
+        let protocol = kind.protocol();
+        let new = Lock {
+            keys: protocol.has_keys().then(|| Box::new(protocol.keys(name, client))),
+            kind,
+            name: name.clone(),
+            refs: 0,
+            held: 0,
+            permits: 0,
+            line: LazyLine::default(),
+            is_local: false,
+            next: of_name.map_or(lock, |lock| self[lock].next),
+            last_granted: None,
+            other_listeners: OtherListeners::default(),
+            own_wait_log: LogThrottle::default(),
+            timer: None,
+        };
         let boxed = match self.spare.take() {
             Some(mut spare) => {
                 *spare = new;
@@ -182,44 +160,51 @@ impl Locks {
             }
             None => Box::new(new),
         };
-        let lock = LockId::new(self.table.insert(boxed));
-        self.by_key.insert(name.shared().clone(), lock);
+        self.table.insert(boxed);
+        match of_name {
+            Some(of_name) => self[of_name].next = lock,
+            None => drop(self.by_key.insert(name.shared().clone(), lock)),
+        }
         lock
     }
 
+    /// Makes a request the contender of an empty line, which has to poll before `until`.
     pub(super) fn begin_line(&mut self, lock: LockId, ticket: Ticket, until: Instant) {
-        let spare = self.spare_line.take();
-        self.spare_line = self[lock].line.allocate(spare);
-        self[lock].line.begin(ticket, until);
+        let line = &mut self.table[lock.index()].line;
+        if line.0.is_none()
+            && let Some(mut spare) = self.spare_line.take()
+        {
+            *spare = Line::default();
+            line.0 = Some(spare);
+        }
+        debug_assert!(line.is_empty(), "a request is first in an empty line");
+        line.contender = Some(ticket);
+        line.phase = Phase::Ready(until);
     }
 
     pub(super) fn end_line(&mut self, lock: LockId) {
-        let line = &mut self[lock].line;
-        if let Some(line) = line.get_mut() {
-            line.end();
+        let lazy = &mut self.table[lock.index()].line;
+        if let Some(line) = lazy.get_mut() {
+            debug_assert!(line.is_empty(), "no waiter is forgotten");
+            line.phase = Phase::Idle;
+            line.notice_came = false;
+            line.failures = Failures::default();
+            line.heartbeat_at = None;
         }
-        if let Some(spare) = line.shrink() {
-            self.spare_line = Some(spare);
-        }
+        self.spare_line = lazy.shrink().or(self.spare_line.take());
     }
 
     pub(super) fn of_name(&self, name: &LockName) -> impl Iterator<Item = LockId> {
-        self.chain(self.by_key.get(name.shared()).copied())
+        self.by_key.get(name.shared()).into_iter().flat_map(|lock| self.same_name(*lock))
     }
 
-    /// All locks of the same name, including the lock itself.
+    /// All locks of the same name, beginning with the lock itself.
     pub(super) fn same_name(&self, lock: LockId) -> impl Iterator<Item = LockId> {
-        self.chain(self.first(lock))
+        std::iter::successors(Some(lock), move |at| Some(self[*at].next).filter(|next| *next != lock))
     }
 
     pub(super) fn sibling(&self, lock: LockId, kind: Kind) -> Option<LockId> {
-        self.of_kind(self.first(lock)?, kind)
-    }
-
-    /// The first lock of the same name. Usually this is the lock itself, without a look-up.
-    fn first(&self, lock: LockId) -> Option<LockId> {
-        let state = &self[lock];
-        if state.is_first { Some(lock) } else { self.by_key.get(state.name.shared()).copied() }
+        self.same_name(lock).find(|at| self[*at].kind == kind)
     }
 
     /// Drops a reference, and with the last one the lock's state.
@@ -230,32 +215,16 @@ impl Locks {
             return;
         }
         timers.set(Timer::Lock(lock), &mut state.timer, None);
+        let before = self.same_name(lock).find(|at| self[*at].next == lock);
         let state = self.table.remove(lock.index());
-        match state.sibling {
-            None if state.is_first => {
-                self.by_key.remove(state.name.shared());
-            }
-            Some(sibling) if state.is_first => {
-                self[sibling].is_first = true;
-                self.by_key.insert(state.name.shared().clone(), sibling);
-            }
-            sibling => {
-                let first = self.by_key.get(state.name.shared()).copied();
-                let before = self.chain(first).find(|at| self[*at].sibling == Some(lock));
-                if let Some(before) = before {
-                    self[before].sibling = sibling;
-                }
+        match before.filter(|before| *before != lock) {
+            None => drop(self.by_key.remove(state.name.shared())),
+            Some(before) => {
+                self[before].next = state.next;
+                self.by_key.insert(state.name.shared().clone(), before);
             }
         }
         self.spare = Some(state);
-    }
-
-    fn chain(&self, first: Option<LockId>) -> impl Iterator<Item = LockId> {
-        std::iter::successors(first, |at| self[*at].sibling)
-    }
-
-    fn of_kind(&self, first: LockId, kind: Kind) -> Option<LockId> {
-        self.chain(Some(first)).find(|at| self[*at].kind == kind)
     }
 }
 

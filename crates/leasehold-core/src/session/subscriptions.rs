@@ -99,14 +99,10 @@ impl Session {
             }
             // The server will refuse it again: these locks stop listening.
             Err(LinkError::Refused(refusal)) if !refusal.is_transient() => {
-                subscriptions.channels[id].listeners.clear();
-                subscriptions.update(id, &mut self.out);
+                subscriptions.channels[id].state = Subscription::Retry;
                 for lock in &listeners {
-                    if let Some(of_lock) = subscriptions.by_lock.get_mut(lock) {
-                        of_lock.retain(|heard| *heard != id);
-                    }
+                    subscriptions.retain(*lock, |heard| heard != channel, &mut self.out);
                 }
-                subscriptions.by_lock.retain(|_, channels| !channels.is_empty());
                 for lock in &listeners {
                     self.fail_line(now, *lock, &AcquireError::Refused(refusal.clone()));
                 }

@@ -1,5 +1,3 @@
-use super::*;
-
 mod fair_queue {
     //! The contender of a queue asks behind the release of its own client.
 
@@ -219,30 +217,5 @@ mod fair_queue {
         world.is_offered_to(number);
         world.answer(first, flight, FIRST);
         assert!(world.asks(first).is_some(), "the reply is older than the notice");
-    }
-}
-
-mod lock_heartbeat {
-    use super::*;
-
-    const NOW: Instant = Instant::from_nanos(1_000_000_000);
-
-    #[test]
-    fn heartbeat_wanted_during_a_call_follows_it() {
-        let mut heartbeat = HeartbeatState::default();
-        assert!(heartbeat.begin() && heartbeat.in_flight);
-        assert!(!heartbeat.begin(), "one call at a time");
-        assert!(heartbeat.answered() && heartbeat.next.is_none() && !heartbeat.in_flight);
-        assert!(heartbeat.begin() && !heartbeat.answered());
-    }
-
-    #[test]
-    fn heartbeat_is_not_repeated_for_an_empty_line() {
-        let mut heartbeat = HeartbeatState::default();
-        assert!(heartbeat.begin() && !heartbeat.begin());
-        heartbeat.next = Some(NOW);
-        heartbeat.end();
-        assert!(heartbeat.in_flight && heartbeat.next.is_none());
-        assert!(!heartbeat.answered());
     }
 }
