@@ -73,7 +73,8 @@ mod transfer;
 pub use crate::call::CallId;
 pub use adoption::{AdoptRequest, Offered};
 pub use api::{
-    AcquireRequest, Action, ClientStats, Event, Fallback, Granted, LingerTime, OuterOwners, Outgoing, Patience, Ticket,
+    AcquireRequest, Action, ClientStats, Event, Failure, Fallback, Granted, LingerTime, OuterOwners, Outgoing,
+    Patience, Ticket,
 };
 
 use crate::name::LockName;

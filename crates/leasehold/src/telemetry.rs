@@ -65,7 +65,7 @@ use crate::runtime::user_code::{self, UserCode};
 use handles::{Count, Level, Seconds};
 use leasehold_core::error::LossReason;
 use leasehold_core::link::ServerInfo;
-use leasehold_core::session::Event;
+use leasehold_core::session::{Event, Failure};
 use metrics::{counter, gauge, histogram};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
@@ -262,7 +262,7 @@ impl Classes {
                 Count::of(|| counter!(RENEW_TOTAL, "outcome" => "renewed")).add(1);
                 Count::of(|| counter!(RENEWED_HOLDS_TOTAL)).add(u64::try_from(holds).unwrap_or(u64::MAX));
             }
-            Event::RenewalFailed { holds, why, lasting } => {
+            Event::RenewalFailed(holds, Failure { why, lasting }) => {
                 Count::of(|| counter!(RENEW_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, holds, why, "renewal failed; retrying until the leases end");
             }
@@ -299,18 +299,18 @@ impl Classes {
                 }
                 self.set_connected(server, false);
             }
-            Event::UnpolledTurn { name } => {
+            Event::UnpolledTurn(name) => {
                 Count::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
                 event!(debug, lock = name.as_str(), "a waiter's future was not polled in time for its turn");
             }
-            Event::QueuesBehindOwnClient { name } => {
+            Event::QueuesBehindOwnClient(name) => {
                 event!(
                     debug,
                     lock = name.as_str(),
                     "a task waits for a lock that this client holds under another owner"
                 );
             }
-            Event::WaitsForOwnClient { name } => {
+            Event::WaitsForOwnClient(name) => {
                 event!(
                     warn,
                     lock = name.as_str(),
@@ -318,7 +318,7 @@ impl Classes {
                      the holder waits for this task, this is a deadlock: re-enter with an owner"
                 );
             }
-            Event::Endless { name } => {
+            Event::Endless(name) => {
                 Count::of(|| counter!(ENDLESS_TOTAL)).add(1);
                 event!(
                     warn,
@@ -327,7 +327,7 @@ impl Classes {
                      force_release if the holder is gone"
                 );
             }
-            Event::Unset { name } => {
+            Event::Unset(name) => {
                 Count::of(|| counter!(UNSET_TOTAL)).add(1);
                 event!(
                     warn,
@@ -336,30 +336,30 @@ impl Classes {
                      set it with try_set_permits"
                 );
             }
-            Event::CleanedUp { name } => {
+            Event::CleanedUp(name) => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
                 event!(debug, lock = name.as_str(), "the background released an abandoned lock");
             }
-            Event::CleanUpFailed { name, why, lasting } => {
+            Event::CleanUpFailed(name, Failure { why, lasting }) => {
                 Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, lock = name.as_str(), why, "cleanup of a lock failed; retrying");
             }
-            Event::Degraded { name } => {
+            Event::Degraded(name) => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
                 event!(warn, lock = name.as_str(), "the lock was granted without the server, which is unreachable");
             }
-            Event::Restored { name } => {
+            Event::Restored(name) => {
                 Count::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
                 event!(info, lock = name.as_str(), "the server confirmed a lock that was granted without it");
             }
-            Event::QueuePositionLost { name } => {
+            Event::QueuePositionLost(name) => {
                 Count::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
                 event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and rejoined at the tail");
             }
-            Event::HeartbeatFailed { name, why, lasting } => {
+            Event::HeartbeatFailed(name, Failure { why, lasting }) => {
                 at_level!(lasting, lock = name.as_str(), why, "heartbeat for waiters failed");
             }
-            Event::SubscribeFailed { name, why, lasting } => {
+            Event::SubscribeFailed(name, Failure { why, lasting }) => {
                 at_level!(lasting, lock = name.as_str(), why, "cannot subscribe to release notices yet; retrying");
             }
             _ => {}

@@ -3,13 +3,13 @@
 //! `line.rs` decides whose turn it is, and `grant.rs` handles the replies.
 
 use crate::backoff::Backoff;
+use crate::call::Replicas;
 use crate::command::{Acquired, Kind, WaitPolicy};
 use crate::error::{AcquireError, HoldEnd, LossReason};
 use crate::link::LinkError;
 use crate::name::LockName;
 use crate::owner::{HoldName, HoldNumber, OwnerId};
 use crate::session::calls::CallResult;
-use crate::session::grant::both_conditions;
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::{Anomaly, LockId};
@@ -35,79 +35,70 @@ impl Session {
         if request.fallback == Fallback::Local {
             self.locks[lock].is_local = true;
         }
-        let mut acquire = Acquire::new(now, lock, request);
-        let mut is_contender = false;
+        let (owner, reenter) = (request.owner, request.reenter);
+        if let Some(owner) = owner {
+            self.owners.change(lock, owner, |owned| owned.requests.push(ticket));
+        }
+        let beside = self.look_at_siblings(lock, &request);
+        self.requests.insert(ticket, RequestKind::Acquire(Acquire::new(now, lock, request)));
+        let acquire = &mut self.requests[ticket];
         if self.closed {
             acquire.end(Err(AcquireError::Closed));
-        } else if let Some(number) = acquire.request.reenter.or_else(|| self.owners.hold(lock, acquire.request.owner?))
-        {
+        } else if let Some(number) = reenter.or_else(|| self.owners.hold(lock, owner?)) {
             acquire.route = Route::Reentering(number);
+            self.check_entry(now, ticket, number);
         } else {
-            match self.look_at_siblings(lock, &acquire.request) {
+            match beside {
                 Ok(beside) => {
                     acquire.stand_beside(beside);
-                    is_contender = self.begin_route(now, ticket, &mut acquire);
+                    self.begin_route(now, ticket);
                 }
                 Err(error) => drop(acquire.end(Err(error))),
             }
         }
-        let (entering, waits) = (acquire.entering(), !is_contender && !acquire.has_ended());
-        if let Some(owner) = acquire.request.owner {
-            self.owners.change(lock, owner, |owned| owned.requests.push(ticket));
-        }
-        self.requests.insert(ticket, RequestKind::Acquire(acquire));
-        if let Some(number) = entering {
-            self.check_entry(now, ticket, number);
-        } else if waits {
-            self.begin_to_wait(now, ticket);
-        }
         ticket
     }
 
-    /// Puts a new request into the line, unless it asks outside the line or ends at once. Returns whether it asks as the contender.
+    /// Puts a new request into the line, unless it asks outside the line or ends at once.
     ///
     /// The contender of a new line does not ask at once in two cases. Other clients have a head start; or another task of this client has
     /// the lock, and is about to hand it over. Then it asks after the server has confirmed its subscription, or after a release notice.
-    fn begin_route(&mut self, now: Instant, ticket: Ticket, acquire: &mut Acquire) -> bool {
+    fn begin_route(&mut self, now: Instant, ticket: Ticket) {
+        let acquire = &mut self.requests[ticket];
         let (lock, patience) = (acquire.lock, acquire.request.patience);
         if let Some(other_half) = acquire.request.beside {
-            acquire.request.replicas =
-                both_conditions(acquire.request.replicas, self.holds.get(other_half).and_then(|hold| hold.replicas()));
+            let of_half = self.holds.get(other_half).and_then(|hold| hold.replicas());
+            acquire.request.replicas = acquire.request.replicas.into_iter().chain(of_half).reduce(Replicas::and);
         }
-        // An owner that holds the other half bypasses the line: a request in the line waits for that owner.
+        let line = &mut self.locks[lock].line;
         if acquire.beside().is_some() {
-            return false;
-        }
-        if !self.locks[lock].line.is_empty() {
-            if patience != Patience::Try {
-                acquire.route = Route::Queued;
-                self.locks[lock].line.queue.push(ticket, End::Back);
-                return false;
+            // An owner that holds the other half bypasses the line: a request in the line waits for that owner.
+        } else if line.is_empty() {
+            acquire.route = Route::Queued;
+            let turn_until = now + self.turn(lock);
+            self.locks.begin_line(lock, ticket, turn_until);
+            let head_start = self.contended.held_back_until(now, self.locks[lock].name.key());
+            let asks = patience == Patience::Try
+                || (head_start.is_none() && (!self.expects_hand_over(now, lock) || self.want_notices(lock)));
+            if asks {
+                return;
             }
+            self.locks[lock].line.phase = head_start.map_or(Phase::Subscribing, Phase::BackingOff);
+            self.set_lock_timer(lock);
+        } else if patience != Patience::Try {
+            acquire.route = Route::Queued;
+            line.queue.push(ticket, End::Back);
+        } else {
             // A try asks beside the line if all may get in, or if no request has asked yet: the contender may never be polled. Otherwise
             // a waiter of this client has found the lock taken, unless the server is out of reach.
             let state = &self.locks[lock];
             let may_ask = state.wait_policy() == WaitPolicy::Shared || state.line.is_ready();
             if (!may_ask || self.is_gated(lock)) && self.failing_since(lock).is_none() {
-                acquire.end(Ok(None));
+                self.requests[ticket].end(Ok(None));
+                return;
             }
-            return false;
         }
-        acquire.route = Route::Queued;
-        let until = now + self.locks[lock].wait_policy().turn(&self.settings);
-        self.locks.begin_line(lock, ticket, until);
-        let head_start = self.contended.held_back_until(now, self.locks[lock].name.key());
-        if let Some(until) = head_start.filter(|_| patience != Patience::Try) {
-            self.locks[lock].line.phase = Phase::BackingOff(until);
-            self.set_lock_timer(lock);
-            return false;
-        }
-        let asks = patience == Patience::Try || !self.expects_hand_over(now, lock) || self.want_notices(lock);
-        if !asks {
-            self.locks[lock].line.phase = Phase::Subscribing;
-            self.set_lock_timer(lock);
-        }
-        asks
+        self.begin_to_wait(now, ticket);
     }
 
     /// Polls an acquire. The ticket is invalid once this is ready.
@@ -154,11 +145,11 @@ impl Session {
     /// Advances a polled request. Returns `false` if it only waits.
     fn advance(&mut self, now: Instant, ticket: Ticket, missed: bool) -> bool {
         let acquire = &self.requests[ticket];
-        let (lock, may_retry) = (acquire.lock, acquire.may_try(now));
+        let (lock, may_retry) = (acquire.lock, acquire.retry_at.is_none_or(|at| at <= now));
         let gated = match acquire.route {
             Route::Reentering(number) => {
                 if !self.holds.get(number).is_some_and(|hold| hold.state.is_counted_by_client()) {
-                    return self.send_entry(now, ticket, number);
+                    return may_retry && self.send_entry(now, ticket, number);
                 }
                 self.enter_by_itself(now, ticket, number);
                 return true;
@@ -299,11 +290,7 @@ impl Session {
 
     /// Sends the re-entry unless another change of the hold is in flight. Returns whether it was sent.
     fn send_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) -> bool {
-        let acquire = &mut self.requests[ticket];
-        if !acquire.may_try(now) {
-            return false;
-        }
-        let hold = &mut self.holds[number];
+        let (acquire, hold) = (&mut self.requests[ticket], &mut self.holds[number]);
         if hold.change.is_some() || (hold.count.is_high() && hold.raising != Some(ticket)) {
             hold.wait(ticket);
             // The request does not wait for the server: if the server is out of reach, the hold is lost in the end.
@@ -325,18 +312,17 @@ impl Session {
         match outcome {
             Ok(Acquired::Held { left, .. }) if hold.state.end().is_none() => {
                 // A reply after the deadline restores nothing: a guard's owner may have given up already.
-                if !hold.observe_reply(now, change.sent_at, left) {
+                let (shortfall, in_time) = (change.shortfall(), hold.observe_reply(now, change.sent_at, left));
+                if !in_time || (shortfall.is_none() && !hold.deadline.extend(&hold.cell, change.sent_at, left)) {
                     self.lose_by_deadline(now, number);
-                } else if let Some(error) = change.shortfall() {
+                } else if let Some(error) = shortfall {
                     self.withdraw(now, ticket, number, error);
-                } else if hold.deadline.extend(&hold.cell, change.sent_at, left) {
+                } else {
                     hold.cell.set_acknowledged(change.acknowledged);
                     if change.replicas.is_some() || hold.extras.is_some() {
                         hold.extras.get_or_insert_default().replicas = change.replicas;
                     }
                     self.grant_entry(now, ticket, number);
-                } else {
-                    self.lose_by_deadline(now, number);
                 }
             }
             Ok(Acquired::Mismatch) => self.lose(now, number, LossReason::CountMismatch),
@@ -365,11 +351,11 @@ impl Session {
     }
 
     pub(super) fn grant_entry(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        let turn = self.turn(self.requests[ticket].lock);
         let (acquire, hold) = (&mut self.requests[ticket], &mut self.holds[number]);
         let renewed = acquire.request.renewed;
         hold.add_guard(now, renewed, acquire.request.lease);
-        let until = acquire.read_until(now, self.locks[hold.lock].wait_policy().turn(&self.settings));
-        acquire.grant(hold.granted(number, renewed), until);
+        acquire.grant(now, hold.granted(number, renewed), turn);
         if hold.renew_at.is_none() {
             self.schedule_renewal(now, number);
         }
@@ -535,14 +521,9 @@ impl Session {
         }
         let why = error.to_string();
         self.record_failure(now, ticket, &why, false);
-        let acquire = &mut self.requests[ticket];
-        let failures = match acquire.route {
-            Route::Queued => &mut self.locks[acquire.lock].line.failures,
-            Route::Direct | Route::Reentering(_) => &mut acquire.failures,
-        };
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
-        let found_again = of_a_replica && failures.note_demotion(&why, change.resets);
-        if found_again && acquire.request.patience == Patience::Try {
+        let found_again = of_a_replica && self.failures_mut(ticket).note_demotion(&why, change.resets);
+        if found_again && self.requests[ticket].request.patience == Patience::Try {
             self.end_unreachable(now, ticket);
         } else {
             self.back_off(now, ticket);
@@ -752,17 +733,17 @@ impl Session {
         // A waiter that slept when the connection was lost has waited for the server since then.
         let outage = self.outage_of(lock).map(|outage| outage.since);
         let since = outage.filter(|since| started <= *since).unwrap_or(now);
-        let acquire = &mut self.requests[ticket];
         if unsure {
-            acquire.failures.set_outcome_unknown(true);
+            self.requests[ticket].failures.set_outcome_unknown(true);
         }
-        if acquire.route == Route::Queued {
-            self.locks[lock].line.failures.note(since, why);
-            self.set_lock_timer(lock);
-        } else {
-            acquire.failures.note(since, why);
-        }
+        self.failures_mut(ticket).note(since, why);
+        self.set_lock_timer(lock);
         self.set_request_timer(now, ticket);
+    }
+
+    fn failures_mut(&mut self, ticket: Ticket) -> &mut Failures {
+        let acquire = &mut self.requests[ticket];
+        if acquire.route == Route::Queued { &mut self.locks[acquire.lock].line.failures } else { &mut acquire.failures }
     }
 
     pub(super) fn failures_of(&self, ticket: Ticket) -> &Failures {
@@ -854,14 +835,14 @@ impl Session {
         }
         let name = self.locks[lock].name.clone();
         if alarm == Alarm::Silent && self.locks[lock].own_wait_log.note(now) {
-            self.out.emit(Event::QueuesBehindOwnClient { name: name.clone() });
+            self.out.emit(Event::QueuesBehindOwnClient(name.clone()));
         }
         let raised = long
             && self.locks[lock].line.alarmed_at.is_none_or(|last| now.since(last) >= ALARM_INTERVAL)
             && self.is_held_since(lock, started);
         if raised {
             self.locks[lock].line.alarmed_at = Some(now);
-            self.out.emit(Event::WaitsForOwnClient { name });
+            self.out.emit(Event::WaitsForOwnClient(name));
         }
         self.requests[ticket].alarm = if raised { Alarm::Raised } else { Alarm::Noted };
     }
@@ -869,8 +850,8 @@ impl Session {
     /// Whether one hold of this client has had the lock, or its other half, since then.
     fn is_held_since(&self, lock: LockId, since: Instant) -> bool {
         let same: Vec<LockId> = self.locks.same_name(lock).collect();
-        let mut holds = self.holds.iter().map(|(_, hold)| hold);
-        holds.any(|hold| same.contains(&hold.lock) && hold.is_live() && hold.cell.acquired_at() <= since)
+        let lasts = |hold: &Hold| same.contains(&hold.lock) && hold.is_live() && hold.cell.acquired_at() <= since;
+        self.holds.iter().any(|(_, hold)| lasts(hold))
     }
 
     /// Whether one of these owners holds a lock of this name that excludes others or could be re-entered.
@@ -898,8 +879,8 @@ impl Session {
             state.line.shrink();
         }
         match reported {
-            Some(Anomaly::Endless) => self.out.emit(Event::Endless { name: state.name.clone() }),
-            Some(Anomaly::Unset) => self.out.emit(Event::Unset { name: state.name.clone() }),
+            Some(Anomaly::Endless) => self.out.emit(Event::Endless(state.name.clone())),
+            Some(Anomaly::Unset) => self.out.emit(Event::Unset(state.name.clone())),
             None => {}
         }
     }

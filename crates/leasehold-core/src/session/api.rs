@@ -78,15 +78,8 @@ pub enum Event {
         /// How long the caller has held the oldest of them.
         oldest: Duration,
     },
-    /// A renewal failed. The background retries while the leases last.
-    RenewalFailed {
-        /// Number of holds in the renewal.
-        holds: usize,
-        /// The error message of the link.
-        why: String,
-        /// Whether an operator has to act, and the last event about one of these holds did not report it.
-        lasting: bool,
-    },
+    /// A renewal of so many holds failed. The background retries while the leases last.
+    RenewalFailed(usize, Failure),
     /// Connected to a server.
     Connected {
         /// The server's address.
@@ -115,77 +108,39 @@ pub enum Event {
         out_for: Option<Duration>,
     },
     /// A future missed its turn or its grant, because it was not polled in time.
-    UnpolledTurn {
-        /// The lock.
-        name: LockName,
-    },
+    UnpolledTurn(LockName),
     /// A task waits for a lock that the same client holds under another owner. Reported at most once a second per lock.
-    QueuesBehindOwnClient {
-        /// The lock.
-        name: LockName,
-    },
+    QueuesBehindOwnClient(LockName),
     /// A task has waited longer than a lease for one hold of the same client: it may wait for itself.
-    WaitsForOwnClient {
-        /// The lock.
-        name: LockName,
-    },
+    WaitsForOwnClient(LockName),
     /// A request waits for a lock without a time to live, which no lease ends.
-    Endless {
-        /// The lock.
-        name: LockName,
-    },
+    Endless(LockName),
     /// A request waits for a semaphore that does not exist: its permits were never set, or it was deleted.
-    Unset {
-        /// The semaphore.
-        name: LockName,
-    },
+    Unset(LockName),
     /// The client granted a lock without the server, which is out of reach.
-    Degraded {
-        /// The lock.
-        name: LockName,
-    },
+    Degraded(LockName),
     /// The server has granted a degraded hold.
-    Restored {
-        /// The lock.
-        name: LockName,
-    },
+    Restored(LockName),
     /// A waiter lost its place in a queue on the server, and joined the queue again at its end.
-    QueuePositionLost {
-        /// The lock.
-        name: LockName,
-    },
+    QueuePositionLost(LockName),
     /// The heartbeat for the waiters of a lock failed.
-    HeartbeatFailed {
-        /// The lock.
-        name: LockName,
-        /// The error message of the link.
-        why: String,
-        /// Whether an operator has to act, and the last event about these waiters did not report it.
-        lasting: bool,
-    },
+    HeartbeatFailed(LockName, Failure),
     /// The background released, or lowered, a hold that no caller released.
-    CleanedUp {
-        /// The lock.
-        name: LockName,
-    },
+    CleanedUp(LockName),
     /// A clean-up after an unknown outcome failed. The background retries.
-    CleanUpFailed {
-        /// The lock.
-        name: LockName,
-        /// The error message of the link.
-        why: String,
-        /// Whether an operator has to act, and the last event about this hold did not report it.
-        lasting: bool,
-    },
+    CleanUpFailed(LockName, Failure),
     /// A subscription failed. The background retries.
-    SubscribeFailed {
-        /// The lock.
-        name: LockName,
-        /// The error message of the link.
-        why: String,
-        /// Whether an operator has to act. An outage passes without an operator.
-        lasting: bool,
-    },
+    SubscribeFailed(LockName, Failure),
+}
+
+/// A failed call of the background.
+#[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::exhaustive_structs, reason = "telemetry reports all of it")]
+pub struct Failure {
+    /// The error message of the link.
+    pub why: String,
+    /// Whether an operator has to act, and the last event about the same holds or waiters did not report it.
+    pub lasting: bool,
 }
 
 /// Counts of a client's open items, for tests, metrics and shutdown.

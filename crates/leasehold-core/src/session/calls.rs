@@ -14,11 +14,11 @@ use crate::name;
 use crate::owner::HoldNumber;
 use crate::reply::{DecodeError, Reply};
 use crate::session::extend::Extension;
-use crate::session::grant::{both_conditions, split_acknowledged};
+use crate::session::grant::split_acknowledged;
 use crate::session::hold::{Change, CountChange, Hold};
 use crate::session::lock::{Lock, LockId};
 use crate::session::request::Acquire;
-use crate::session::{Action, CallId, Event, Outgoing, Patience, Session, Ticket, Timer, pause_before};
+use crate::session::{Action, CallId, Event, Failure, Outgoing, Patience, Session, Ticket, Timer, pause_before};
 use crate::settings::Settings;
 use crate::time::Instant;
 use bytes::Bytes;
@@ -117,7 +117,8 @@ impl Session {
             prefer_writers: acquire.and_then(|acquire| acquire.request.prefer_writers),
             settings: &self.settings,
         });
-        let replicas = both_conditions(hold.replicas(), acquire.and_then(|acquire| acquire.request.replicas));
+        let of_request = acquire.and_then(|acquire| acquire.request.replicas);
+        let replicas = hold.replicas().into_iter().chain(of_request).reduce(Replicas::and);
         call.with_replicas(replicas).repeating(acquire.is_some_and(|acquire| acquire.polls > 0))
     }
 
@@ -370,7 +371,7 @@ impl Session {
                 if let Some(hold) = hold {
                     let name = self.locks[hold.lock].name.clone();
                     let lasting = error.is_lasting();
-                    self.out.emit(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+                    self.out.emit(Event::CleanUpFailed(name, Failure { why: error.to_string(), lasting }));
                 }
                 self.settlements.retry(now, scope, settlement, self.rng.f64());
             }

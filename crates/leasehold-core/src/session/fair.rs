@@ -11,7 +11,7 @@ use crate::session::calls::{CallResult, Purpose};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
 use crate::session::request::Route;
-use crate::session::{Event, Session, Ticket};
+use crate::session::{Event, Failure, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
 use std::time::Duration;
@@ -30,7 +30,7 @@ impl Session {
         let fresh = hold.state.take_place() || moved;
         self.locks[lock].forget_failures();
         if lost_place {
-            self.out.emit(Event::QueuePositionLost { name: self.locks[lock].name.clone() });
+            self.out.emit(Event::QueuePositionLost(self.locks[lock].name.clone()));
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.
@@ -114,7 +114,7 @@ impl Session {
                 let name = self.locks[lock].name.clone();
                 let lasting = lasting && self.locks[lock].line.failures.since().is_none();
                 self.locks[lock].line.failures.note(now, &why);
-                self.out.emit(Event::HeartbeatFailed { name, why, lasting });
+                self.out.emit(Event::HeartbeatFailed(name, Failure { why, lasting }));
             }
             Err(_) => {}
         }
@@ -189,11 +189,10 @@ impl Session {
             let end = if has_place { End::Front } else { End::Back };
             self.locks[lock].line.replace_contender(ticket, end);
         }
-        match self.locks[lock].line.phase {
-            Phase::Sleeping(_) | Phase::Pipelining(_) | Phase::Subscribing | Phase::Idle => self.begin_turn(now, lock),
-            // The contender before was woken, and this one was not: its turn begins now.
-            Phase::Ready(_) if !is_contender => self.begin_turn(now, lock),
-            Phase::Ready(_) | Phase::Asking | Phase::BackingOff(_) | Phase::Gated => {}
+        let line = &self.locks[lock].line;
+        // A contender that was ready was woken, and a new contender was not: its turn begins now.
+        if line.listens() || (line.is_ready() && !is_contender) {
+            self.begin_turn(now, lock);
         }
     }
 

@@ -3,7 +3,6 @@
 //! A request whose wait elapsed ends after its withdrawal from the server. The background withdraws the hold of a dropped future. If another
 //! request of this client finds the lock busy during a withdrawal, it retries once afterwards.
 
-use crate::call::Replicas;
 use crate::command::fair::Standing;
 use crate::command::{Acquired, Kind, WaitPolicy};
 use crate::error::AcquireError;
@@ -15,7 +14,7 @@ use crate::session::hold::{Change, HoldState};
 use crate::session::line::End;
 use crate::session::lock::{Anomaly, LockId};
 use crate::session::offline::RESTORE_INTERVAL;
-use crate::session::request::{Acquire, AcquireOutcome, Failures, LastRetry, Route, Stage};
+use crate::session::request::{Acquire, AcquireOutcome, Awaited, Failures, LastRetry, Route, Stage};
 use crate::session::{AcquireRequest, Event, Granted, Patience, Session, Ticket};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -135,8 +134,7 @@ impl Session {
             acquire.end(Ok(Some(granted.clone())));
             return self.broadcast_grant(now, ticket, number, &granted);
         }
-        let until = acquire.read_until(now, policy.turn(&self.settings));
-        acquire.grant(granted, until);
+        acquire.grant(now, granted, policy.turn(&self.settings));
         self.locks[lock].add_held(permits);
         self.locks[lock].last_granted = Some(number);
         if would_linger {
@@ -263,7 +261,7 @@ impl Session {
             return self.set_request_timer(now, ticket);
         }
         acquire.unpolled = true;
-        self.out.emit(Event::UnpolledTurn { name: self.locks[acquire.lock].name.clone() });
+        self.out.emit(Event::UnpolledTurn(self.locks[acquire.lock].name.clone()));
         self.revoke_unread_grant(now, ticket);
     }
 
@@ -331,29 +329,38 @@ impl Session {
         if holds.is_empty() {
             return self.finish_acquire(now, ticket, outcome);
         }
-        for hold in &holds {
-            self.holds[*hold].wait(ticket);
-        }
-        self.requests[ticket].await_holds(holds, until, Some(outcome));
+        self.await_holds(now, ticket, holds, until, Some(outcome));
         if until <= now {
             self.stop_withdrawing(now, ticket, "there was no time left");
         }
-        self.set_request_timer(now, ticket);
     }
 
     /// Releases a grant that must not reach the caller, then fails the request with `error`. The request waits for the release for one command
     /// timeout at most. The background continues the release.
     pub(super) fn withdraw(&mut self, now: Instant, ticket: Ticket, number: HoldNumber, error: AcquireError) {
         let until = now + self.settings.command_timeout;
-        let acquire = &mut self.requests[ticket];
-        acquire.hold = None;
-        acquire.await_holds(vec![number], until, Some(Err(error)));
+        self.requests[ticket].hold = None;
         let hold = &mut self.holds[number];
         hold.raising = None;
         hold.clean_up.by_background = true;
-        hold.wait(ticket);
-        self.set_request_timer(now, ticket);
+        self.await_holds(now, ticket, vec![number], until, Some(Err(error)));
         self.reconcile(now, number);
+    }
+
+    /// Waits for these holds to be gone, until `until`. Then the request ends with this outcome, or retries.
+    fn await_holds(
+        &mut self,
+        now: Instant,
+        ticket: Ticket,
+        holds: Vec<HoldNumber>,
+        until: Instant,
+        outcome: Option<AcquireOutcome>,
+    ) {
+        for number in &holds {
+            self.holds[*number].wait(ticket);
+        }
+        self.requests[ticket].stage = Stage::Awaiting(Box::new(Awaited { holds, until, outcome }));
+        self.set_request_timer(now, ticket);
     }
 
     /// A hold that acquires waited for is gone: its own acquire reports its outcome, and other requests retry.
@@ -404,17 +411,13 @@ impl Session {
         }
         let same = self.locks.same_name(acquire.lock);
         let holds: Vec<HoldNumber> = same.flat_map(|lock| &self.locks[lock].line.given_up).copied().collect();
-        for number in &holds {
-            self.holds[*number].wait(ticket);
-        }
-        let gone = holds.is_empty();
-        // Half a timeout, so that a slow server does not delay the caller by two more commands.
-        acquire.await_holds(holds, acquire.wait_deadline(timeout).min(now) + timeout / 2, None);
         acquire.is_final_attempt = true;
-        if gone {
+        if holds.is_empty() {
             self.retry_after_cleanup(now, ticket);
         } else {
-            self.set_request_timer(now, ticket);
+            // Half a timeout, so that a slow server does not delay the caller by two more commands.
+            let until = acquire.wait_deadline(timeout).min(now) + timeout / 2;
+            self.await_holds(now, ticket, holds, until, None);
         }
         true
     }
@@ -478,24 +481,14 @@ impl Session {
     }
 }
 
-/// Splits the reply to a durable call into the script's reply and the number of replicas that acknowledged it.
-///
-/// Without enough replicas the script's reply is a state of the primary alone, which a failover may undo. It never postpones a deadline. An
-/// acquire with such a reply is taken back before its caller learns of it.
+/// Splits the reply to a durable call into the script's reply and the number of replicas that acknowledged it. Without enough replicas a
+/// failover may undo the script's work: then the reply never postpones a deadline, and an acquire is taken back.
 pub(super) fn split_acknowledged(reply: &Reply) -> Result<(&Reply, u32), DecodeError> {
     let [script, acknowledged] = reply.array()? else {
         return Err(DecodeError::new("an array of two", reply));
     };
     let count = u32::try_from(acknowledged.int()?);
     Ok((script, count.map_err(|_| DecodeError::new("a number of replicas", acknowledged))?))
-}
-
-/// The condition that satisfies both of the given conditions.
-pub(super) fn both_conditions(one: Option<Replicas>, other: Option<Replicas>) -> Option<Replicas> {
-    match (one, other) {
-        (Some(one), Some(other)) => Some(one.and(other)),
-        (one, other) => one.or(other),
-    }
 }
 
 #[cfg(test)]

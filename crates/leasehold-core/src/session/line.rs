@@ -43,9 +43,7 @@ impl Session {
     }
 
     pub(super) fn begin_turn(&mut self, now: Instant, lock: LockId) {
-        let state = &mut self.locks[lock];
-        let until = now + state.wait_policy().turn(&self.settings);
-        state.line.phase = Phase::Ready(until);
+        self.locks[lock].line.phase = Phase::Ready(now + self.turn(lock));
         self.pick_contender(lock);
         if let Some(contender) = self.locks[lock].line.contender {
             if self.locks[lock].wait_policy() == WaitPolicy::Shared && self.is_under_way(contender) {
@@ -60,6 +58,11 @@ impl Session {
         self.set_lock_timer(lock);
     }
 
+    /// The time for which a turn or a grant may stay unpolled.
+    pub(super) fn turn(&self, lock: LockId) -> Duration {
+        self.locks[lock].wait_policy().turn(&self.settings)
+    }
+
     /// Handles a lock's timer: the end of a turn, sleep or pause, or an outage beyond its limit.
     pub(super) fn lock_is_due(&mut self, now: Instant, lock: LockId) {
         self.locks[lock].timer = None;
@@ -72,10 +75,9 @@ impl Session {
                 let contender = self.locks[lock].line.contender;
                 if contender.is_some_and(|contender| self.is_under_way(contender)) {
                     // Its future was polled and waits for the reply to an earlier call.
-                    let turn = self.locks[lock].wait_policy().turn(&self.settings);
-                    self.locks[lock].line.phase = Phase::Ready(now + turn);
+                    self.locks[lock].line.phase = Phase::Ready(now + self.turn(lock));
                 } else if let Some(contender) = contender {
-                    self.out.emit(Event::UnpolledTurn { name: self.locks[lock].name.clone() });
+                    self.out.emit(Event::UnpolledTurn(self.locks[lock].name.clone()));
                     self.turn_missed(now, contender);
                 }
             }
@@ -152,10 +154,10 @@ impl Session {
         let confirmed = self.want_notices(lock);
         let polls = self.locks[lock].is_polled();
         let until = now + if polls { left.unwrap_or_default() } else { self.sleep(left) };
-        let state = &mut self.locks[lock];
-        let ready_until = now + state.wait_policy().turn(&self.settings);
-        state.line.wait(confirmed, ready_until, until);
-        if state.line.is_ready() {
+        let ready_until = now + self.turn(lock);
+        let line = &mut self.locks[lock].line;
+        line.wait(confirmed, ready_until, until);
+        if line.is_ready() {
             self.begin_turn(now, lock);
         }
         self.set_lock_timer(lock);

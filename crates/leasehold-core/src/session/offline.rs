@@ -18,7 +18,7 @@ use crate::session::calls::CallResult;
 use crate::session::hold::{CountChange, Hold};
 use crate::session::line::{End, Phase};
 use crate::session::lock::LockId;
-use crate::session::request::Route;
+use crate::session::request::{Route, Stage};
 use crate::session::{Event, Fallback, Patience, Session, Ticket};
 use crate::time::Instant;
 use std::time::Duration;
@@ -116,14 +116,15 @@ impl Session {
         let restore_at = (acquire.request.fallback == Fallback::Local).then_some(now + RESTORE_INTERVAL);
         hold.grant_locally(now, renewed, restore_at);
         let granted = hold.granted(number, renewed);
-        match restore_at {
-            Some(until) => acquire.grant(granted, until),
-            None => drop(acquire.end(Ok(Some(granted)))),
-        }
+        acquire.hold = None;
+        acquire.stage = match restore_at {
+            Some(until) => Stage::Granted(granted, until),
+            None => Stage::Ended(Ok(Some(granted))),
+        };
         let lock = hold.lock;
         self.locks[lock].add_held(hold.permits());
         self.locks[lock].line.queue.remove(ticket);
-        self.out.emit(Event::Degraded { name: self.locks[lock].name.clone() });
+        self.out.emit(Event::Degraded(self.locks[lock].name.clone()));
         self.finish_grant(now, ticket, number, Duration::ZERO);
         self.wake(ticket);
     }
@@ -326,7 +327,7 @@ impl Session {
                     self.lose_by_deadline(now, number);
                     return self.reconcile(now, number);
                 }
-                self.out.emit(Event::Restored { name: self.locks[hold.lock].name.clone() });
+                self.out.emit(Event::Restored(self.locks[hold.lock].name.clone()));
                 self.outages.seen_since = None;
                 self.schedule_renewal(now, number);
             }

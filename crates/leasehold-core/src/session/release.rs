@@ -14,7 +14,7 @@ use crate::session::line::End;
 use crate::session::lock::LockId;
 use crate::session::request::{Acquire, RequestKind};
 use crate::session::transfer::Linger;
-use crate::session::{Event, Session, Ticket, Timer, Window, pause_before};
+use crate::session::{Event, Failure, Session, Ticket, Timer, Window, pause_before};
 use crate::time::Instant;
 use std::collections::{HashMap, VecDeque};
 use std::ops::RangeInclusive;
@@ -231,7 +231,7 @@ impl Session {
             self.out.emit(lost);
         }
         if change.by.is_none() && waiting.is_empty() && !repeated {
-            self.out.emit(Event::CleanedUp { name });
+            self.out.emit(Event::CleanedUp(name));
         }
         self.finish_waiting(now, number, change.by.into_iter().chain(waiting), &outcome);
         self.reconcile(now, number);
@@ -284,7 +284,7 @@ impl Session {
         {
             let lasting = error.is_lasting() && hold.note_refusal();
             let name = self.locks[hold.lock].name.clone();
-            self.out.emit(Event::CleanUpFailed { name, why: error.to_string(), lasting });
+            self.out.emit(Event::CleanUpFailed(name, Failure { why: error.to_string(), lasting }));
         }
         for ticket in releases {
             self.limit_wait(now, ticket, number);

@@ -28,7 +28,7 @@ use crate::name;
 use crate::owner::HoldNumber;
 use crate::session::calls::{Batch, CallResult, Purpose};
 use crate::session::hold::{Change, Deadline, Hold, Observed, Range};
-use crate::session::{Event, Session, Window};
+use crate::session::{Event, Failure, Session, Window};
 use crate::settings::{RENEWALS_BY_SLOT, Settings};
 use crate::time::Instant;
 use bytes::Bytes;
@@ -132,7 +132,9 @@ impl Session {
                 let oldest = cells().map(|cell| now.since(cell.acquired_at())).max().unwrap_or_default();
                 let event = match batch.shortfall(acknowledged) {
                     None => Event::Renewed { holds, left, oldest },
-                    Some(why) => Event::RenewalFailed { holds, why, lasting: self.note_refusals(&batch.holds) },
+                    Some(why) => {
+                        Event::RenewalFailed(holds, Failure { why, lasting: self.note_refusals(&batch.holds) })
+                    }
                 };
                 self.out.emit(event);
                 let mut failed = Vec::new();
@@ -145,7 +147,7 @@ impl Session {
             }
             Err((why, lasting)) => {
                 let lasting = lasting && self.note_refusals(&batch.holds);
-                self.out.emit(Event::RenewalFailed { holds: batch.holds.len(), why, lasting });
+                self.out.emit(Event::RenewalFailed(batch.holds.len(), Failure { why, lasting }));
                 for number in &batch.holds {
                     if let Some(hold) = self.holds.get_mut(*number) {
                         hold.end_renewal(false);

@@ -302,11 +302,6 @@ impl Acquire {
         self.beside.as_ref().is_some_and(|beside| beside.is_refused && beside.field == *field)
     }
 
-    /// Whether no pause after a failure delays the next attempt.
-    pub(super) fn may_try(&self, now: Instant) -> bool {
-        self.retry_at.is_none_or(|at| at <= now)
-    }
-
     pub(super) const fn has_ended(&self) -> bool {
         matches!(self.stage, Stage::Ended(_) | Stage::Granted(..))
     }
@@ -338,19 +333,15 @@ impl Acquire {
         is_first
     }
 
-    /// Stores a grant. Unless the future reads it before `until`, the hold goes to another request.
-    pub(super) fn grant(&mut self, granted: Granted, until: Instant) {
+    /// Stores a grant, which goes to another request unless the future reads it in time: usually within a `turn`.
+    ///
+    /// Each miss doubles the time, to at most 256 turns: a caller on a slow executor gets the lock eventually. A final attempt has more time:
+    /// it would report a free lock as busy.
+    pub(super) fn grant(&mut self, now: Instant, granted: Granted, turn: Duration) {
+        let is_final = self.is_final_attempt || self.request.patience == Patience::Try;
+        let within = if is_final { turn.max(MIN_READ_TIME) } else { turn * (1 << self.missed_grants.min(8)) };
         self.hold = None;
-        self.stage = Stage::Granted(granted, until);
-    }
-
-    /// The instant before which the future must read a grant of now: usually `turn` from now. Each miss doubles the time, to at
-    /// most 256 turns: a caller on a slow executor gets the lock eventually. A final attempt has more time: it would report a free lock as busy.
-    pub(super) fn read_until(&self, now: Instant, turn: Duration) -> Instant {
-        if self.is_final_attempt || self.request.patience == Patience::Try {
-            return now + turn.max(MIN_READ_TIME);
-        }
-        now + turn * (1 << self.missed_grants.min(8))
+        self.stage = Stage::Granted(granted, now + within);
     }
 
     pub(super) const fn unread(&self) -> Option<&Granted> {
@@ -368,11 +359,6 @@ impl Acquire {
                 None
             }
         }
-    }
-
-    /// Waits for these holds to be gone, until `until`. Then it ends with this outcome, or retries.
-    pub(super) fn await_holds(&mut self, holds: Vec<HoldNumber>, until: Instant, outcome: Option<AcquireOutcome>) {
-        self.stage = Stage::Awaiting(Box::new(Awaited { holds, until, outcome }));
     }
 
     /// Whether withdrawals of other requests matter: a busy reply may end this request, and its retry is unused.

@@ -9,7 +9,7 @@ use crate::session::calls::Out;
 use crate::session::line::{Line, Phase};
 use crate::session::lock::LockId;
 use crate::session::offline::Outage;
-use crate::session::{Action, Event, Session, Timer, Timers};
+use crate::session::{Action, Event, Failure, Session, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
@@ -118,7 +118,7 @@ impl Session {
                     }
                     let name = self.locks[lock].name.clone();
                     let (why, lasting) = (error.to_string(), error.is_lasting());
-                    self.out.emit(Event::SubscribeFailed { name, why, lasting });
+                    self.out.emit(Event::SubscribeFailed(name, Failure { why, lasting }));
                 }
             }
         }

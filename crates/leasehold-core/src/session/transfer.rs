@@ -144,8 +144,7 @@ impl Session {
             acquire.end(Ok(Some(granted)));
         } else {
             self.hand_overs += 1;
-            let until = acquire.read_until(now, self.locks[lock].wait_policy().turn(&self.settings));
-            acquire.grant(granted, until);
+            acquire.grant(now, granted, self.locks[lock].wait_policy().turn(&self.settings));
         }
         self.locks[lock].last_granted = Some(next);
         self.schedule_renewal(now, next);

@@ -445,7 +445,7 @@ fn whoever_waits_for_a_lock_without_a_time_to_live_is_told_once() {
             _ => &[b"HSET", b"a", b"u:7", b"1"],
         };
         world.server.command(held).expect("the server works");
-        let said = |event: &Event| *event == Event::Endless { name: name("a") };
+        let said = |event: &Event| *event == Event::Endless(name("a"));
         let request = || AcquireRequest { kind, ..wish("a") };
         let task = world.acquire(0, AcquireRequest { patience: Patience::Try, ..request() });
         assert_eq!(world.outcome(0, task), Outcome::Nothing);
@@ -473,7 +473,7 @@ fn whoever_waits_for_a_semaphore_that_was_deleted_is_told_once() {
         let mut world = world(1);
         let empty: &[&[u8]] = &[b"SET", b"a", b"0"];
         let request = || AcquireRequest { kind, ..wish("a") };
-        let said = |event: &Event| *event == Event::Unset { name: name("a") };
+        let said = |event: &Event| *event == Event::Unset(name("a"));
         world.server.command(empty).expect("the server works");
         let waiters = [world.acquire(0, request()), world.acquire(0, request())];
         world.run(ms(1_000));

@@ -26,14 +26,18 @@ mod request_acquire_ending {
         assert!(matches!(acquire.stage, Stage::Ended(Ok(None))) && acquire.take_granted().is_none());
     }
 
+    fn awaiting(outcome: Option<AcquireOutcome>) -> Stage {
+        Stage::Awaiting(Box::new(Awaited { holds: Vec::new(), until: SOON, outcome }))
+    }
+
     #[test]
     fn timer_means_what_the_request_waits_for() {
         type Prepare = fn(&mut Acquire);
         let rows: [(Prepare, Instant, bool); 4] = [
             (|_| {}, LATER, true),
             (|acquire| acquire.retry_at = Some(SOON), SOON, true),
-            (|acquire| acquire.await_holds(vec![], SOON, Some(Ok(None))), SOON, false),
-            (|acquire| acquire.await_holds(vec![], SOON, None), SOON, true),
+            (|acquire| acquire.stage = awaiting(Some(Ok(None))), SOON, false),
+            (|acquire| acquire.stage = awaiting(None), SOON, true),
         ];
         for (prepare, timeout, is_open) in rows {
             let mut acquire = acquire(Patience::Until(LATER));

@@ -115,7 +115,7 @@ mod subscriptions {
         bench.commands();
         bench.subscribed("a", Err(LinkError::NotSent("no connection".to_owned())));
         let event = bench.session.poll_event();
-        assert!(matches!(event, Some(Event::SubscribeFailed { lasting: false, .. })), "{event:?}");
+        assert!(matches!(event, Some(Event::SubscribeFailed(_, Failure { lasting: false, .. }))), "{event:?}");
         assert_eq!((bench.session.subscriptions.timers(), bench.session.timers.len()), (1, 1));
         bench.session.handle_timeout(NOW + Duration::from_secs(1));
         assert_eq!(bench.commands(), ["+a"]);
