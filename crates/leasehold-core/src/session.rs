@@ -415,7 +415,6 @@ const MAX_CHECKED: usize = 256;
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Found {
     refs: u32,
-    held: u32,
     permits: u64,
 }
 
@@ -455,7 +454,6 @@ impl Session {
             let of_lock = found.entry(hold.lock).or_default();
             of_lock.refs += 1;
             if hold.state.is_granted() && hold.count.has_guards() {
-                of_lock.held += 1;
                 of_lock.permits += hold.permits();
             }
         }
@@ -465,7 +463,7 @@ impl Session {
         for (id, lock) in self.locks.iter() {
             let mut of_lock = found.remove(&id).unwrap_or_default();
             of_lock.refs += u32::from(lock.line.heartbeat_in_flight);
-            let kept = Found { refs: lock.refs, held: lock.held, permits: lock.permits };
+            let kept = Found { refs: lock.refs, permits: lock.permits };
             assert_eq!(kept, of_lock, "{} keeps, and has", lock.name);
             for ticket in lock.line.members() {
                 let waits = self.requests.acquire(ticket).is_some_and(|acquire| acquire.lock == id);

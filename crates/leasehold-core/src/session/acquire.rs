@@ -492,7 +492,7 @@ impl Session {
 
     /// Retries after the server failed without a trace of the request.
     pub(super) fn try_later(&mut self, now: Instant, ticket: Ticket, why: &str) {
-        self.record_failure(now, ticket, why, false);
+        self.record_failure(now, ticket, why);
         self.back_off(now, ticket);
     }
 
@@ -500,11 +500,11 @@ impl Session {
         let pause = pause_before(self.failures_of(ticket).tries());
         let until = now + pause / 2 + self.jitter(pause / 2);
         let acquire = &self.requests[ticket];
-        let (lock, queued, last) = (acquire.lock, acquire.route == Route::Queued, acquire.is_final_attempt);
-        if last || self.falls_back(now, ticket) || self.is_ended_by_outage(now, ticket) {
+        let lock = acquire.lock;
+        if acquire.is_final_attempt || self.falls_back(now, ticket) || self.is_ended_by_outage(now, ticket) {
             return self.end_unreachable(now, ticket);
         }
-        if queued && self.locks[lock].line.is_contender(ticket) {
+        if self.is_contender(ticket) {
             self.locks[lock].line.phase = Phase::BackingOff(until);
             self.set_lock_timer(lock);
         } else {
@@ -520,7 +520,7 @@ impl Session {
             return self.resend_now(now, ticket);
         }
         let why = error.to_string();
-        self.record_failure(now, ticket, &why, false);
+        self.record_failure(now, ticket, &why);
         let of_a_replica = matches!(error, LinkError::Refused(refusal) if refusal.is_of_a_replica());
         let found_again = of_a_replica && self.failures_mut(ticket).note_demotion(&why, change.resets);
         if found_again && self.requests[ticket].request.patience == Patience::Try {
@@ -590,7 +590,7 @@ impl Session {
     pub(super) fn may_ask_beside(&self, ticket: Ticket) -> bool {
         let acquire = &self.requests[ticket];
         let lock = &self.locks[acquire.lock];
-        let waits = acquire.route == Route::Queued && !lock.line.is_contender(ticket);
+        let waits = acquire.route == Route::Queued && !self.is_contender(ticket);
         let may_ask = match acquire.hold.and_then(|number| self.holds.get(number)) {
             Some(begun) => acquire.is_final_attempt || begun.change.is_none(),
             None => acquire.is_final_attempt || acquire.invited == Some(lock.line.round),
@@ -657,17 +657,16 @@ impl Session {
             return self.set_request_timer(now, ticket);
         }
         acquire.is_final_attempt = true;
-        let (lock, place, own) = (acquire.lock, acquire.route, acquire.failures.since());
+        let (lock, queued, own) = (acquire.lock, acquire.route == Route::Queued, acquire.failures.since());
         let begun = acquire.hold.and_then(|number| self.holds.get(number));
         let begun = begun.is_some_and(|hold| !hold.state.is_queued() || hold.change.is_some());
-        let is_contender = place == Route::Queued && self.locks[lock].line.is_contender(ticket);
+        let is_contender = self.is_contender(ticket);
         let failures = self.failures_of(ticket);
-        let begun_at = [failures.since(), own].into_iter().flatten().min();
-        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after)
-            || self.is_ended_by_outage(now, ticket);
+        let begun_at = failures.since().into_iter().chain(own).min();
+        let too_long = begun_at.is_some_and(|since| now >= since + self.settings.unreachable_after);
         // One failure in the line is no outage: the contender's last attempt decides.
-        let out_of_reach =
-            too_long || if place == Route::Queued { failures.tries() > 1 && !is_contender } else { own.is_some() };
+        let has_failed = if queued { failures.tries() > 1 && !is_contender } else { own.is_some() };
+        let out_of_reach = too_long || has_failed || self.is_ended_by_outage(now, ticket);
         if flying {
             // The call in flight is the last attempt, and ends within the command timeout.
         } else if out_of_reach || (begun && (begun_at.is_some() || self.is_outcome_unknown(ticket))) {
@@ -727,15 +726,12 @@ impl Session {
         self.is_under_way(ticket) || self.requests[ticket].failures.is_outcome_unknown()
     }
 
-    /// Records a failure of the server. `unsure`: the server may have applied a call of this request.
-    pub(super) fn record_failure(&mut self, now: Instant, ticket: Ticket, why: &str, unsure: bool) {
+    /// Records a failure of the server.
+    pub(super) fn record_failure(&mut self, now: Instant, ticket: Ticket, why: &str) {
         let (lock, started) = (self.requests[ticket].lock, self.requests[ticket].started);
         // A waiter that slept when the connection was lost has waited for the server since then.
         let outage = self.outage_of(lock).map(|outage| outage.since);
         let since = outage.filter(|since| started <= *since).unwrap_or(now);
-        if unsure {
-            self.requests[ticket].failures.set_outcome_unknown(true);
-        }
         self.failures_mut(ticket).note(since, why);
         self.set_lock_timer(lock);
         self.set_request_timer(now, ticket);
@@ -830,7 +826,7 @@ impl Session {
         if !waits || alarm == Alarm::Raised || (alarm == Alarm::Noted && !long) {
             return;
         }
-        if !self.locks.same_name(lock).any(|at| self.locks[at].held > 0) {
+        if !self.locks.same_name(lock).any(|at| self.locks[at].permits > 0) {
             return;
         }
         let name = self.locks[lock].name.clone();

@@ -276,7 +276,8 @@ impl Session {
     ) -> Option<(Change, Result<Acquired, LinkError>)> {
         let outcome = self.raised(number, result);
         if let Err(LinkError::Unknown(why)) = &outcome {
-            self.record_failure(now, ticket, why, true);
+            self.requests[ticket].failures.set_outcome_unknown(true);
+            self.record_failure(now, ticket, why);
             self.begin_settling(number);
             if self.requests.acquire(ticket).is_some_and(|acquire| acquire.is_final_attempt) {
                 let error = self.failure_error(ticket);

@@ -34,7 +34,7 @@ impl Session {
         }
         if !queued || self.is_last_attempt(now, ticket) {
             // Behind the contender of this client the request is not next, whatever else is withdrawn.
-            let is_next = queued && self.locks[lock].line.is_contender(ticket);
+            let is_next = self.is_contender(ticket);
             if !is_next || !self.await_cleanup(now, ticket) {
                 self.end_busy(now, ticket);
             }

@@ -227,7 +227,7 @@ impl Session {
                 (Kind::Write, Kind::Read) => beside = own.map(|hold| hold.cell.field()).or(beside),
                 (Kind::Read, Kind::Write) if own.is_some() => return Err(AcquireError::UpgradeNotSupported),
                 (Kind::Read, Kind::Write) => {}
-                (kind, _) if other.held > 0 || other.line.contender.is_some() => {
+                (kind, _) if other.permits > 0 || other.line.contender.is_some() => {
                     return Err(AcquireError::KeyConflict(kind.protocol().kind_name().to_owned()));
                 }
                 _ => {}

@@ -70,21 +70,19 @@ impl Session {
         if self.give_up_on_server(now, lock) {
             return;
         }
-        match self.locks[lock].line.phase {
-            Phase::Ready(until) if until <= now => {
-                let contender = self.locks[lock].line.contender;
-                if contender.is_some_and(|contender| self.is_under_way(contender)) {
-                    // Its future was polled and waits for the reply to an earlier call.
+        let line = &self.locks[lock].line;
+        if line.timeout().is_some_and(|until| until <= now) {
+            match line.contender.filter(|_| line.is_ready()) {
+                // Its future was polled and waits for the reply to an earlier call.
+                Some(contender) if self.is_under_way(contender) => {
                     self.locks[lock].line.phase = Phase::Ready(now + self.turn(lock));
-                } else if let Some(contender) = contender {
+                }
+                Some(contender) => {
                     self.out.emit(Event::UnpolledTurn(self.locks[lock].name.clone()));
                     self.turn_missed(now, contender);
                 }
+                None => self.begin_turn(now, lock),
             }
-            Phase::Sleeping(until) | Phase::Pipelining(until) | Phase::BackingOff(until) if until <= now => {
-                self.begin_turn(now, lock);
-            }
-            _ => {}
         }
         self.set_lock_timer(lock);
     }
@@ -92,7 +90,14 @@ impl Session {
     /// Makes the first waiter whose future polled in its last turn the contender, if there is none.
     pub(super) fn pick_contender(&mut self, lock: LockId) {
         let line = &mut self.locks[lock].line;
-        line.pick(|ticket| self.requests.waiter(ticket).is_some_and(|acquire| !acquire.unpolled));
+        if line.contender.is_none() {
+            let is_awake = |ticket: &Ticket| self.requests.waiter(*ticket).is_some_and(|acquire| !acquire.unpolled);
+            let next = line.queue.iter().find(is_awake);
+            if let Some(next) = next {
+                line.contender = Some(next);
+                line.queue.remove(next);
+            }
+        }
         if line.is_empty() {
             self.line_is_empty(lock);
         }
@@ -113,8 +118,7 @@ impl Session {
         if let Some(number) = acquire.hold.take() {
             self.abandon_hold(now, ticket, number);
         }
-        let acquire = &self.requests[ticket];
-        if acquire.route != Route::Queued || !self.locks[lock].line.is_contender(ticket) {
+        if !self.is_contender(ticket) {
             return;
         }
         if last {
@@ -130,13 +134,15 @@ impl Session {
 
     /// Sends the request's call again at once, in its turn if it has one.
     pub(super) fn resend_now(&mut self, now: Instant, ticket: Ticket) {
-        let acquire = &self.requests[ticket];
-        let lock = acquire.lock;
-        if acquire.route == Route::Queued && self.locks[lock].line.is_contender(ticket) {
-            self.begin_turn(now, lock);
+        if self.is_contender(ticket) {
+            self.begin_turn(now, self.requests[ticket].lock);
         } else {
             self.wake(ticket);
         }
+    }
+
+    pub(super) fn is_contender(&self, ticket: Ticket) -> bool {
+        self.locks[self.requests[ticket].lock].line.is_contender(ticket)
     }
 
     /// Whether a request has no place on the server, and may ask for a place outside its turn.
@@ -166,13 +172,12 @@ impl Session {
     /// A request of the line has the lock. The next contender sleeps until a release, unless several may hold the lock.
     pub(super) fn contender_granted(&mut self, now: Instant, ticket: Ticket, lock: LockId, left: Duration) {
         self.requests[ticket].route = Route::Direct;
-        let contended = self.locks[lock].line.is_contender(ticket);
+        let line = &mut self.locks[lock].line;
+        let contended = line.contender.take_if(|contender| *contender == ticket).is_some();
         if contended {
-            let line = &mut self.locks[lock].line;
-            line.contender = None;
             self.granted_ahead += u64::from(line.pipelining.granted());
         }
-        if self.locks[lock].line.is_empty() {
+        if line.is_empty() {
             return self.line_is_empty(lock);
         }
         if !contended {
@@ -234,13 +239,9 @@ impl Session {
 
     /// A task of this client has released the lock.
     pub(super) fn open_gates(&mut self, now: Instant, lock: LockId) {
-        let is_gated = |at: &LockId| self.locks[*at].line.phase == Phase::Gated;
-        let gated: Vec<LockId> = self.locks.same_name(lock).filter(is_gated).collect();
-        for at in gated {
-            if self.locks[at].line.phase == Phase::Gated && !self.is_gated(at) {
-                self.begin_turn(now, at);
-            }
-        }
+        let is_open = |at: &LockId| self.locks[*at].line.phase == Phase::Gated && !self.is_gated(*at);
+        let open: Vec<LockId> = self.locks.same_name(lock).filter(is_open).collect();
+        open.into_iter().for_each(|at| self.begin_turn(now, at));
     }
 
     /// Accepts the pause that the caller's own backoff chose; `None` ends the wait.
@@ -262,18 +263,12 @@ impl Session {
         let Some(acquire) = queued else { return };
         acquire.route = Route::Direct;
         let line = &mut self.locks[lock].line;
-        let contended = line.is_contender(ticket);
         if line.leave(now, ticket) {
             self.begin_turn(now, lock);
-        } else if contended {
-            self.pick_contender(lock);
         } else {
-            if line.is_empty() {
-                self.line_is_empty(lock);
-            }
-            return;
+            self.pick_contender(lock);
+            self.set_lock_timer(lock);
         }
-        self.set_lock_timer(lock);
     }
 
     /// Fails all requests of the line. If the server is out of reach, requests with a fallback stay.
@@ -287,22 +282,15 @@ impl Session {
                 Some(_) => fail.push(ticket),
             }
         }
-        if let Some(contender) = self.locks[lock].line.contender {
-            if self.requests.acquire(contender).is_some_and(|acquire| acquire.is_withdrawing()) {
-                // The contender has already failed, and waits for its withdrawal.
-                self.stop_withdrawing(now, contender, &error.to_string());
+        for ticket in self.locks[lock].line.contender.into_iter().chain(fail) {
+            if self.requests[ticket].is_withdrawing() {
+                // It has already failed.
+                self.stop_withdrawing(now, ticket, &error.to_string());
             } else {
-                let unsure = self.is_outcome_unknown(contender);
-                let error = if unsure { self.failure_error(contender) } else { error.clone() };
-                self.fail_acquire(now, contender, error);
+                let unsure = self.is_outcome_unknown(ticket);
+                let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
+                self.fail_acquire(now, ticket, error);
             }
-        }
-        for ticket in fail {
-            // In a server queue other waiters than the contender send acquires too.
-            let unsure = self.is_outcome_unknown(ticket);
-            let error = if unsure { AcquireError::OutcomeUnknown(error.to_string()) } else { error.clone() };
-            self.requests[ticket].route = Route::Direct;
-            self.fail_acquire(now, ticket, error);
         }
         if stay.is_empty() {
             return self.line_is_empty(lock);
@@ -460,16 +448,6 @@ impl Line {
         self.queue.remove(ticket);
         if let Some(contender) = self.contender.replace(ticket) {
             self.queue.push(contender, end);
-        }
-    }
-
-    /// Makes the first request that is awake the contender, if there is none.
-    fn pick(&mut self, is_awake: impl Fn(Ticket) -> bool) {
-        if self.contender.is_none() {
-            self.contender = self.queue.iter().find(|ticket| is_awake(*ticket));
-            if let Some(contender) = self.contender {
-                self.queue.remove(contender);
-            }
         }
     }
 

@@ -23,8 +23,7 @@ pub(super) struct Lock {
     keys: Option<Box<Keys>>,
     /// Number of holds, requests, heartbeats and subscriptions that refer to this.
     pub(super) refs: u32,
-    pub(super) held: u32,
-    /// The permits of the held holds, with one permit for each hold of another kind than a semaphore.
+    /// The permits of the held holds, with one permit for each hold of another kind than a semaphore. 0 if no hold is held.
     pub(super) permits: u64,
     pub(super) line: LazyLine,
     /// Every request takes the lock within this client first.
@@ -86,12 +85,10 @@ impl Lock {
     }
 
     pub(super) const fn add_held(&mut self, permits: u64) {
-        self.held += 1;
         self.permits += permits;
     }
 
     pub(super) const fn remove_held(&mut self, permits: u64) {
-        self.held -= 1;
         self.permits -= permits;
     }
 
@@ -143,7 +140,6 @@ impl Locks {
             kind,
             name: name.clone(),
             refs: 0,
-            held: 0,
             permits: 0,
             line: LazyLine::default(),
             is_local: false,

@@ -154,7 +154,7 @@ impl Session {
 impl Session {
     /// Whether a task of this client has the lock, and all requests take the lock within the client first.
     pub(super) fn is_gated(&self, lock: LockId) -> bool {
-        self.is_local(lock) && self.excluders(lock).any(|at| self.locks[at].held > 0)
+        self.is_local(lock) && self.excluders(lock).any(|at| self.locks[at].permits > 0)
     }
 
     /// Whether any request for the lock or its other half takes the lock within this client first.

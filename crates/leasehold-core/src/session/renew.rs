@@ -344,7 +344,7 @@ impl Session {
         if !is_reader && !matches!(self.locks[lock].wait_policy(), WaitPolicy::Exclusive | WaitPolicy::ServerQueue) {
             return;
         }
-        if self.locks.same_name(lock).map(|at| self.locks[at].held).sum::<u32>() < 2 {
+        if self.locks.same_name(lock).map(|at| self.locks[at].permits).sum::<u64>() < 2 {
             return;
         }
         let is_excluded = |other: HoldNumber, hold: &Hold| {

@@ -29,12 +29,10 @@ pub(super) struct Request {
 #[derive(Debug)]
 pub(super) enum RequestKind {
     Acquire(Acquire),
-    /// It releases one guard of a hold.
     Release {
         hold: HoldNumber,
         outcome: Option<Result<(), ReleaseError>>,
     },
-    /// It extends the lease of a hold.
     Extension {
         outcome: Option<Result<(), AcquireError>>,
     },

@@ -13,7 +13,7 @@ use crate::session::{Action, Event, Failure, Session, Timer, Timers};
 use crate::time::Instant;
 use bytes::Bytes;
 use slab::Slab;
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fmt;
 use std::time::Duration;
 
@@ -287,13 +287,9 @@ impl Subscriptions {
     }
 
     pub(super) fn is_sound(&self) -> bool {
-        let forth = self.by_lock.iter().all(|(lock, channels)| {
-            channels.iter().all(|id| self.channels.get(*id).is_some_and(|channel| channel.listeners.contains(lock)))
-        });
-        let back = self.channels.iter().all(|(id, channel)| {
-            channel.listeners.iter().all(|lock| self.by_lock.get(lock).is_some_and(|channels| channels.contains(&id)))
-        });
-        forth && back
+        let forth = self.by_lock.iter().flat_map(|(lock, channels)| channels.iter().map(|id| (*lock, *id)));
+        let back = self.channels.iter().flat_map(|(id, channel)| channel.listeners.iter().map(move |lock| (*lock, id)));
+        forth.collect::<BTreeSet<_>>() == back.collect()
     }
 
     /// Subscribes if a lock listens, and unsubscribes otherwise.
