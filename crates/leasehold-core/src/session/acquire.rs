@@ -247,11 +247,11 @@ impl Session {
     /// Drops an acquire, whose future was dropped.
     pub fn abandon_acquire(&mut self, now: Instant, ticket: Ticket) {
         let acquire = &mut self.requests[ticket];
-        let (lock, target) = (acquire.lock, acquire.target());
+        let target = acquire.target();
         if let Some(granted) = acquire.take_granted() {
             self.drop_guard(now, granted.hold, granted.renewed);
         }
-        self.leave_line(now, ticket, lock);
+        self.leave_line(now, ticket);
         if let Some(number) = target {
             self.abandon_hold(now, ticket, number);
         }
@@ -362,8 +362,8 @@ impl Session {
         self.set_request_timer(now, ticket);
     }
 
-    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, lock: LockId, number: HoldNumber) {
-        self.leave_line(now, ticket, lock);
+    pub(super) fn enter_instead(&mut self, now: Instant, ticket: Ticket, number: HoldNumber) {
+        self.leave_line(now, ticket);
         let acquire = &mut self.requests[ticket];
         acquire.route = Route::Reentering(number);
         if let Some(begun) = acquire.hold.take() {
@@ -383,7 +383,7 @@ impl Session {
         // The contender last, so that the turn does not go to a request that leaves as well.
         same.sort_by_key(|ticket| contender == Some(*ticket));
         for ticket in same {
-            self.enter_instead(now, ticket, lock, number);
+            self.enter_instead(now, ticket, number);
         }
     }
 
@@ -429,7 +429,7 @@ impl Session {
         let is_try = acquire.request.patience == Patience::Try;
         if let Some(number) = acquire.request.owner.and_then(|owner| self.owners.hold(lock, owner)) {
             self.locks[lock].forget_failures();
-            return self.enter_instead(now, ticket, lock, number);
+            return self.enter_instead(now, ticket, number);
         }
         if let Some(beside) = self.own_other_half(&self.requests[ticket]) {
             return self.stand_beside(now, ticket, beside);
@@ -601,7 +601,8 @@ impl Session {
 
 /// How long requests wait for the lock and for a server that fails, and their timers.
 impl Session {
-    pub(super) fn request_deadline(&self, ticket: Ticket, acquire: &Acquire) -> Instant {
+    fn request_deadline(&self, ticket: Ticket) -> Instant {
+        let acquire = &self.requests[ticket];
         let patience = acquire.wait_deadline(self.settings.command_timeout);
         let failures = acquire.failures.since().map(|since| since + self.settings.unreachable_after);
         // A try and a call in flight may get their reply over another connection than the lost connection.
@@ -642,8 +643,7 @@ impl Session {
         if acquire.retry_at.take_if(|at| *at <= now).is_some() {
             self.wake(ticket);
         }
-        let acquire = &self.requests[ticket];
-        if self.request_deadline(ticket, acquire) > now {
+        if self.request_deadline(ticket) > now {
             return self.set_request_timer(now, ticket);
         }
         let flying = self.is_under_way(ticket);
@@ -701,8 +701,7 @@ impl Session {
     }
 
     pub(super) fn set_request_timer(&mut self, now: Instant, ticket: Ticket) {
-        let acquire = &self.requests[ticket];
-        let next = acquire.timeout(now, self.request_deadline(ticket, acquire));
+        let next = self.requests[ticket].timeout(now, self.request_deadline(ticket));
         self.timers.set(Timer::Request(ticket), &mut self.requests.0[ticket].timer, Some(next));
     }
 

@@ -194,7 +194,7 @@ impl Session {
         acquire.stand_beside(Some(beside));
         let lock = acquire.lock;
         self.locks[lock].forget_failures();
-        self.leave_line(now, ticket, lock);
+        self.leave_line(now, ticket);
         self.wake(ticket);
     }
 
@@ -290,13 +290,10 @@ impl Session {
 impl Session {
     /// Ends an acquire that left nothing on the server, or that was granted.
     pub(super) fn finish_acquire(&mut self, now: Instant, ticket: Ticket, outcome: AcquireOutcome) {
-        let acquire = &mut self.requests[ticket];
-        if !acquire.end(outcome) {
-            return;
+        if self.requests[ticket].end(outcome) {
+            self.leave_line(now, ticket);
+            self.wake(ticket);
         }
-        let lock = acquire.lock;
-        self.leave_line(now, ticket, lock);
-        self.wake(ticket);
     }
 
     /// Fails an acquire, and withdraws its hold.
@@ -317,7 +314,7 @@ impl Session {
         let Some(acquire) = self.requests.acquire(ticket).filter(|acquire| !acquire.has_ended()) else { return };
         let outcome = if acquire.request.patience == Patience::Try { Ok(None) } else { Err(AcquireError::WaitElapsed) };
         let (lock, begun, until) = (acquire.lock, acquire.target(), acquire.wait_deadline(timeout).min(now) + timeout);
-        self.leave_line(now, ticket, lock);
+        self.leave_line(now, ticket);
         let acquire = &mut self.requests[ticket];
         acquire.hold = None;
         acquire.route = Route::Direct;

@@ -258,10 +258,11 @@ impl Session {
     }
 
     /// Takes a request out of the line; the next request continues in its place.
-    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket, lock: LockId) {
+    pub(super) fn leave_line(&mut self, now: Instant, ticket: Ticket) {
         let queued = self.requests.acquire_mut(ticket).filter(|acquire| acquire.route == Route::Queued);
         let Some(acquire) = queued else { return };
         acquire.route = Route::Direct;
+        let lock = acquire.lock;
         let line = &mut self.locks[lock].line;
         if line.leave(now, ticket) {
             self.begin_turn(now, lock);

@@ -185,7 +185,7 @@ impl Session {
             return;
         }
         if let Some(number) = owner.and_then(|owner| self.owners.hold(lock, owner)) {
-            return self.enter_instead(now, ticket, lock, number);
+            return self.enter_instead(now, ticket, number);
         }
         let acquire = &self.requests[ticket];
         if let Some(beside) = self.own_other_half(acquire) {
