@@ -2,7 +2,7 @@
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
 use leasehold::error::{Cause, InvalidPermitId, InvalidTicket, NameError, ServerError};
-use leasehold::group::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
+use leasehold::group::{GroupGuard, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 use leasehold::inspect::{
     AnnouncedClient, AnnouncedClients, AnnouncedLock, ClientRecord, Deadlock, DeadlockedWait, Deadlocks, FairQueue,
     FoundKind, HeldPermit, Holder, LockProblem, LockState, Locks, PermitCounts, ReadWriteHolders, UnseenLock, Waiter,
@@ -103,7 +103,6 @@ types! {
     Locks: send sync unpin forever;
     LossReason: send sync unpin forever;
     Lost: send sync unpin forever;
-    Member: send sync unpin forever;
     MultiAcquire: send sync unpin forever;
     MultiGuard: send sync unpin forever;
     MultiLock: send sync unpin forever;

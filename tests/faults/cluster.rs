@@ -134,7 +134,7 @@ fn release_of_a_lock_with_several_keys_is_done_after_the_migration() {
             let reader = halves.read().acquire().await.expect("the lock");
             let writer = client.read_write_lock("{stock}:3").write().acquire().await.expect("the lock");
             let both = leasehold::MultiLock::new([
-                leasehold::group::Member::from(client.fenced_lock("{stock}:4")),
+                leasehold::AnyLock::from(client.fenced_lock("{stock}:4")),
                 client.read_write_lock("{stock}:5").write().into(),
             ]);
             let both = both.acquire().await.expect("the locks");

@@ -4,7 +4,7 @@ use crate::support::kinds::{AnyGuard, AnyLock};
 use crate::support::world::idle;
 use crate::support::{Actor, Kind, Stage, World, ms, secs, until};
 use leasehold::embedded::{EmbeddedServer, Fault, FaultTarget};
-use leasehold::group::{Member, MultiGuard, QuorumGuard};
+use leasehold::group::{MultiGuard, QuorumGuard};
 use leasehold::{Client, ClientBuilder, Error, Fallback, HoldEnd, InvalidInput, MultiLock, QuorumLock, WithError};
 use leasehold_core::link::ServerError;
 use std::future::pending;
@@ -41,7 +41,11 @@ pub(crate) async fn m1_m2_busy_member_leaves_none_held_and_one_wait_is_for_all(w
     assert!(!world.exists(&a) && !world.exists(&c), "what was left is released");
     lost.release().await.expect("a release");
     let halves = client.read_write_lock(&c);
-    let mixed = MultiLock::new([Member::from(client.lock(&a)), client.fenced_lock(&b).into(), halves.read().into()]);
+    let mixed = MultiLock::new([
+        leasehold::AnyLock::from(client.lock(&a)),
+        client.fenced_lock(&b).into(),
+        halves.read().into(),
+    ]);
     let guard = mixed.acquire().await.expect("members of several kinds");
     halves.read().try_acquire().await.expect("an answer").expect("readers beside").release().await.expect("a release");
     guard.release().await.expect("a release");
@@ -53,7 +57,7 @@ pub(crate) async fn fair_lock_is_a_member_of_a_group(world: World) {
     let (client, other) = (world.client().await, world.client().await);
     let (a, b, c) = (world.name("a"), world.name("b"), world.name("c"));
     let fenced = client.fair_lock(&c).fenced();
-    let multi = MultiLock::new([Member::from(client.lock(&a)), client.fair_lock(&b).into(), fenced.into()]);
+    let multi = MultiLock::new([leasehold::AnyLock::from(client.lock(&a)), client.fair_lock(&b).into(), fenced.into()]);
     let held = other.fair_lock(&b).acquire().await.expect("the lock");
     assert!(multi.try_acquire().await.expect("an answer").is_none());
     let error = multi.acquire().wait(ms(150)).await.expect_err("a busy member");
@@ -648,14 +652,14 @@ pub(crate) async fn members_of_a_multi_lock_are_granted_by_their_servers(_: Worl
         stage.server.set_down(true);
         falls_back_now(&stage, &client);
         let halves = client.read_write_lock("book");
-        let of_one = |member: Member| MultiLock::new([member]);
+        let of_one = |member: leasehold::AnyLock| MultiLock::new([member]);
         let groups = [
             client.multi_lock([client.lock("a"), client.lock("b")]),
             of_one(client.lock("a").into()),
             // A member that no conversion has seen.
-            of_one(Member::from(client.lock("a").fallback(fallback))),
-            of_one(Member::from(halves.read().fallback(fallback))),
-            of_one(Member::from(halves.write().fallback(fallback))),
+            of_one(leasehold::AnyLock::from(client.lock("a").fallback(fallback))),
+            of_one(leasehold::AnyLock::from(halves.read().fallback(fallback))),
+            of_one(leasehold::AnyLock::from(halves.write().fallback(fallback))),
             client.striped_lock("striped", 4).all_of(["one", "other"]),
         ];
         for multi in groups {

@@ -13,7 +13,7 @@ use crate::client::inner::Handle;
 use crate::error::ConnectError;
 use crate::fence::FencedValue;
 use crate::kinds::{
-    BareSemaphore, CountDownLatch, FairLock, FencedLock, Member, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
+    AnyLock, BareSemaphore, CountDownLatch, FairLock, FencedLock, MultiLock, ReadWriteLock, Semaphore, SimpleLock,
     SpinLock, StripedLock,
 };
 use crate::lock::Lock;
@@ -202,7 +202,7 @@ impl Client {
     }
 
     /// Returns a lock over several members, which acquires all of them or none. See [`MultiLock`].
-    pub fn multi_lock<M: Into<Member>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
+    pub fn multi_lock<M: Into<AnyLock>>(&self, members: impl IntoIterator<Item = M>) -> MultiLock {
         MultiLock::new(members)
     }
 

@@ -3,6 +3,7 @@
 //! These types have no values. They are parameters of `Lock<K>`, `Guard<K>` and `Acquire<K>`. Most methods exist for every kind; the traits of a kind
 //! add further methods.
 
+use crate::kinds::group::Rule;
 use leasehold_core::command::Kind;
 use std::fmt::Debug;
 
@@ -39,30 +40,25 @@ pub trait Movable: Owned + Leased + sealed::Moves {}
 /// A kind without release notices, whose waiters poll.
 pub trait Polled: LockKind {}
 
-/// The number of members of a [`GroupGuard`](crate::group::GroupGuard) that must be held.
-pub trait GroupRule: sealed::Group + Debug + Send + Sync + Unpin + 'static {}
+/// The number of members of a [`GroupLock`](crate::group::GroupLock) that must be held. This trait is sealed.
+pub trait GroupRule: Rule + Clone + Debug + Send + Sync + Unpin + 'static {}
 
-/// All members: [`MultiGuard`](crate::group::MultiGuard).
+/// All members: [`MultiLock`](crate::MultiLock).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum AllMembers {}
 
-/// A majority of the servers: [`QuorumGuard`](crate::group::QuorumGuard).
+/// A majority of the servers: [`QuorumLock`](crate::QuorumLock).
 #[derive(Clone, Copy, Debug)]
 #[expect(clippy::exhaustive_enums, reason = "it has no values")]
 pub enum Majority {}
 
-impl sealed::Group for AllMembers {}
-impl sealed::Group for Majority {}
 impl GroupRule for AllMembers {}
 impl GroupRule for Majority {}
 
 pub(crate) mod sealed {
     #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
     pub trait Sealed {}
-
-    #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
-    pub trait Group {}
 
     #[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
     pub trait Moves {

@@ -146,9 +146,9 @@ pub use lock::ticket::{Adopt, Ticket};
 /// The cancellation token of the crate `tokio-util`, which [`HoldToken::token`] returns.
 pub use tokio_util::sync::CancellationToken;
 
-/// Guards and acquires of a [`MultiLock`] and a [`QuorumLock`].
+/// The common part of [`MultiLock`] and [`QuorumLock`].
 pub mod group {
-    pub use crate::kinds::{GroupGuard, Member, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
+    pub use crate::kinds::{GroupAcquire, GroupGuard, GroupLock, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 }
 
 /// The in-process engine, for tests, examples and locks within one process.

@@ -19,7 +19,7 @@ pub(super) fn add(cases: &mut Cases) {
 /// Three locks of different kinds, on our side and as the agent names them: each one, and all.
 fn members(world: &World) -> (MultiLock, [String; 3], String) {
     let names = ["a", "b", "c"].map(|part| format!("{}-{part}", world.name));
-    let rust: [leasehold::group::Member; 3] = [
+    let rust: [leasehold::AnyLock; 3] = [
         world.rust.lock(&names[0]).into(),
         world.rust.fenced_lock(&names[1]).into(),
         world.rust.read_write_lock(&names[2]).write().into(),

@@ -10,7 +10,7 @@ use crate::look::{Unseen, is_of_a_client, lock_at, look, of_a_client};
 use crate::people::ask;
 use crate::shown::counted;
 use leasehold::fence::FencingToken;
-use leasehold::group::{Member, MultiGuard};
+use leasehold::group::MultiGuard;
 use leasehold::kind::{Any, Fenced, Permit};
 use leasehold::once::Once;
 use leasehold::{AnyLock, Client, Error, Guard, HoldToken, HolderId, LossReason, Lost};
@@ -129,7 +129,7 @@ async fn of_a_lock(client: &Client, target: &Target<'_>, wait: Duration) -> Resu
         return job.once.lock().acquire().wait(wait).await.map(|guard| Held::Job(guard, job.once.clone()));
     }
     let [name] = &target.names[..] else {
-        let members = target.names.iter().map(|name| member(client, target, name));
+        let members = target.names.iter().map(|name| lock(client, target, name));
         return client.multi_lock(members).acquire().wait(wait).await.map(Held::Several);
     };
     match options.at_least {
@@ -179,16 +179,6 @@ async fn no_lock(client: &Client, name: &str) -> Option<Failure> {
             _ => None,
         },
         _ => None,
-    }
-}
-
-/// A lock that is acquired with others. The library has no conversion from a lock whose kind is chosen at run time.
-fn member(client: &Client, target: &Target<'_>, name: &str) -> Member {
-    match target.options {
-        options if options.read => client.read_write_lock(name).read().into(),
-        options if options.write => client.read_write_lock(name).write().into(),
-        options if options.fair => client.fair_lock(name).into(),
-        _ => client.lock(name).into(),
     }
 }
 

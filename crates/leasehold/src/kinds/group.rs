@@ -1,271 +1,323 @@
-//! Guards of several locks.
+//! Locks that consist of several locks.
 
-use crate::client::ids::HolderId;
+pub(crate) mod guard;
+
 use crate::client::inner::Handle;
-use crate::error::{Error, WithError};
-use crate::kind::{Any, GroupRule, Majority};
+use crate::error::{Error, InvalidInput, WithError};
+use crate::kind::{Any, GroupRule};
+use crate::kinds::AnyLock;
+use crate::lock::acquire::Acquire;
+use crate::lock::acquire::wait::Wait;
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
-use crate::lock::loss::{HoldToken, Lost};
-use crate::lock::spec::LockSpec;
-use leasehold_core::error::HoldEnd;
-use leasehold_core::hold_cell::EndWatch;
+use crate::lock::owner::Owner;
+use crate::telemetry::event;
+use futures_util::future::select;
+use futures_util::stream::{FuturesUnordered, StreamExt as _};
+use guard::GroupGuard;
+use leasehold_core::backoff::Backoff;
+use leasehold_core::error::AcquireError;
 use leasehold_core::time::Instant;
 use std::fmt;
-use std::future::poll_fn;
+use std::future::IntoFuture;
 use std::marker::PhantomData;
 use std::pin::{Pin, pin};
-use std::sync::{Arc, OnceLock};
-use std::task::{Context, Poll, Waker};
+use std::sync::Arc;
 use std::time::Duration;
 
-/// Releases a member.
-pub(super) fn release(guard: Guard<Any>) -> Doing<Result<(), Error>> {
-    Box::pin(guard.release())
-}
-
-/// A guard of several locks: a [`MultiGuard`](crate::group::MultiGuard) of all members, or a [`QuorumGuard`](crate::group::QuorumGuard) of a majority
-/// of servers. It is held while *enough* members are held: all members, or a majority.
+/// A [`MultiLock`](crate::MultiLock) or a [`QuorumLock`](crate::QuorumLock): several locks that are acquired together, by a
+/// [rule](GroupRule).
 ///
-/// Every member was granted by its server. A group has no fallback, so its guard is never [degraded](Guard::is_degraded).
-///
-/// Dropping the guard releases every member in the background.
-#[must_use = "a guard that is dropped releases its locks at once"]
-#[clippy::has_significant_drop]
-pub struct GroupGuard<R: GroupRule> {
-    name: Arc<str>,
-    guards: Vec<Guard<Any>>,
-    /// The number of guards that must be held.
-    needed: usize,
-    /// The client whose clock applies.
-    handle: Arc<Handle>,
-    /// Created once, because the members keep it until they end.
-    token: OnceLock<HoldToken>,
+/// Only grants of servers count: the members have no fallback, and do not linger.
+#[derive(Clone)]
+pub struct GroupLock<R> {
+    pub(super) members: Arc<[AnyLock]>,
+    pub(super) name: Arc<str>,
+    /// The number of members in all processes. A quorum lock may have fewer here.
+    pub(super) total: usize,
     rule: PhantomData<R>,
 }
 
-impl<R: GroupRule> GroupGuard<R> {
-    pub(super) fn new(name: Arc<str>, guards: Vec<Guard<Any>>, needed: usize, handle: Arc<Handle>) -> Self {
-        Self { name, guards, needed, handle, token: OnceLock::new(), rule: PhantomData }
+/// The part of a rule that the crate keeps to itself.
+#[expect(unnameable_types, reason = "that is what keeps the trait from being implemented elsewhere")]
+pub trait Rule: Sized {
+    /// The default pauses between attempts.
+    const PAUSES: Backoff;
+
+    fn check(lock: &GroupLock<Self>) -> Result<(), InvalidInput>;
+
+    /// The number of members that must be held.
+    fn needed(lock: &GroupLock<Self>) -> usize;
+
+    /// Returns whether another attempt may follow an error, within `unreachable_after`.
+    fn is_transient(error: &Error) -> bool;
+
+    /// Acquires enough members, or none. `None` for `until` is a try. `busy` is the member that was busy in the last attempt.
+    fn attempt(
+        acquire: &GroupAcquire<Self>,
+        until: Option<Instant>,
+        busy: &mut Option<usize>,
+    ) -> impl Future<Output = Result<Option<Vec<Guard<Any>>>, Error>> + Send;
+}
+
+impl<R: GroupRule> GroupLock<R> {
+    pub(super) fn over(members: impl IntoIterator<Item = AnyLock>, name: &str, total: usize) -> Self {
+        let members = members.into_iter().map(|member| member.as_member()).collect();
+        Self { members, name: name.into(), total, rule: PhantomData }
     }
 
-    /// Returns the names of the holds on the servers, one for each acquired member.
-    pub fn holder_ids(&self) -> Vec<HolderId> {
-        self.guards.iter().map(Guard::holder_id).collect()
+    /// Returns the name without prefixes. For a multi lock, these are the names of the members, joined by ` + `.
+    pub fn name(&self) -> &str {
+        &self.name
     }
 
-    /// Returns `true` if enough members are certainly held.
-    pub fn is_held(&self) -> bool {
-        self.ended().is_none()
+    /// Returns the members.
+    pub fn members(&self) -> &[AnyLock] {
+        &self.members
     }
 
-    /// Returns the time for which enough members are certainly held without another renewal. For a quorum lock, this is the validity time.
-    pub fn remaining(&self) -> Duration {
-        let now = self.handle.clock.now();
-        let mut left: Vec<Duration> = self.guards.iter().map(|guard| guard.cell().remaining(now)).collect();
-        left.sort_unstable_by(|one, other| other.cmp(one));
-        self.needed.checked_sub(1).and_then(|last| left.get(last).copied()).unwrap_or_default()
+    /// Counts the metrics of every member under `class`. See [`Lock::class`](crate::Lock::class).
+    #[must_use]
+    pub fn class(mut self, class: impl AsRef<str>) -> Self {
+        self.members = self.members.iter().map(|member| member.clone().class(&class)).collect();
+        self
     }
 
-    /// Completes when too few members are held, and returns the reason.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn lost(&self) -> Lost {
-        let mut watches = self.watches();
-        poll_fn(|cx| {
-            wake_at_each(&mut watches, cx.waker());
-            self.lost_now().map_or(Poll::Pending, Poll::Ready)
-        })
-        .await
-    }
-
-    /// Runs `work` while enough members are held. See [`Guard::run`].
+    /// Acquires enough members, and waits while other owners hold them.
     ///
     /// # Errors
     ///
-    /// [`Lost`] if too few members were held before the work finished.
+    /// When awaited: [`Error::WaitElapsed`]; any other error of a member's [acquire](crate::Lock::acquire) that prevents the grant;
+    /// [`InvalidInput::NoMembers`]; for a multi lock [`InvalidInput::SameMember`]; for a quorum lock [`InvalidInput::NoMajority`] and
+    /// [`InvalidInput::SameServer`]. [`Error::Unreachable`], for a quorum lock also [`Error::OutcomeUnknown`], only after
+    /// `unreachable_after` of the first member's client. Without its own wait the acquire counts this time from the start of a known
+    /// outage. Nothing is held after an error: the background rolls back grants whose replies are missing.
     ///
     /// # Cancel safety
     ///
-    /// Dropping the future drops `work`; the members stay held.
-    pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let value = self.guarded(work).await?;
-        // The lease may have ended during the last poll.
-        self.lost_now().map_or(Ok(value), Err)
+    /// Dropping the future releases every acquired member, and leaves nothing behind.
+    pub fn acquire(&self) -> GroupAcquire<R> {
+        let Self { members, name, total, rule } = self;
+        let lock = Self { members: members.clone(), name: name.clone(), total: *total, rule: *rule };
+        GroupAcquire { lock, wait: None, lease: None, max_hold: None, owner: None, backoff: None }
     }
 
-    /// Runs `work` like [`GroupGuard::run`], for a caller that detects a loss during the last poll itself.
-    async fn guarded<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
-        let mut work = pin!(work);
-        let mut watches = self.watches();
-        poll_fn(|cx| {
-            wake_at_each(&mut watches, cx.waker());
-            match self.lost_now() {
-                Some(lost) => Poll::Ready(Err(lost)),
-                None => work.as_mut().poll(cx).map(Ok),
-            }
-        })
-        .await
-    }
-
-    /// Runs `work` under the group, and releases every member.
-    pub(super) async fn with<T>(self, work: impl AsyncFnOnce(&Self) -> T) -> Result<T, WithError<T>> {
-        match self.guarded(work(&self)).await {
-            Ok(value) => WithError::unless_released(value, self.release().await),
-            Err(lost) => Err(WithError::Lost { lock: lost.lock().to_owned(), reason: lost.reason(), value: None }),
-        }
-    }
-
-    /// Returns a token that is cancelled when too few members remain.
-    pub fn cancellation_token(&self) -> HoldToken {
-        let cells = || self.guards.iter().map(|guard| guard.cell().clone()).collect();
-        self.token.get_or_init(|| HoldToken::of_many(cells(), self.needed, &self.handle.clock)).clone()
-    }
-
-    /// Releases every member. `Ok` means that enough members were held until the release.
+    /// Acquires enough members if they are free. Otherwise returns `None`, also if a member was lost before all were acquired.
     ///
     /// # Errors
     ///
-    /// [`Error::Lost`] if too many members were lost before; otherwise the error of a member, if too few members confirmed the release. The
-    /// background retries failed releases.
+    /// The errors of [`GroupLock::acquire`], without retries.
     ///
     /// # Cancel safety
     ///
-    /// Once the future has been polled, every release is completed even if the future is dropped.
-    pub async fn release(self) -> Result<(), Error> {
-        let lost = self.lost_now();
-        let needed = self.needed;
-        let enough = |outcomes: &[Option<Result<(), Error>>]| {
-            let released = outcomes.iter().filter(|outcome| matches!(outcome, Some(Ok(())))).count();
-            if released >= needed { Enough::Yes } else { Enough::No }
-        };
-        // No caller waits for a silent server: its release continues without its future.
-        let outcomes = most(&self.handle, self.guards.into_iter().map(release), enough).await;
-        if let Some(lost) = lost {
-            return Err(lost.into());
-        }
-        let outcomes: Vec<_> = outcomes.into_iter().flatten().collect();
-        let released = outcomes.iter().filter(|outcome| outcome.is_ok()).count();
-        if released >= needed {
-            return Ok(());
-        }
-        outcomes.into_iter().find(Result::is_err).unwrap_or(Ok(()))
+    /// See [`GroupLock::acquire`].
+    pub async fn try_acquire(&self) -> Result<Option<GroupGuard<R>>, Error> {
+        self.check()?;
+        self.acquire().attempt(None, &mut None).await
     }
 
-    /// Returns the end of the group, or `None` while enough guards are held.
-    pub(super) fn ended(&self) -> Option<HoldEnd> {
-        let now = self.handle.clock.now();
-        let mut ends = self.guards.iter().filter_map(|guard| guard.cell().ended(now));
-        let spare = self.guards.len() - self.needed;
-        ends.nth(spare)
+    /// Acquires the lock, runs `work` under it, and releases it. Once the lock is lost, `work` is not polled again.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases all members in the background.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let transfer = client.multi_lock([client.lock("account:1"), client.lock("account:2")]);
+    /// let moved = transfer.with(async |_held| 100).await?;
+    /// assert_eq!(moved, 100);
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn with<T>(&self, work: impl AsyncFnOnce(&GroupGuard<R>) -> T) -> Result<T, WithError<T>> {
+        self.acquire().with(work).await
     }
 
-    fn lost_now(&self) -> Option<Lost> {
-        match self.ended() {
-            Some(HoldEnd::Lost(reason)) => Some(Lost::new(&self.name, reason)),
-            _ => None,
-        }
+    fn check(&self) -> Result<(), InvalidInput> {
+        if self.members.is_empty() { Err(InvalidInput::NoMembers) } else { R::check(self) }
     }
 
-    fn watches(&self) -> Vec<EndWatch> {
-        self.guards.iter().map(|guard| EndWatch::new(guard.cell().clone())).collect()
-    }
-}
-
-impl GroupGuard<Majority> {
-    /// Returns the number of servers that currently hold the lock.
-    pub fn servers(&self) -> usize {
-        let now = self.handle.clock.now();
-        self.guards.iter().filter(|guard| guard.cell().ended(now).is_none()).count()
-    }
-}
-
-impl<R: GroupRule> fmt::Debug for GroupGuard<R> {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("GroupGuard")
-            .field("name", &self.name)
-            .field("members", &self.guards.len())
-            .field("needed", &self.needed)
-            .field("remaining", &self.remaining())
-            .finish_non_exhaustive()
-    }
-}
-
-/// Wakes `waker` at each future end. Past ends are removed: a quorum continues without a minority.
-fn wake_at_each(watches: &mut Vec<EndWatch>, waker: &Waker) {
-    watches.retain_mut(|watch| watch.wake_at_end(waker));
-}
-
-/// The time limit of a group's acquire while its servers are unreachable.
-pub(super) struct Reach<'a> {
-    handle: &'a Handle,
-    /// Whether the caller set a wait.
-    has_own_wait: bool,
-    /// The start of the current series of failed rounds.
-    failing_since: Option<Instant>,
-}
-
-impl<'a> Reach<'a> {
-    pub(super) const fn new(handle: &'a Handle, has_own_wait: bool) -> Self {
-        Self { handle, has_own_wait, failing_since: None }
+    /// Returns the client whose clock applies, after a check.
+    pub(super) fn handle(&self) -> &Arc<Handle> {
+        self.members[0].spec().handle()
     }
 
-    /// Records a round with answers.
-    pub(super) const fn note_answer(&mut self) {
-        self.failing_since = None;
-    }
-
-    /// Records a round since `begun` without an answer. Returns whether the group gives up, because its servers were unreachable for too
-    /// long. Known outages of its clients and failed rounds both count. The group tolerates `spare` missing servers.
-    pub(super) fn gives_up(&mut self, begun: Instant, specs: impl Iterator<Item = LockSpec>, spare: usize) -> bool {
-        let since = *self.failing_since.get_or_insert(begun);
-        let mut out: Vec<Duration> = specs.filter_map(|spec| spec.out_of_reach_for()).collect();
+    /// Returns how long as many servers have been known to be out of reach as prevent a grant.
+    fn out_of_reach_for(&self) -> Duration {
+        let mut out: Vec<Duration> =
+            self.members.iter().filter_map(|member| member.spec().out_of_reach_for()).collect();
         out.sort_unstable_by(|one, other| other.cmp(one));
-        let known = out.get(spare).copied().filter(|_| !self.has_own_wait).unwrap_or_default();
-        known.max(self.handle.clock.now().since(since)) >= self.handle.settings.unreachable_after
+        out.get(self.members.len() - R::needed(self)).copied().unwrap_or_default()
     }
 }
 
-/// Awaits all futures concurrently.
-pub(super) async fn all<T>(futures: impl Iterator<Item = Doing<T>>) -> Vec<T> {
-    let mut gathering = Gathering::new(futures);
-    poll_fn(|cx| gathering.poll(cx)).await;
-    gathering.values().flatten().collect()
+impl<R> fmt::Debug for GroupLock<R> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("GroupLock").field("name", &self.name).field("total", &self.total).finish_non_exhaustive()
+    }
+}
+
+/// A builder for an acquire of a [`GroupLock`]. Awaiting it acquires the lock.
+///
+/// # Cancel safety
+///
+/// See [`GroupLock::acquire`].
+#[derive(Clone, Debug)]
+#[must_use = "an acquire does nothing until it is awaited"]
+pub struct GroupAcquire<R> {
+    pub(super) lock: GroupLock<R>,
+    pub(super) wait: Option<Wait>,
+    lease: Option<Duration>,
+    max_hold: Option<Duration>,
+    pub(super) owner: Option<Owner>,
+    pub(super) backoff: Option<Backoff>,
+}
+
+impl<R: GroupRule> GroupAcquire<R> {
+    /// Limits the wait while other owners hold members. Default: the default wait of the first member's client.
+    pub const fn wait(mut self, wait: Duration) -> Self {
+        self.wait = Some(Wait::For(wait));
+        self
+    }
+
+    /// Limits the wait to the time before `deadline`, like [`Acquire::wait_until`](crate::Acquire::wait_until).
+    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+        self.wait = Some(Wait::Until(deadline.into()));
+        self
+    }
+
+    /// Sets a fixed lease for every member, which is not renewed.
+    pub const fn lease(mut self, lease: Duration) -> Self {
+        self.lease = Some(lease);
+        self
+    }
+
+    /// Limits how long each member is held. After this time it is lost.
+    pub const fn max_hold(mut self, most: Duration) -> Self {
+        self.max_hold = Some(most);
+        self
+    }
+
+    /// Acquires the lock, runs `work` under it, and releases it, like [`GroupLock::with`].
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Lock::with`](crate::Lock::with).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future drops `work` and releases all members in the background.
+    pub async fn with<T>(self, work: impl AsyncFnOnce(&GroupGuard<R>) -> T) -> Result<T, WithError<T>> {
+        self.run().await.map_err(WithError::NotAcquired)?.with(work).await
+    }
+
+    /// Returns the acquire of one member.
+    pub(super) fn member(&self, member: &AnyLock) -> Acquire<Any> {
+        let mut acquire = member.acquire();
+        acquire.set_all(self.lease, self.max_hold, self.owner.as_ref());
+        acquire
+    }
+
+    async fn attempt(&self, until: Option<Instant>, busy: &mut Option<usize>) -> Result<Option<GroupGuard<R>>, Error> {
+        let Some(guards) = R::attempt(self, until, busy).await? else { return Ok(None) };
+        let guard = GroupGuard::new(self.lock.name.clone(), guards, R::needed(&self.lock), self.lock.handle().clone());
+        // The first members may have expired before the last was acquired.
+        let Some(reason) = guard.ended() else { return Ok(Some(guard)) };
+        guard.release().await.ok();
+        event!(debug, ?reason, "a group lost members before all were acquired");
+        Ok(None)
+    }
+
+    async fn run(self) -> Result<GroupGuard<R>, Error> {
+        self.lock.check()?;
+        let handle = self.lock.handle();
+        let begun = handle.clock.now();
+        let until = handle.end_of_wait(self.wait);
+        let backoff = self.backoff.clone().unwrap_or(R::PAUSES);
+        let (mut attempts, mut busy) = (0_u32, None);
+        // The start of the current series of failed attempts.
+        let mut failing_since = None;
+        loop {
+            let started = handle.clock.now();
+            let failed = match self.attempt(Some(until), &mut busy).await {
+                Ok(Some(guard)) => return Ok(guard),
+                Ok(None) => {
+                    failing_since = None;
+                    None
+                }
+                Err(error) if R::is_transient(&error) => {
+                    let failed_for = handle.clock.now().since(*failing_since.get_or_insert(started));
+                    let out_for = if self.wait.is_none() { self.lock.out_of_reach_for() } else { Duration::ZERO };
+                    if failed_for.max(out_for) >= handle.settings.unreachable_after {
+                        return Err(error);
+                    }
+                    Some(error)
+                }
+                Err(error) => return Err(error),
+            };
+            attempts = attempts.saturating_add(1);
+            let now = handle.clock.now();
+            let random = handle.with(|session, _| session.random());
+            match backoff.pause(attempts, random).filter(|_| now < until) {
+                // A random pause separates callers that want the same members.
+                Some(pause) => attempt::pause(handle, pause.min(until.since(now))).await,
+                None => {
+                    let elapsed = AcquireError::WaitElapsed;
+                    return Err(
+                        failed.unwrap_or_else(|| Error::from_acquire(&self.lock.name, now.since(begun), elapsed))
+                    );
+                }
+            }
+        }
+    }
+}
+
+impl<R: GroupRule> IntoFuture for GroupAcquire<R> {
+    type Output = Result<GroupGuard<R>, Error>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
+
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
+    }
 }
 
 /// Awaits all futures concurrently. Once the results are [`Enough`], it waits as long again for the other futures, at least 10 ms, and then drops
 /// them.
-pub(super) async fn most<T>(
+pub(super) async fn most<F: Future>(
     handle: &Arc<Handle>,
-    futures: impl Iterator<Item = Doing<T>>,
-    enough: impl Fn(&[Option<T>]) -> Enough,
-) -> Vec<Option<T>> {
-    let mut gathering = Gathering::new(futures);
+    futures: impl Iterator<Item = F>,
+    enough: impl Fn(&[F::Output]) -> Enough,
+) -> Vec<F::Output> {
     let begun = handle.clock.now();
-    let mut grace: Option<Pin<Box<dyn Future<Output = ()> + Send>>> = None;
-    poll_fn(|cx| {
-        if gathering.poll(cx).is_ready() {
-            return Poll::Ready(());
+    let mut pending: FuturesUnordered<F> = futures.collect();
+    let mut done = Vec::with_capacity(pending.len());
+    loop {
+        match enough(&done) {
+            Enough::Over => return done,
+            Enough::Yes => break,
+            Enough::No => match pending.next().await {
+                Some(value) => done.push(value),
+                None => return done,
+            },
         }
-        match enough(&gathering.values) {
-            Enough::No => Poll::Pending,
-            Enough::Over => Poll::Ready(()),
-            Enough::Yes => {
-                let grace = grace.get_or_insert_with(|| {
-                    let (handle, again) = (handle.clone(), handle.clock.now().since(begun).max(GRACE));
-                    Box::pin(async move { attempt::pause(&handle, again).await })
-                });
-                grace.as_mut().poll(cx)
-            }
-        }
-    })
-    .await;
-    gathering.values().collect()
+    }
+    let grace = attempt::pause(handle, handle.clock.now().since(begun).max(GRACE));
+    let rest = pending.for_each(|value| {
+        done.push(value);
+        std::future::ready(())
+    });
+    select(rest, pin!(grace)).await;
+    done
 }
 
-/// The state of a gathering.
+/// What the results of [`most`] are.
 pub(super) enum Enough {
     No,
     Yes,
@@ -275,35 +327,3 @@ pub(super) enum Enough {
 
 /// The minimum time for slower futures.
 const GRACE: Duration = Duration::from_millis(10);
-
-/// A boxed future of a gathering.
-pub(super) type Doing<T> = Pin<Box<dyn Future<Output = T> + Send>>;
-
-/// Futures that are polled concurrently until each is done.
-struct Gathering<T> {
-    futures: Vec<Doing<T>>,
-    values: Vec<Option<T>>,
-}
-
-impl<T> Gathering<T> {
-    fn new(futures: impl Iterator<Item = Doing<T>>) -> Self {
-        let futures: Vec<_> = futures.collect();
-        let values = futures.iter().map(|_| None).collect();
-        Self { futures, values }
-    }
-
-    fn poll(&mut self, cx: &mut Context<'_>) -> Poll<()> {
-        for (future, value) in self.futures.iter_mut().zip(&mut self.values) {
-            if value.is_none()
-                && let Poll::Ready(done) = future.as_mut().poll(cx)
-            {
-                *value = Some(done);
-            }
-        }
-        if self.values.iter().all(Option::is_some) { Poll::Ready(()) } else { Poll::Pending }
-    }
-
-    fn values(self) -> impl Iterator<Item = Option<T>> {
-        self.values.into_iter()
-    }
-}
