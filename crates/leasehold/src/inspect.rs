@@ -5,11 +5,8 @@
 //! [`Client::deadlocks`](crate::Client::deadlocks) finds deadlocks.
 
 mod announced;
-mod any;
 mod deadlocks;
 mod keys;
-mod process;
-mod read_write;
 mod search;
 pub(crate) mod seen;
 mod state;
@@ -23,12 +20,12 @@ pub use seen::{FairQueue, Holder, ReadWriteHolders, Waiter};
 pub use state::{FoundKind, LockProblem, LockState};
 
 use crate::error::Error;
-use crate::kind::{Fair, FencedFair, Inspectable, Owned, Simple};
+use crate::kind::{Exclusive, Fair, FencedFair, Inspectable, Owned, Read};
+use crate::kinds::ReadWriteLock;
 use crate::lock::Lock;
 use crate::telemetry::event;
-use leasehold_core::command::lock as command;
-use leasehold_core::command::lock::ForceReleased;
-use leasehold_core::command::read_write::{self as commands, Mode};
+use leasehold_core::command::lock::{self, ForceReleased};
+use leasehold_core::command::read_write::{self, Mode};
 use leasehold_core::command::{Kind, fair, simple};
 
 impl<K: Owned> Lock<K> {
@@ -68,13 +65,13 @@ impl<K: Owned> Lock<K> {
                 spec.handle().with(|session, _| fair::force_release(name, id, session.settings()))
             }
             Kind::Simple => simple::force_release(name, id),
-            Kind::Read => commands::force_release(name, Mode::Read, id, &spec.publish()),
-            Kind::Write => commands::force_release(name, Mode::Write, id, &spec.publish()),
+            Kind::Read => read_write::force_release(name, Mode::Read, id, &spec.publish()),
+            Kind::Write => read_write::force_release(name, Mode::Write, id, &spec.publish()),
             Kind::Lock | Kind::Fenced | Kind::Spin | Kind::Semaphore | Kind::Permits | Kind::Latch => {
-                command::force_release(name, id, &spec.publish())
+                lock::force_release(name, id, &spec.publish())
             }
         };
-        match spec.call_once(call, command::forced).await? {
+        match spec.call_once(call, lock::forced).await? {
             ForceReleased::Ended => {
                 // Guards of this client need not wait for their next renewal.
                 spec.handle().with(|session, now| session.look_again(now, spec.name()));
@@ -87,23 +84,9 @@ impl<K: Owned> Lock<K> {
     }
 }
 
-impl<K: Inspectable> Lock<K> {
-    /// Returns the holder of the lock, or `None` if the lock is free. This changes nothing.
-    ///
-    /// # Errors
-    ///
-    /// [`Error::KeyConflict`] if the key is of another kind, or is a hash with an entry of another format; [`Error::Unreachable`],
-    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        seen::plain(self.spec()).await
-    }
-
+impl<K: Exclusive> Lock<K> {
     /// Ends the current hold, even if another client acquired it, and wakes the waiters. Returns the former holder, or `None` if the lock was free
-    /// or the holder has just changed.
+    /// or the holder has just changed. A writer that also holds the read half continues as a reader.
     ///
     /// **This does not stop the holder.** It detects the loss at its next renewal, at most a third of its lease later. Until then it may work
     /// concurrently with the next holder. Its guard is then lost with the reason [`Removed`](crate::LossReason::Removed). A holder with a fixed lease
@@ -118,12 +101,28 @@ impl<K: Inspectable> Lock<K> {
     /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder, so a late copy cannot end a
     /// later hold.
     pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
-        let Some(holder) = self.inspect().await? else { return Ok(None) };
+        let Some(holder) = seen::look(self.spec()).await?.holder else { return Ok(None) };
         Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
     }
 }
 
-/// Both fair locks have the same methods.
+impl<K: Inspectable> Lock<K> {
+    /// Returns the holder of the lock, or `None` if the lock is free. This changes nothing. The hold count of a simple lock is 1.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyConflict`] if the key is of another kind, or is a hash with an entry of another format; [`Error::Unreachable`],
+    /// [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
+        Ok(seen::look(self.spec()).await?.holder)
+    }
+}
+
+/// Both fair locks have the same inspection.
 macro_rules! fair {
     ($($kind:ident),*) => {$(
         impl Lock<$kind> {
@@ -152,26 +151,8 @@ macro_rules! fair {
             /// # Ok::<(), leasehold::Error>(()) }).unwrap();
             /// ```
             pub async fn inspect(&self) -> Result<FairQueue, Error> {
-                seen::fair(self.spec()).await
-            }
-
-            /// Ends the current hold, even if another client acquired it; the next waiter gets the lock. Returns the former holder, or
-            /// `None` if the lock was free or the holder has just changed.
-            ///
-            /// **This does not stop the holder**: it detects the loss at its next renewal, and may work concurrently with the next holder
-            /// until then.
-            ///
-            /// # Errors
-            ///
-            /// The errors of the inspection.
-            ///
-            /// # Cancel safety
-            ///
-            /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder, so a late copy cannot
-            /// end a later hold.
-            pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
-                let Some(holder) = self.inspect().await?.holder else { return Ok(None) };
-                Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
+                let seen = seen::look(self.spec()).await?;
+                Ok(FairQueue { holder: seen.holder, waiters: seen.waiters })
             }
         }
     )*};
@@ -179,35 +160,53 @@ macro_rules! fair {
 
 fair!(Fair, FencedFair);
 
-impl Lock<Simple> {
-    /// Returns the holder of the lock with a hold count of 1, or `None` if the lock is free. This changes nothing.
+impl ReadWriteLock {
+    /// Returns the holders of both halves. This changes nothing.
     ///
     /// # Errors
     ///
-    /// [`Error::KeyConflict`], and the errors of the server.
+    /// The errors of [`Lock::inspect`].
     ///
     /// # Cancel safety
     ///
     /// Dropping the future leaves nothing behind.
-    pub async fn inspect(&self) -> Result<Option<Holder>, Error> {
-        seen::simple(self.spec()).await
+    pub async fn inspect(&self) -> Result<ReadWriteHolders, Error> {
+        let seen = seen::look(self.read().spec()).await?;
+        Ok(ReadWriteHolders { writer: seen.holder, readers: seen.readers })
     }
+}
 
-    /// Ends the current hold, even if another client acquired it. Returns the former holder, or `None` if the lock was free or the holder has just
-    /// changed. This wakes no waiter, because waiters poll.
-    ///
-    /// **This does not stop the holder**, which detects the loss only when it renews or releases.
+impl Lock<Read> {
+    /// Returns the holders of the read half. This changes nothing.
     ///
     /// # Errors
     ///
-    /// The errors of the inspection.
+    /// The errors of [`Lock::inspect`] of the write half.
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future the hold may or may not be ended. The command contains the id of the holder.
-    pub async fn force_release(&self) -> Result<Option<Holder>, Error> {
-        let Some(holder) = self.inspect().await? else { return Ok(None) };
-        Ok(self.force_release_holder(&holder.id).await?.then_some(holder))
+    /// Dropping the future leaves nothing behind.
+    pub async fn inspect(&self) -> Result<Vec<Holder>, Error> {
+        Ok(seen::look(self.spec()).await?.readers)
+    }
+
+    /// Ends the holds of all readers, wakes writers, and returns the former holders.
+    ///
+    /// **This does not stop the readers**: each reader detects the loss at its next renewal, and may read concurrently with a writer until then.
+    ///
+    /// # Errors
+    ///
+    /// The errors of the inspection. Some holds may be ended before an error.
+    ///
+    /// # Cancel safety
+    ///
+    /// After a drop of the future some holds may be ended. Each command contains the id of the holder.
+    pub async fn force_release(&self) -> Result<Vec<Holder>, Error> {
+        let mut ended = Vec::new();
+        for holder in self.inspect().await? {
+            ended.extend(self.force_release_holder(&holder.id).await?.then_some(holder));
+        }
+        Ok(ended)
     }
 }
 
@@ -242,7 +241,7 @@ mod tests {
         let note = "nightly dump".to_owned();
         let record = ClientRecord { host, pid: 7, application, since, up, written_ago, within, note };
         survives(&record);
-        let mut state = LockState::foreign("stock".to_owned(), "list".to_owned());
+        let mut state = LockState::foreign("stock".to_owned(), LockProblem::NotALock { what: "list".to_owned() });
         state.problems.extend([LockProblem::NoTimeToLive, LockProblem::SilentWaiter { id: "a:1".into() }]);
         survives(&state);
         let unseen = vec![UnseenLock { key: "stock".to_owned(), refusal: "NOPERM".to_owned() }];

@@ -28,8 +28,11 @@ pub trait Durable: Leased {}
 /// A kind that can stay busy after its release: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
 pub trait Keepable: Leased + Owned {}
 
-/// A kind that consists only of a hash of hold counts on the server.
-pub trait Inspectable: Owned {}
+/// A kind with at most one holder at a time.
+pub trait Exclusive: Owned {}
+
+/// An exclusive kind without a queue on the server, whose inspection shows its holder.
+pub trait Inspectable: Exclusive {}
 
 /// A kind that can be granted without an unreachable server: see [`Fallback`](crate::Fallback).
 pub trait SupportsFallback: LockKind {}
@@ -91,21 +94,21 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant: SupportsFallback, Owned, Leased, Durable, Inspectable, Keepable, Movable;
+    Reentrant: SupportsFallback, Owned, Leased, Durable, Exclusive, Inspectable, Keepable, Movable;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair: Owned, Leased, Durable, Movable;
+    Fair: Owned, Leased, Durable, Exclusive, Movable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair: Owned, Leased, Durable, Fencing, Movable;
+    FencedFair: Owned, Leased, Durable, Exclusive, Fencing, Movable;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced: Owned, Leased, Durable, Fencing, Inspectable, Keepable, Movable;
+    Fenced: Owned, Leased, Durable, Fencing, Exclusive, Inspectable, Keepable, Movable;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Inspectable, Keepable;
+    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Exclusive, Inspectable, Keepable;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple: SupportsFallback, Owned, Leased, Durable, Polled;
+    Simple: SupportsFallback, Owned, Leased, Durable, Polled, Exclusive, Inspectable;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
     Read: SupportsFallback, Owned, Leased, Durable;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write: SupportsFallback, Owned, Leased, Durable;
+    Write: SupportsFallback, Owned, Leased, Durable, Exclusive, Inspectable;
     /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
     Any: Owned, Leased, Durable;
     /// Permits of a bare counter: [`BareSemaphore`](crate::BareSemaphore).

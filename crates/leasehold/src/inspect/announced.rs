@@ -1,8 +1,7 @@
-//! The search for announced clients.
+//! The records of announced clients.
 
 use super::keys::Keys;
 use crate::client::Client;
-use crate::client::ids::ClientId;
 use crate::client::inner::Handle;
 use crate::client::record::{AnnouncedClient, AnnouncedLock, ClientRecord};
 use crate::error::Error;
@@ -11,7 +10,7 @@ use futures_util::future::join_all;
 use leasehold_core::command::Kind;
 use leasehold_core::command::record::uses::LockUse;
 use leasehold_core::command::record::{self as command, Found};
-use leasehold_core::owner;
+use leasehold_core::owner::ClientId;
 use std::collections::{HashSet, VecDeque};
 use std::fmt;
 use std::sync::Arc;
@@ -25,6 +24,68 @@ const RECORDS: &str = "leasehold:1:client:*";
 const AT_ONCE: usize = 32;
 
 impl Client {
+    /// Returns the process behind a [`Holder::id`](crate::inspect::Holder::id), a [`Waiter::id`](crate::inspect::Waiter::id) or a [`Client::id`].
+    /// Returns `None` if the client does not announce itself, ended more than a minute ago, or uses another library.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within the command timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::embedded::EmbeddedServer;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// let server = EmbeddedServer::new();
+    /// let client = leasehold::Client::builder().announce("orders").embedded(&server)?;
+    /// # while client.who_is(&client.id()).await?.is_none() { tokio::task::yield_now().await }
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// let holder = client.lock("stock:1001").inspect().await?.expect("a holder");
+    /// let who = client.who_is(&holder.id).await?.expect("a client that announced itself");
+    /// assert_eq!((who.application.as_str(), who.pid), ("orders", std::process::id()));
+    /// # guard.release().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub async fn who_is(&self, id: impl AsRef<str>) -> Result<Option<ClientRecord>, Error> {
+        Ok(record_of_id(self, id.as_ref()).await?.map(|found| found.record))
+    }
+
+    /// Returns the locks that the client behind an id has held or awaited for at least a second, from its record. Waits come first; the record has at
+    /// most 64 locks. The list is empty if the client does not announce itself, or ended more than a minute ago.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Client::who_is`].
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::embedded::{EmbeddedServer, ManualClock};
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let clock = ManualClock::new();
+    /// # let server = EmbeddedServer::with_clock(clock.clone());
+    /// let client = leasehold::Client::builder().announce("orders").manual_clock(&clock).embedded(&server)?;
+    /// let guard = client.lock("stock:1001").acquire().await?;
+    /// clock.advance(Duration::from_secs(3));
+    /// let locks = client.locks_of(client.id()).await?;
+    /// assert_eq!((locks[0].key.as_str(), &locks[0].holder), ("stock:1001", &Some(guard.holder_id())));
+    /// # guard.release().await?;
+    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
+    /// ```
+    pub async fn locks_of(&self, id: impl AsRef<str>) -> Result<Vec<AnnouncedLock>, Error> {
+        let found = record_of_id(self, id.as_ref()).await?;
+        Ok(found.map_or_else(Vec::new, |found| AnnouncedClient::from(found).locks))
+    }
+
     /// Lists the clients that [announce](crate::ClientBuilder::announce) themselves on the server, or on all primaries of a cluster, with the
     /// locks that they hold and wait for. An operator can use it to find the holders of a semaphore's permits, for which the server stores
     /// only ids or a number.
@@ -57,14 +118,21 @@ impl Client {
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
     pub fn announced_clients(&self) -> AnnouncedClients {
-        AnnouncedClients { records: Records::new(self.handle()), is_over: false }
+        let handle = self.handle().clone();
+        let keys = Keys::new(handle.clone(), RECORDS.to_owned(), RECORDS);
+        AnnouncedClients { handle, keys, seen: HashSet::new(), found: VecDeque::new(), is_over: false }
     }
 }
 
 /// A search for announced clients, from [`Client::announced_clients`]. It sends nothing before the first call of `next`.
 #[must_use = "a search does nothing until `next` is called"]
 pub struct AnnouncedClients {
-    records: Records,
+    handle: Arc<Handle>,
+    keys: Keys,
+    /// The clients of earlier pages, because `SCAN` may repeat a key.
+    seen: HashSet<Uuid>,
+    /// The unread part of the page.
+    found: VecDeque<Announced>,
     is_over: bool,
 }
 
@@ -83,11 +151,33 @@ impl AnnouncedClients {
         if self.is_over {
             return None;
         }
-        let found = self.records.next().await;
+        let found = self.next_record().await;
         self.is_over = !matches!(found, Ok(Some(_)));
-        match found {
-            Ok(found) => found.map(|found| Ok(found.into())),
-            Err(error) => Some(Err(error.in_a_search(RECORDS))),
+        found.map(|found| found.map(AnnouncedClient::from)).map_err(|error| error.in_a_search(RECORDS)).transpose()
+    }
+
+    /// Returns the next record, or `None` after the last. The page advances only after its last record, so a dropped future skips no client.
+    pub(super) async fn next_record(&mut self) -> Result<Option<Announced>, Error> {
+        loop {
+            if let Some(found) = self.found.pop_front() {
+                return Ok(Some(found));
+            }
+            let Some(page) = self.keys.page().await else { return self.keys.failure().map(|()| None) };
+            let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
+            let uuids = names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok());
+            let uuids: HashSet<Uuid> = uuids.filter(|uuid| !self.seen.contains(uuid)).collect();
+            let (uuids, mut found) = (Vec::from_iter(uuids), VecDeque::new());
+            for some in uuids.chunks(AT_ONCE) {
+                for record in join_all(some.iter().map(|uuid| record_of(&self.handle, *uuid))).await {
+                    match record {
+                        Err(Error::KeyConflict { .. }) => {}
+                        record => found.extend(record?),
+                    }
+                }
+            }
+            self.seen.extend(uuids);
+            self.found = found;
+            self.keys.turn(page);
         }
     }
 }
@@ -107,62 +197,25 @@ pub(super) struct Announced {
 
 impl From<Announced> for AnnouncedClient {
     fn from(found: Announced) -> Self {
-        Self {
-            id: found.client,
-            record: found.record,
-            locks: found.uses.into_iter().map(AnnouncedLock::from_server).collect(),
-        }
+        let locks = found.uses.into_iter().map(AnnouncedLock::from_server).collect();
+        Self { id: found.client.to_string().into(), record: found.record, locks }
     }
 }
 
-/// A cursor over the records on all servers.
-pub(super) struct Records {
-    handle: Arc<Handle>,
-    keys: Keys,
-    /// The clients of earlier pages, because `SCAN` may repeat a key.
-    seen: HashSet<Uuid>,
-    /// The unread part of the page.
-    found: VecDeque<Announced>,
-}
-
-impl Records {
-    pub(super) fn new(handle: &Arc<Handle>) -> Self {
-        let keys = Keys::new(handle.clone(), RECORDS.to_owned(), RECORDS);
-        Self { handle: handle.clone(), keys, seen: HashSet::new(), found: VecDeque::new() }
-    }
-
-    /// Returns the next client with a record, or `None` after the last client. The page advances only after its last client, so a dropped future
-    /// skips no client.
-    pub(super) async fn next(&mut self) -> Result<Option<Announced>, Error> {
-        loop {
-            if let Some(found) = self.found.pop_front() {
-                return Ok(Some(found));
-            }
-            let Some(page) = self.keys.page().await else { return self.keys.failure().map(|()| None) };
-            let names = page.names.iter().filter_map(|key| std::str::from_utf8(key).ok());
-            let uuids = names.filter_map(|key| Uuid::try_parse(key.rsplit(':').next()?).ok());
-            let uuids: HashSet<Uuid> = uuids.filter(|uuid| !self.seen.contains(uuid)).collect();
-            let (uuids, mut found) = (Vec::from_iter(uuids), VecDeque::new());
-            for some in uuids.chunks(AT_ONCE) {
-                for record in join_all(some.iter().map(|uuid| record_of(&self.handle, *uuid))).await {
-                    found.extend(record?);
-                }
-            }
-            self.seen.extend(uuids);
-            self.found = found;
-            self.keys.turn(page);
-        }
-    }
+/// Reads the record of the client behind the id of a holder, a waiter or a client.
+async fn record_of_id(client: &Client, id: &str) -> Result<Option<Announced>, Error> {
+    let Ok(uuid) = Uuid::try_parse(id.split(':').next().unwrap_or_default()) else { return Ok(None) };
+    record_of(client.handle(), uuid).await
 }
 
 async fn record_of(handle: &Arc<Handle>, uuid: Uuid) -> Result<Option<Announced>, Error> {
-    let id = owner::ClientId::new(uuid);
-    let spec = LockSpec::new(handle.clone(), Kind::Lock, &id.to_string());
-    Ok(match spec.call_once(command::get(&id), command::found).await? {
+    let client = ClientId::new(uuid);
+    let spec = LockSpec::new(handle.clone(), Kind::Lock, &client.to_string());
+    match spec.call_once(command::get(&client), command::found).await? {
+        Found::Absent => Ok(None),
         Found::Record { record, up, age, uses, .. } => {
-            let record = ClientRecord::from_server(record, up, age);
-            Some(Announced { client: id.to_string().into(), record, uses })
+            Ok(Some(Announced { client, record: ClientRecord::from_server(record, up, age), uses }))
         }
-        Found::Absent | Found::Kind(_) => None,
-    })
+        Found::Kind(kind) => Err(spec.conflict(kind)),
+    }
 }

@@ -2,9 +2,7 @@
 
 mod graph;
 
-use super::announced::{Announced, Records};
-use super::any;
-use super::state::LockState;
+use super::state::{self, LockState};
 use crate::client::Client;
 use crate::client::ids::{ClientId, HolderId};
 use crate::error::Error;
@@ -134,15 +132,24 @@ impl Client {
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub async fn deadlocks(&self) -> Result<Deadlocks, Error> {
-        let clients = announced(self).await?;
-        let owners = owners_of_holds(&clients);
-        let waits: Vec<(usize, &LockUse)> = clients
-            .iter()
-            .enumerate()
-            .flat_map(|(at, client)| client.uses.iter().map(move |lock| (at, lock)))
+        let (mut records, mut clients) = (self.announced_clients(), Vec::new());
+        while let Some(announced) = records.next_record().await? {
+            clients.push(announced);
+        }
+        let uses =
+            || clients.iter().enumerate().flat_map(|(at, client)| client.uses.iter().map(move |lock| (at, lock)));
+        // The owner of each announced hold.
+        let mut owners = HashMap::new();
+        for (at, lock) in uses() {
+            if let (Some(hold), [owner]) = (&lock.hold, &lock.owners[..]) {
+                owners.insert(hold.as_str(), Node::Owner(at, *owner));
+            }
+        }
+        let waits: Vec<(usize, &LockUse)> = uses()
             .filter(|(at, lock)| {
                 let blocks = !lock.owners.is_empty() || !clients[*at].record.within.is_empty();
-                lock.hold.is_none() && blocks && has_holder(lock.kind)
+                let has_holder = !matches!(lock.kind, Kind::Semaphore | Kind::Permits | Kind::Latch);
+                lock.hold.is_none() && blocks && has_holder
             })
             .collect();
         let (states, unseen) = looks_at(self, &waits).await?;
@@ -150,11 +157,13 @@ impl Client {
             .iter()
             .map(|(_, lock)| states.get(&lock.key).map_or_else(Vec::new, |state| in_the_way(state, lock.kind)))
             .collect();
+        // The holds of other clients around a process end only after its waits.
+        let around = |at: usize| clients[at].record.within.iter().map(|hold| Node::Hold(hold.as_str()));
         let graph: Vec<_> = waits
             .iter()
             .zip(&holders)
             .map(|((at, lock), holders)| graph::Wait {
-                owners: lock.owners.iter().map(|owner| Node::Owner(*at, *owner)).chain(around(&clients[*at])).collect(),
+                owners: lock.owners.iter().map(|owner| Node::Owner(*at, *owner)).chain(around(*at)).collect(),
                 holders: holders.iter().flat_map(|holder| nodes_of(holder, &owners)).collect(),
             })
             .collect();
@@ -166,7 +175,7 @@ impl Client {
                 let (client, lock) = (&clients[waits[place].0], waits[place].1);
                 let holder = holders[place].iter().find(blocking)?;
                 Some(DeadlockedWait {
-                    client: client.client.clone(),
+                    client: client.client.to_string().into(),
                     host: client.record.host.clone(),
                     pid: client.record.pid,
                     application: client.record.application.clone(),
@@ -179,29 +188,6 @@ impl Client {
         };
         Ok(Deadlocks { found: graph::cycles(&graph).into_iter().map(told).collect(), unseen })
     }
-}
-
-/// Returns whether a wait for this kind depends on a single holder. Simple locks with a caller's id are matched by that id.
-const fn has_holder(kind: Kind) -> bool {
-    !matches!(kind, Kind::Semaphore | Kind::Permits | Kind::Latch)
-}
-
-/// Maps the id of each announced hold to its owner.
-fn owners_of_holds(clients: &[Announced]) -> HashMap<&str, Node<'_>> {
-    let mut owners = HashMap::new();
-    for (at, client) in clients.iter().enumerate() {
-        for lock in &client.uses {
-            if let (Some(hold), [owner]) = (&lock.hold, &lock.owners[..]) {
-                owners.insert(hold.as_str(), Node::Owner(at, *owner));
-            }
-        }
-    }
-    owners
-}
-
-/// Returns the holds of other clients around the client's process, which end only after its waits.
-fn around(client: &Announced) -> impl Iterator<Item = Node<'_>> {
-    client.record.within.iter().map(|hold| Node::Hold(hold.as_str()))
 }
 
 /// Returns the nodes of a holder: its hold and its owner.
@@ -242,20 +228,11 @@ async fn looks_at(
 async fn look_at(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
     let spec = LockSpec::found(client.handle().clone(), Kind::Lock, key);
     let Ok(name) = LockName::new("", key) else { return Ok(None) };
-    any::look_at(&spec, &name, AT_MOST).await
+    state::look_at(&spec, &name, AT_MOST).await
 }
 
 /// The maximum number of holders that are compared with announced holds.
 const AT_MOST: u32 = 64;
-
-/// Reads the records of all announced clients.
-async fn announced(client: &Client) -> Result<Vec<Announced>, Error> {
-    let (mut records, mut found) = (Records::new(client.handle()), Vec::new());
-    while let Some(announced) = records.next().await? {
-        found.push(announced);
-    }
-    Ok(found)
-}
 
 #[cfg(test)]
 mod tests {

@@ -13,7 +13,6 @@ use std::time::Duration;
 const PAGE: u32 = 1024;
 
 /// A cursor over the keys of all servers.
-#[derive(Clone)]
 pub(super) struct Keys {
     handle: Arc<Handle>,
     pattern: Bytes,
@@ -40,7 +39,7 @@ struct Place {
 pub(super) struct Page {
     pub(super) names: Vec<Bytes>,
     next: Option<Place>,
-    server: ServerId,
+    pub(super) server: ServerId,
 }
 
 impl Keys {
@@ -51,9 +50,10 @@ impl Keys {
     }
 
     /// Starts another scan without the failed servers.
-    pub(super) fn again(&self, pattern: String) -> Self {
-        let (done, failed) = (self.failed.clone(), self.failed.clone());
-        Self { pattern: Bytes::from(pattern), done, failed, place: None, ..self.clone() }
+    pub(super) fn restart(&mut self, pattern: String) {
+        self.pattern = pattern.into();
+        self.done.clone_from(&self.failed);
+        self.place = None;
     }
 
     /// Returns the current page, or `None` after every server was scanned or has [failed](Self::failure). Repeated calls return the same page
@@ -97,12 +97,8 @@ impl Keys {
         }
     }
 
-    /// Records that the keys of a page could not be read.
-    pub(super) fn fail_page(&mut self, page: &Page, error: Error) {
-        self.fail(page.server, error);
-    }
-
-    fn fail(&mut self, server: ServerId, error: Error) {
+    /// Records that the keys of a server could not be read.
+    pub(super) fn fail(&mut self, server: ServerId, error: Error) {
         self.failed.push(server);
         self.failure.get_or_insert(error);
         self.leave(server);

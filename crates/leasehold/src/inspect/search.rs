@@ -1,8 +1,7 @@
 //! The search for locks whose names match a pattern.
 
-use super::any;
 use super::keys::Keys;
-use super::state::{FoundKind, LockState};
+use super::state::{FoundKind, LockProblem, LockState, look_at};
 use crate::client::Client;
 use crate::client::inner::Handle;
 use crate::error::{Error, InvalidInput};
@@ -58,12 +57,15 @@ impl Client {
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub fn locks(&self, pattern: impl AsRef<str>) -> Locks {
+        let (handle, pattern) = (self.handle().clone(), pattern.as_ref().to_owned());
+        let names = format!("{}{pattern}", glob::escaped(&handle.settings.prefix));
         Locks {
-            handle: self.handle().clone(),
-            pattern: pattern.as_ref().to_owned(),
+            keys: Keys::new(handle.clone(), names, &pattern),
+            handle,
+            pattern,
             with_foreign: false,
-            wants: None,
-            way: None,
+            wants: Box::new(|_| true),
+            in_queues: false,
             found: VecDeque::new(),
             unseen: 0,
             refusal: None,
@@ -72,34 +74,23 @@ impl Client {
     }
 }
 
-/// Whether a name is inspected.
-type NameFilter = dyn Fn(&str) -> bool + Send + Sync;
-
 /// A search for locks, from [`Client::locks`]. It sends nothing before the first call of `next`.
 #[must_use = "a search does nothing until `next` is called"]
 pub struct Locks {
     handle: Arc<Handle>,
     pattern: String,
     with_foreign: bool,
-    /// `None` inspects every name.
-    wants: Option<Box<NameFilter>>,
-    /// The current pass, once the search has started.
-    way: Option<(Pass, Keys)>,
+    /// Whether a name is inspected.
+    wants: Box<dyn Fn(&str) -> bool + Send + Sync>,
+    keys: Keys,
+    /// Whether the pass over the keys is complete. Then the search scans the queues: a free fair lock with waiters has no other key.
+    in_queues: bool,
     /// The unread part of the page.
     found: VecDeque<LockState>,
     /// The number of names that the client's user may not inspect.
     unseen: u64,
     refusal: Option<String>,
     is_over: bool,
-}
-
-/// A pass over the keys of a server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Pass {
-    /// The keys of locks.
-    Keys,
-    /// The keys of queues: a free fair lock with waiters has no other key.
-    Queues,
 }
 
 impl Locks {
@@ -142,12 +133,8 @@ impl Locks {
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
     pub fn only(mut self, wants: impl Fn(&str) -> bool + Send + Sync + 'static) -> Self {
-        self.wants = Some(Box::new(wants));
+        self.wants = Box::new(wants);
         self
-    }
-
-    fn wants(&self, name: &str) -> bool {
-        self.wants.as_ref().is_none_or(|wants| wants(name))
     }
 
     /// Returns the next lock, or `None` after the last lock and after an error.
@@ -227,34 +214,29 @@ impl Locks {
         self.refusal.as_deref()
     }
 
-    /// Inspects one page, and advances past it.
+    /// Inspects one page, and advances past it afterwards: this future may be dropped before.
     async fn turn_page(&mut self) -> Result<(), Error> {
-        // The cursor advances only after the whole page, because this future may be dropped before.
-        let mut way = self.way.clone().unwrap_or_else(|| (Pass::Keys, self.keys()));
-        let (pass, keys) = &mut way;
-        let looked = match keys.page().await {
-            Some(page) => match self.look_at(*pass, &page.names).await {
-                Ok(found) => {
-                    keys.turn(page);
-                    found
-                }
-                Err(error) => {
-                    keys.fail_page(&page, error);
-                    Vec::new()
-                }
-            },
-            None if *pass == Pass::Keys => {
-                way = (Pass::Queues, keys.again(self.names_of(Pass::Queues)));
-                Vec::new()
+        let Some(page) = self.keys.page().await else {
+            self.is_over = self.in_queues;
+            if self.is_over {
+                return self.keys.failure();
             }
-            None => {
-                self.is_over = true;
-                keys.failure()?;
-                Vec::new()
+            self.in_queues = true;
+            // The name is in braces or contains braces.
+            self.keys.restart(format!("{QUEUE}*{}{}*", glob::escaped(&self.handle.settings.prefix), self.pattern));
+            return Ok(());
+        };
+        let names: HashSet<&Bytes> = page.names.iter().collect();
+        let looked = if self.in_queues { self.look_at_queues(names).await } else { self.look_at_keys(names).await };
+        let found = match looked {
+            Ok(found) => found,
+            Err(error) => {
+                self.keys.fail(page.server, error);
+                return Ok(());
             }
         };
-        self.way = Some(way);
-        for state in looked {
+        self.keys.turn(page);
+        for state in found {
             if let Some(refusal) = state.refusal() {
                 self.unseen += 1;
                 self.refusal = Some(refusal.to_owned());
@@ -266,29 +248,6 @@ impl Locks {
         Ok(())
     }
 
-    fn keys(&self) -> Keys {
-        Keys::new(self.handle.clone(), self.names_of(Pass::Keys), &self.pattern)
-    }
-
-    /// Returns the pattern of the keys of a pass.
-    fn names_of(&self, pass: Pass) -> String {
-        let prefix = glob::escaped(&self.handle.settings.prefix);
-        match pass {
-            Pass::Keys => format!("{prefix}{}", self.pattern),
-            // The name is in braces or contains braces.
-            Pass::Queues => format!("{QUEUE}*{prefix}{}*", self.pattern),
-        }
-    }
-
-    /// Inspects the keys of a page.
-    async fn look_at(&self, pass: Pass, names: &[Bytes]) -> Result<Vec<LockState>, Error> {
-        let names: HashSet<&Bytes> = names.iter().collect();
-        match pass {
-            Pass::Keys => self.look_at_keys(names).await,
-            Pass::Queues => self.look_at_queues(names).await,
-        }
-    }
-
     /// Inspects keys of locks.
     async fn look_at_keys(&self, names: HashSet<&Bytes>) -> Result<Vec<LockState>, Error> {
         let prefix = &self.handle.settings.prefix;
@@ -297,17 +256,20 @@ impl Locks {
             let name = std::str::from_utf8(key).ok().and_then(|key| key.strip_prefix(prefix.as_str()));
             let Some(name) = name else {
                 let name = String::from_utf8_lossy(key).into_owned();
-                found.push(LockState::foreign(name, "the key is no text".to_owned()));
+                found.push(LockState::foreign(name, LockProblem::NotALock { what: "the key is no text".to_owned() }));
                 continue;
             };
-            if !self.wants(name) {
+            if !(self.wants)(name) {
                 continue;
             }
             let spec = self.spec(name);
             match spec.checked_name() {
                 // Keys that belong to a lock are found with the lock.
                 Err(InvalidInput::Name(NameError::Reserved { .. })) => {}
-                Err(why) => found.push(LockState::foreign(name.to_owned(), why.to_string())),
+                Err(why) => {
+                    let problem = LockProblem::NotALock { what: why.to_string() };
+                    found.push(LockState::foreign(name.to_owned(), problem));
+                }
                 Ok(_) => specs.push(spec),
             }
         }
@@ -325,7 +287,7 @@ impl Locks {
         for queue in names {
             // Both names are inspected if either is wanted, because only the inspection reveals the held lock.
             let specs = self.locks_of_queue(queue);
-            if !specs.iter().any(|spec| self.wants(spec.name())) {
+            if !specs.iter().any(|spec| (self.wants)(spec.name())) {
                 continue;
             }
             let states = join_all(specs.iter().map(look)).await;
@@ -333,7 +295,7 @@ impl Locks {
             // A lock with its own key is found in the other pass.
             let is_held = states.iter().flatten().any(|state| state.held > 0 || state.kind == FoundKind::Foreign);
             let free = states.into_iter().flatten().find(|state| state.waiters.is_some_and(|waiters| waiters > 0));
-            found.extend(free.filter(|state| !is_held && self.wants(&state.name)));
+            found.extend(free.filter(|state| !is_held && (self.wants)(&state.name)));
         }
         Ok(found)
     }
@@ -357,13 +319,14 @@ impl Locks {
 
 /// Inspects a found name. The key may be gone, and a refusal is not an error of the search.
 async fn look(spec: &LockSpec) -> Result<Option<LockState>, Error> {
-    match any::look(spec, LISTED).await {
+    match look_at(spec, spec.checked_name()?, LISTED).await {
         Ok(state) => Ok(state.filter(|state| {
             // A register of fencing tokens alone is not a lock.
             state.held > 0 || state.available.is_some() || !state.queue.is_empty() || state.kind == FoundKind::Foreign
         })),
         Err(Error::Refused { refusal, .. }) if !refusal.is_transient() => {
-            Ok(Some(LockState::unseen(spec.name().to_owned(), refusal.text().to_owned())))
+            let problem = LockProblem::NotSeen { refusal: refusal.text().to_owned() };
+            Ok(Some(LockState::foreign(spec.name().to_owned(), problem)))
         }
         Err(error) => Err(error),
     }

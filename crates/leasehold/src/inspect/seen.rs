@@ -3,13 +3,8 @@
 use crate::client::ids::HolderId;
 use crate::error::Error;
 use crate::lock::spec::LockSpec;
-use leasehold_core::call::Call;
-use leasehold_core::command::lock as command;
-use leasehold_core::command::lock::Inspected;
 use leasehold_core::command::read_write::{self, Mode};
-use leasehold_core::command::{Kind, fair as fair_command, simple as simple_command};
-use leasehold_core::name::LockName;
-use leasehold_core::reply::{DecodeError, Reply};
+use leasehold_core::command::{Kind, fair, lock, simple};
 use std::time::Duration;
 
 /// A holder of a lock, as seen by the server.
@@ -68,81 +63,66 @@ pub struct ReadWriteHolders {
     pub readers: Vec<Holder>,
 }
 
-/// Reads the holder of a lock that is a hash with one field.
-pub(super) async fn plain(spec: &LockSpec) -> Result<Option<Holder>, Error> {
-    one(spec, command::inspect, command::inspected).await
+/// The holders and waiters of a lock. Which fields apply depends on its kind.
+#[derive(Default)]
+pub(crate) struct Seen {
+    pub(super) holder: Option<Holder>,
+    pub(super) readers: Vec<Holder>,
+    pub(super) waiters: Vec<Waiter>,
 }
 
-/// Reads the holder of a simple lock.
-pub(super) async fn simple(spec: &LockSpec) -> Result<Option<Holder>, Error> {
-    one(spec, simple_command::inspect, simple_command::inspected).await
-}
-
-async fn one(
-    spec: &LockSpec,
-    inspect: impl Fn(&LockName) -> Call,
-    inspected: impl FnOnce(&Reply) -> Result<Inspected, DecodeError>,
-) -> Result<Option<Holder>, Error> {
-    match spec.call_once(inspect(spec.checked_name()?), inspected).await? {
-        Inspected::Free => Ok(None),
-        Inspected::Held { holder, count, left } => {
-            Ok(Some(Holder { id: holder.into(), hold_count: count, remaining: left }))
-        }
-        Inspected::Kind(kind) => Err(spec.conflict(kind)),
-    }
-}
-
-/// Reads the holder of a fair lock, and its queue.
-pub(super) async fn fair(spec: &LockSpec) -> Result<FairQueue, Error> {
+/// Reads a lock. Kinds with permits or without holders have their own inspection.
+pub(super) async fn look(spec: &LockSpec) -> Result<Seen, Error> {
+    let held = |id: String, hold_count, remaining| Holder { id: id.into(), hold_count, remaining };
     let name = spec.checked_name()?;
-    let call = spec.handle().with(|session, _| fair_command::inspect(name, &session.settings().fair));
-    match spec.call_once(call, fair_command::inspected).await? {
-        fair_command::Inspected::Seen { holder, waiters } => Ok(FairQueue {
-            holder: holder.map(|seen| Holder { id: seen.holder.into(), hold_count: seen.count, remaining: seen.left }),
-            waiters: waiters
-                .into_iter()
-                .map(|seen| Waiter { id: seen.waiter.into(), waited: seen.age, is_alive: seen.alive })
-                .collect(),
-        }),
-        fair_command::Inspected::Kind(kind) => Err(spec.conflict(kind)),
-    }
-}
-
-/// Reads both halves of a read-write lock.
-pub(super) async fn halves(spec: &LockSpec) -> Result<ReadWriteHolders, Error> {
-    let mut seen = ReadWriteHolders { writer: None, readers: Vec::new() };
-    match spec.call_once(read_write::inspect(spec.checked_name()?), read_write::inspected).await? {
-        read_write::Inspected::Free => {}
-        read_write::Inspected::Held { holders, .. } => {
-            for holder in holders {
-                let (mode, holder) = (
-                    holder.mode,
-                    Holder { id: holder.holder.into(), hold_count: holder.count, remaining: holder.left },
-                );
-                match mode {
-                    Mode::Read => seen.readers.push(holder),
-                    Mode::Write => seen.writer = Some(holder),
-                }
+    let mut seen = Seen::default();
+    match spec.kind() {
+        kind @ (Kind::Lock | Kind::Spin | Kind::Fenced | Kind::Simple) => {
+            let is_simple = kind == Kind::Simple;
+            let call = if is_simple { simple::inspect(name) } else { lock::inspect(name) };
+            match spec.call_once(call, if is_simple { simple::inspected } else { lock::inspected }).await? {
+                lock::Inspected::Free => {}
+                lock::Inspected::Held { holder, count, left } => seen.holder = Some(held(holder, count, left)),
+                lock::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
             }
         }
-        read_write::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
+        Kind::Fair | Kind::FencedFair => {
+            let call = spec.handle().with(|session, _| fair::inspect(name, &session.settings().fair));
+            match spec.call_once(call, fair::inspected).await? {
+                fair::Inspected::Seen { holder, waiters } => {
+                    seen.holder = holder.map(|found| held(found.holder, found.count, found.left));
+                    seen.waiters = waiters.into_iter().map(Waiter::from).collect();
+                }
+                fair::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
+            }
+        }
+        Kind::Read | Kind::Write => match spec.call_once(read_write::inspect(name), read_write::inspected).await? {
+            read_write::Inspected::Free => {}
+            read_write::Inspected::Held { holders, .. } => {
+                for found in holders {
+                    let holder = held(found.holder, found.count, found.left);
+                    match found.mode {
+                        Mode::Read => seen.readers.push(holder),
+                        Mode::Write => seen.holder = Some(holder),
+                    }
+                }
+            }
+            read_write::Inspected::Kind(kind) => return Err(spec.conflict(kind)),
+        },
+        Kind::Semaphore | Kind::Permits | Kind::Latch => {}
     }
     Ok(seen)
 }
 
-/// Reads the holder of a busy lock, or `None` for kinds with several holders and if it cannot be read.
+impl From<fair::Waiter> for Waiter {
+    fn from(found: fair::Waiter) -> Self {
+        Self { id: found.waiter.into(), waited: found.age, is_alive: found.alive }
+    }
+}
+
+/// Returns a holder that keeps the lock busy, or `None` for kinds with several holders and if it cannot be read.
 pub(crate) async fn holder(spec: &LockSpec) -> Option<HolderId> {
-    let holder = match spec.kind() {
-        Kind::Lock | Kind::Spin | Kind::Fenced => plain(spec).await.ok()?,
-        Kind::Fair | Kind::FencedFair => fair(spec).await.ok()?.holder,
-        Kind::Simple => simple(spec).await.ok()?,
-        Kind::Read => halves(spec).await.ok()?.writer,
-        Kind::Write => {
-            let seen = halves(spec).await.ok()?;
-            seen.writer.or_else(|| seen.readers.into_iter().next())
-        }
-        // These kinds have several holders, or none.
-        Kind::Semaphore | Kind::Permits | Kind::Latch => None,
-    };
-    holder.map(|holder| holder.id)
+    let seen = look(spec).await.ok()?;
+    let readers = seen.readers.into_iter().filter(|_| spec.kind() == Kind::Write);
+    seen.holder.into_iter().chain(readers).next().map(|holder| holder.id)
 }

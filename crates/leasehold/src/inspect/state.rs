@@ -1,9 +1,14 @@
 //! The state of one name on a server.
 
 use super::{Holder, Waiter};
+use crate::client::Client;
 use crate::client::ids::HolderId;
-use leasehold_core::command::any::{Found, Hold, Sort};
+use crate::error::Error;
+use crate::lock::spec::LockSpec;
+use leasehold_core::command::Kind;
+use leasehold_core::command::any::{self as command, Found, Hold, Inspected, Sort};
 use leasehold_core::command::read_write::Mode;
+use leasehold_core::name::LockName;
 use std::fmt;
 use std::time::Duration;
 
@@ -140,8 +145,7 @@ pub struct LockState {
 }
 
 impl LockState {
-    /// Creates an empty state.
-    pub(super) fn empty(name: String, kind: FoundKind) -> Self {
+    fn empty(name: String, kind: FoundKind) -> Self {
         Self {
             name,
             kind,
@@ -157,14 +161,9 @@ impl LockState {
         }
     }
 
-    /// Creates the state of a key with other data.
-    pub(super) fn foreign(name: String, what: String) -> Self {
-        Self { problems: vec![LockProblem::NotALock { what }], ..Self::empty(name, FoundKind::Foreign) }
-    }
-
-    /// Creates the state of a name that the client's user may not inspect.
-    pub(super) fn unseen(name: String, refusal: String) -> Self {
-        Self { problems: vec![LockProblem::NotSeen { refusal }], ..Self::empty(name, FoundKind::Foreign) }
+    /// Creates the state of a key that shows no lock.
+    pub(super) fn foreign(name: String, problem: LockProblem) -> Self {
+        Self { problems: vec![problem], ..Self::empty(name, FoundKind::Foreign) }
     }
 
     /// Returns the server's refusal, if the client's user may not inspect the name.
@@ -175,8 +174,17 @@ impl LockState {
         })
     }
 
-    pub(super) fn of(name: String, found: Found) -> Self {
-        let kind = kind_of(found.sort);
+    fn of(name: String, found: Found) -> Self {
+        let kind = match found.sort {
+            Sort::Lock => FoundKind::Lock,
+            Sort::Fair => FoundKind::FairLock,
+            Sort::Fenced => FoundKind::FencedLock,
+            Sort::FencedFair => FoundKind::FencedFairLock,
+            Sort::ReadWrite => FoundKind::ReadWriteLock,
+            Sort::Simple => FoundKind::SimpleLock,
+            Sort::Permits => FoundKind::Semaphore,
+            Sort::Counter => FoundKind::Counter,
+        };
         let mut state = Self { problems: problems_of(&found), ..Self::empty(name, kind) };
         let is_fair = matches!(found.sort, Sort::Fair | Sort::FencedFair);
         let is_counted = matches!(found.sort, Sort::Permits | Sort::Counter);
@@ -185,30 +193,12 @@ impl LockState {
         state.waiters = if is_fair { Some(found.queued) } else { found.listeners };
         state.fencing_token = found.token;
         state.available = is_counted.then_some(found.available);
+        state.queue = found.waiters.into_iter().map(Waiter::from).collect();
         for hold in found.holds {
             let into = if hold.mode == Mode::Read { &mut state.readers } else { &mut state.holders };
             into.push(Holder { id: hold.name.into(), hold_count: hold.count.unwrap_or(0), remaining: hold.left });
         }
-        let waiter = |seen: leasehold_core::command::fair::Waiter| Waiter {
-            id: seen.waiter.into(),
-            waited: seen.age,
-            is_alive: seen.alive,
-        };
-        state.queue = found.waiters.into_iter().map(waiter).collect();
         state
-    }
-}
-
-const fn kind_of(sort: Sort) -> FoundKind {
-    match sort {
-        Sort::Lock => FoundKind::Lock,
-        Sort::Fair => FoundKind::FairLock,
-        Sort::Fenced => FoundKind::FencedLock,
-        Sort::FencedFair => FoundKind::FencedFairLock,
-        Sort::ReadWrite => FoundKind::ReadWriteLock,
-        Sort::Simple => FoundKind::SimpleLock,
-        Sort::Permits => FoundKind::Semaphore,
-        Sort::Counter => FoundKind::Counter,
     }
 }
 
@@ -231,6 +221,56 @@ fn problems_of(found: &Found) -> Vec<LockProblem> {
     let silent = found.waiters.iter().filter(|waiter| !waiter.alive).map(|waiter| waiter.waiter.clone());
     problems.extend(silent.map(|id| LockProblem::SilentWaiter { id: id.into() }));
     problems
+}
+
+impl Client {
+    /// Returns the state of a lock of any kind: holders with their counts, the queue with the age of each waiter, leases, the last fencing token, and
+    /// problems. Returns `None` if the key does not exist. This changes nothing.
+    ///
+    /// The lists contain at most 128 holders and 128 waiters. A key with other data is [`FoundKind::Foreign`]. The client's user needs the rights
+    /// of the block `locks` in [docs/security.md](https://github.com/leasehold/leasehold/blob/main/docs/security.md).
+    ///
+    /// # Errors
+    ///
+    /// [`Error::Invalid`] for an invalid lock name; [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no
+    /// result within the command timeout.
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use leasehold::inspect::FoundKind;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let guard = client.fenced_lock("stock:1001").acquire().await?;
+    /// let seen = client.inspect("stock:1001").await?.expect("a lock");
+    /// assert_eq!((seen.kind, seen.held), (FoundKind::FencedLock, 1));
+    /// assert_eq!(seen.holders[0].id, guard.holder_id());
+    /// assert!(seen.problems.is_empty());
+    /// # guard.release().await?;
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub async fn inspect(&self, name: impl AsRef<str>) -> Result<Option<LockState>, Error> {
+        let spec = LockSpec::found(self.handle().clone(), Kind::Lock, name.as_ref());
+        look_at(&spec, spec.checked_name()?, command::MOST).await
+    }
+}
+
+/// Reads the state of a lock, with at most `most` holders and waiters. `name` may have another prefix than the client's.
+pub(super) async fn look_at(spec: &LockSpec, name: &LockName, most: u32) -> Result<Option<LockState>, Error> {
+    let call = spec.handle().with(|session, _| command::inspect(name, session.settings(), most));
+    let own = || spec.name().to_owned();
+    Ok(match spec.call_once(call, command::inspected).await? {
+        Inspected::Absent { token } => {
+            let state = LockState::empty(own(), FoundKind::FencedLock);
+            token.map(|_| LockState { fencing_token: token, ..state })
+        }
+        Inspected::Found(found) => Some(LockState::of(own(), *found)),
+        Inspected::Kind(what) => Some(LockState::foreign(own(), LockProblem::NotALock { what })),
+    })
 }
 
 #[cfg(test)]
