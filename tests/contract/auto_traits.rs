@@ -13,9 +13,9 @@ use leasehold::once::{Occurrence, Once, Period};
 use leasehold::{
     Acquire, Acquiring, Adopt, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId,
     ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
-    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, LatchWaiting, Lock, LossReason, Lost,
-    MultiLock, NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore,
-    ServerInfo, SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
+    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, Lock, LossReason, Lost, MultiLock,
+    NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore, ServerInfo,
+    SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
@@ -93,7 +93,6 @@ types! {
     InvalidTicket: send sync unpin forever;
     InvalidPermitId: send sync unpin forever;
     LatchWait: send sync unpin forever;
-    LatchWaiting: send unpin forever;
     Leader: send sync unpin forever;
     LeaderHandle: send sync unpin forever;
     LeaderState: send sync unpin forever;
@@ -161,9 +160,8 @@ fn every_kind<K: LockKind>(lock: &Lock<K>, acquire: &Acquire<K>, acquiring: &Acq
 
 /// The future of a wait holds a boxed one that only one thread polls.
 #[expect(dead_code, reason = "compiling it is the test")]
-fn the_future_of_a_wait_is_not_shared(acquiring: &Acquiring, waiting: &LatchWaiting) {
+fn the_future_of_a_wait_is_not_shared(acquiring: &Acquiring) {
     LacksSync::lacks(acquiring);
-    LacksSync::lacks(waiting);
 }
 
 /// Futures of async functions may be sent while they are under way, and must be pinned.

@@ -2,7 +2,7 @@
 
 use crate::support::{World, ms, secs};
 use futures_util::future::join_all;
-use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold::kind::LockKind;
 use leasehold::{Client, Lock};
 use std::time::Duration;
@@ -57,7 +57,7 @@ fn in_paused_time(test: impl AsyncFnOnce(Client)) {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build();
     runtime.expect("a runtime").block_on(async {
         let zero = Instant::now();
-        let server = EmbeddedServer::with_clock(tokio_clock(zero));
+        let server = EmbeddedServer::with_clock(ServerClock::tokio(zero));
         server.set_round_trip(ROUND_TRIP);
         let client = Client::builder().tokio_clock(zero).embedded(&server).expect("a client");
         test(client.clone()).await;

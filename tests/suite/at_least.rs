@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{Actor, Stage, World, ms, secs, until};
-use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold::once::{Occurrence, Period};
 use leasehold::{Client, ClientBuilder, Error, Fallback, InvalidInput, LossReason, WithError};
 use std::sync::Arc;
@@ -287,7 +287,7 @@ pub(crate) fn thousand_ticks_of_five_processes_run_once_each() {
     for round_trip in [ms(0), ms(5), ms(100)] {
         runtime.as_ref().expect("a runtime").block_on(async {
             let zero = tokio::time::Instant::now();
-            let server = EmbeddedServer::with_clock(tokio_clock(zero));
+            let server = EmbeddedServer::with_clock(ServerClock::tokio(zero));
             server.set_round_trip(round_trip);
             let ran: Arc<Vec<AtomicUsize>> = Arc::new((0..TICKS).map(|_| AtomicUsize::new(0)).collect());
             let every = secs(10);

@@ -2,7 +2,7 @@
 
 use crate::support::{World, ms, secs, until};
 use futures_util::StreamExt as _;
-use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold::leader::{LeaderHandle, LeaderState, Term};
 use leasehold::{Client, Error, WithError};
 use std::sync::Arc;
@@ -201,7 +201,7 @@ pub(crate) fn five_candidates_have_one_leader_and_soon_a_next_one() {
     for round_trip in [ms(0), ms(5), ms(100)] {
         runtime.as_ref().expect("a runtime").block_on(async {
             let (zero, lease) = (tokio::time::Instant::now(), secs(6));
-            let server = EmbeddedServer::with_clock(tokio_clock(zero));
+            let server = EmbeddedServer::with_clock(ServerClock::tokio(zero));
             server.set_round_trip(round_trip);
             let last = Arc::new(AtomicUsize::new(0));
             let begin = || {

@@ -2,7 +2,7 @@
 
 use crate::support::world::idle;
 use crate::support::{NEVER, World, ms, secs, until};
-use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold::{Client, Error, Guard, Lock};
 use leasehold_test_support::Rounds;
 use std::time::{Duration, Instant};
@@ -165,7 +165,7 @@ pub(crate) fn another_client_gets_in_within_a_second_behind_a_slow_network() {
     runtime.expect("a runtime").block_on(async {
         for (round_trip, linger) in [(0, 50), (20, 1_000), (100, 50), (100, 1_000)] {
             let zero = tokio::time::Instant::now();
-            let server = EmbeddedServer::with_clock(tokio_clock(zero));
+            let server = EmbeddedServer::with_clock(ServerClock::tokio(zero));
             server.set_round_trip(ms(round_trip));
             let [busy, other] =
                 [(); 2].map(|()| Client::builder().tokio_clock(zero).embedded(&server).expect("a client"));

@@ -1,7 +1,7 @@
 //! Requests meet under the layer, on the embedded engine: one that answers at once, and one that takes 20 ms, in tokio's paused time.
 
 use http::{Request, Response, StatusCode};
-use leasehold::embedded::{EmbeddedServer, tokio_clock};
+use leasehold::embedded::{EmbeddedServer, ServerClock};
 use leasehold::{Client, Fallback, Lock, LossReason};
 use leasehold_tower::{Grpc, HeldLock, Http, LockLayer, LostLock, OnLoss, Refusal, header};
 use std::convert::Infallible;
@@ -33,7 +33,7 @@ type Answer = Result<Response<String>, Infallible>;
 impl World {
     fn new(round_trip: Duration, lease: Duration) -> Self {
         let zero = Instant::now();
-        let server = EmbeddedServer::with_clock(tokio_clock(zero));
+        let server = EmbeddedServer::with_clock(ServerClock::tokio(zero));
         server.set_round_trip(round_trip);
         let client = || {
             let settings = Client::builder().tokio_clock(zero).lease(lease).unreachable_after(WORK);

@@ -80,8 +80,6 @@ mod kinds;
 pub mod leader;
 mod link;
 pub mod once;
-#[cfg(feature = "unstable-raw")]
-pub mod raw;
 mod runtime;
 pub mod telemetry;
 
@@ -92,8 +90,8 @@ pub use client::{Client, NotReleased};
 #[doc(inline)]
 pub use error::{ConnectError, Error, InvalidInput, WithError};
 pub use kinds::{
-    AnyLock, BareSemaphore, CountDownLatch, FairLock, FencedFairLock, FencedLock, LatchWait, LatchWaiting, MultiLock,
-    QuorumLock, ReadLock, ReadWriteLock, Semaphore, SimpleLock, SpinLock, StripedLock, WriteLock,
+    AnyLock, BareSemaphore, CountDownLatch, FairLock, FencedFairLock, FencedLock, LatchWait, MultiLock, QuorumLock,
+    ReadLock, ReadWriteLock, Semaphore, SimpleLock, SpinLock, StripedLock, WriteLock,
 };
 pub use leasehold_core::backoff::Backoff;
 pub use leasehold_core::call::Replicas;
@@ -151,6 +149,13 @@ pub mod group {
     pub use crate::kinds::{GroupAcquire, GroupGuard, GroupLock, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 }
 
+/// Plain commands to the server: [`ClientBuilder::connect_raw`]. They are exempt from semantic versioning.
+#[cfg(feature = "unstable-raw")]
+pub mod raw {
+    pub use crate::link::raw::RawConnection;
+    pub use leasehold_core::wire::Frame;
+}
+
 /// The in-process engine, for tests, examples and locks within one process.
 ///
 /// ```
@@ -173,7 +178,8 @@ pub mod group {
 ///
 /// The engine replies at once. On a real server other tasks run, timeouts expire and futures are dropped before a reply arrives.
 /// [`EmbeddedServer::set_round_trip`](embedded::EmbeddedServer::set_round_trip) simulates the latency of a network, on any clock. On tokio's paused
-/// clock ([`EmbeddedServer::paused`](embedded::EmbeddedServer::paused)) the simulation costs no time. Test code that depends on contention or on short
+/// clock ([`EmbeddedServer::paused`](embedded::EmbeddedServer::paused), [`ServerClock::tokio`](embedded::ServerClock::tokio)) the simulation costs no
+/// time; tokio sleeps for whole milliseconds, so each half of a round trip is rounded up to a millisecond. Test code that depends on contention or on short
 /// waits with and without a round trip.
 ///
 /// ```
@@ -204,31 +210,6 @@ pub mod embedded {
     pub use leasehold_embedded::{
         EmbeddedLink, EmbeddedServer, Fault, FaultTarget, ManualClock, Recorded, Recorder, ServerClock,
     };
-
-    /// Returns a server clock that follows tokio's clock, which a test can pause. The clock starts at `zero`. [`EmbeddedServer::paused`]
-    /// creates a server with such a clock that starts now.
-    ///
-    /// ```
-    /// use leasehold::Client;
-    /// use leasehold::embedded::{EmbeddedServer, tokio_clock};
-    /// use std::time::Duration;
-    ///
-    /// # let runtime = tokio::runtime::Builder::new_current_thread().enable_all().start_paused(true).build().unwrap();
-    /// # runtime.block_on(async {
-    /// // In a test under `#[tokio::test(start_paused = true)]`:
-    /// let server = EmbeddedServer::with_clock(tokio_clock(tokio::time::Instant::now()));
-    /// let client = Client::builder().embedded(&server)?;
-    ///
-    /// let guard = client.lock("report").acquire().await?;
-    /// tokio::time::sleep(Duration::from_secs(3_600)).await; // ends at once; the lock was renewed throughout
-    /// assert!(guard.is_held());
-    /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
-    /// ```
-    ///
-    /// tokio sleeps for whole milliseconds, so each half of a [round trip](EmbeddedServer::set_round_trip) is rounded up to a millisecond.
-    pub fn tokio_clock(zero: tokio::time::Instant) -> ServerClock {
-        ServerClock::tokio(zero)
-    }
 }
 
 /// Mistakes that must not compile.

@@ -10,7 +10,6 @@ use leasehold_core::session::{AcquireRequest, Patience};
 use std::fmt;
 use std::future::IntoFuture;
 use std::pin::Pin;
-use std::task::{Context, Poll};
 use std::time::Duration;
 
 /// A gate that opens for all its waiters, in every process, when its count reaches zero.
@@ -95,11 +94,9 @@ impl CountDownLatch {
     pub async fn count_down_by(&self, count: u32) -> Result<u32, Error> {
         settings::check_number("count", count, 1)?;
         let down = |name: &_, operation: &[u8], publish: &_| command::count_down(name, count, operation, publish);
-        match self.0.call_idempotent(down, command::counted_down).await? {
-            Outcome::Done(left) | Outcome::Refused(left) | Outcome::Overflow(left) => {
-                Ok(u32::try_from(left).unwrap_or_default())
-            }
-        }
+        let (Outcome::Done(left) | Outcome::Refused(left) | Outcome::Overflow(left)) =
+            self.0.call_idempotent(down, command::counted_down).await?;
+        Ok(u32::try_from(left).unwrap_or_default())
     }
 
     /// Returns the remaining count, or 0 if the latch is open. This changes nothing.
@@ -178,9 +175,7 @@ impl LatchWait {
         self
     }
 
-    /// Limits the wait to the time before `deadline`, such as the deadline of the request that needs the latch. Otherwise like
-    /// [`wait`](Self::wait): a deadline in the past makes one attempt. The deadline is an instant of tokio's clock; a
-    /// [`std::time::Instant`] converts into it.
+    /// Limits the wait to the time before `deadline`, like [`Acquire::wait_until`](crate::Acquire::wait_until).
     pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
         self.wait = Some(Wait::Until(deadline.into()));
         self
@@ -209,33 +204,15 @@ impl LatchWait {
 
 impl IntoFuture for LatchWait {
     type Output = Result<(), Error>;
-    type IntoFuture = LatchWaiting;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> LatchWaiting {
-        LatchWaiting(Box::pin(self.run()))
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(self.run())
     }
 }
 
 impl fmt::Debug for LatchWait {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("LatchWait").field("latch", &self.spec.name()).field("wait", &self.wait).finish_non_exhaustive()
-    }
-}
-
-/// The future of a [`LatchWait`].
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct LatchWaiting(Pin<Box<dyn Future<Output = Result<(), Error>> + Send>>);
-
-impl Future for LatchWaiting {
-    type Output = Result<(), Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl fmt::Debug for LatchWaiting {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("LatchWaiting").finish_non_exhaustive()
     }
 }

@@ -38,7 +38,6 @@ use std::time::Duration;
 /// ```
 #[derive(Clone, Debug)]
 pub struct ReadWriteLock {
-    read: ReadLock,
     write: WriteLock,
 }
 
@@ -84,10 +83,7 @@ const MARK: Duration = Duration::from_secs(3);
 
 impl ReadWriteLock {
     pub(crate) fn new(handle: &Arc<Handle>, name: &str) -> Self {
-        Self {
-            read: Lock::of(LockSpec::new(handle.clone(), Kind::Read, name)),
-            write: Lock::of(LockSpec::new(handle.clone(), Kind::Write, name)),
-        }
+        Self { write: Lock::of(LockSpec::new(handle.clone(), Kind::Write, name)) }
     }
 
     /// Makes waiting writers block new readers, among all leasehold clients with this setting.
@@ -96,25 +92,24 @@ impl ReadWriteLock {
     /// readers.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
-        let prefer = |spec: &LockSpec| spec.with_options(|options| options.prefer_writers = Some(MARK));
-        Self { read: Lock::of(prefer(self.read.spec())), write: Lock::of(prefer(self.write.spec())) }
+        let spec = self.write.spec().with_options(|options| options.prefer_writers = Some(MARK));
+        Self { write: Lock::of(spec) }
     }
 
     /// Counts the metrics of both halves under `class`. See [`Lock::class`].
     #[must_use]
     pub fn class(self, class: impl AsRef<str>) -> Self {
-        let class = class.as_ref();
-        Self { read: self.read.class(class), write: self.write.class(class) }
+        Self { write: self.write.class(class) }
     }
 
     /// Returns the name without the client's prefix.
     pub fn name(&self) -> &str {
-        self.read.name()
+        self.write.name()
     }
 
     /// Returns the read half, which any number of readers may hold.
     pub fn read(&self) -> ReadLock {
-        self.read.clone()
+        Lock::of(self.write.spec().with_kind(Kind::Read))
     }
 
     /// Returns the write half, which one writer may hold.

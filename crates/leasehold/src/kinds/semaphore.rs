@@ -1,16 +1,15 @@
-//! The semaphore.
+//! Both kinds of semaphores.
 
 use crate::client::settings;
 use crate::error::{Error, InvalidInput};
-use crate::kind::Permit;
+use crate::kind::{Counted, Counter, Permit};
 use crate::lock::Lock;
 use crate::lock::guard::Guard;
-use crate::lock::spec::Outcome;
-use leasehold_core::command::permits::{self as command, Given, Inspected, Leased, PermitId};
+use crate::lock::spec::{LockSpec, Outcome};
+use leasehold_core::command::permits::{self, Given, Leased, PermitId};
+use leasehold_core::command::{Kind, semaphore};
+use leasehold_core::session::Patience;
 use std::time::Duration;
-
-/// The maximum number of ids in one command.
-const IDS_IN_A_CALL: usize = command::MAX_AT_ONCE as usize;
 
 /// A semaphore whose permits have ids and leases.
 ///
@@ -69,13 +68,42 @@ pub struct PermitCounts {
     pub permits: Vec<HeldPermit>,
 }
 
-impl Semaphore {
-    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one. Each acquire, renewal and release blocks the server for
-    /// about 2 ms per 1000 permits. The capacity may be much greater.
-    pub const MAX_AT_ONCE: u32 = command::MAX_AT_ONCE;
+/// A counter of permits without holders and leases.
+///
+/// **When to use it:** to share a semaphore with JVMs that use Redisson's `RSemaphore`, or for permits without a hold, such as tickets that nobody
+/// returns. **When not:** nearly everywhere else. The server stores the number of available permits, but no holders. **The permits of a crashed
+/// process are gone** until a caller adds them again. A [`Semaphore`](crate::Semaphore) recovers such permits automatically.
+///
+/// A new semaphore has no permits until [`try_set_permits`](Self::try_set_permits) sets them. If the server loses its data, waiters wait until a
+/// caller sets the number again, and the client warns once ([`UNSET_TOTAL`](crate::telemetry::UNSET_TOTAL)). Limit such a
+/// [`wait`](crate::Acquire::wait). Permits from before the loss that return afterwards add to the new number, because the server stores no holders.
+/// For the same reason, a request for more permits than the semaphore will ever have waits without a limit.
+///
+/// A guard returns its permits once, when it is released or dropped. It has no lease and no renewals, and does not report a loss while its client
+/// lives. Its release fails with [`Error::Lost`] if the semaphore no longer exists: after a deletion, an eviction or a loss of the server's data.
+/// Such a release returns no permits. Owners do not re-enter it: each acquire takes new permits.
+///
+/// **What it costs:** each acquire and each other operation leaves a key of about 160 bytes for ten minutes, to detect late copies. The release
+/// writes to the key of its acquire. 100 acquires a second keep 60 000 keys (10 MB), and 1 000 acquires a second 100 MB.
+///
+/// # Examples
+///
+/// ```
+/// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+/// # let client = leasehold::Client::embedded();
+/// let seats = client.bare_semaphore("seats");
+/// assert!(seats.try_set_permits(10).await?);
+/// let guard = seats.acquire().permits(2).await?;
+/// assert_eq!((guard.permits(), seats.available_permits().await?), (2, 8));
+/// guard.release().await?;
+/// assert_eq!(seats.available_permits().await?, 10);
+/// # Ok::<(), leasehold::Error>(()) }).unwrap();
+/// ```
+pub type BareSemaphore = Lock<Counter>;
 
-    /// Sets the capacity if it was never set, and returns whether it did. An existing capacity does not change, even if no permit is
-    /// available.
+impl<K: Counted> Lock<K> {
+    /// Sets the number of permits (the capacity of a [`Semaphore`]) if it was never set, and returns whether it did. An existing number does not
+    /// change, even if no permit is available.
     ///
     /// # Errors
     ///
@@ -85,13 +113,124 @@ impl Semaphore {
     ///
     /// # Cancel safety
     ///
-    /// After a drop of the future the capacity may or may not be set.
+    /// After a drop of the future the number may or may not be set.
     pub async fn try_set_permits(&self, permits: u32) -> Result<bool, Error> {
         settings::check_number("number of permits", permits, 0)?;
-        let set = |name: &_, operation: &[u8], publish: &_| command::set(name, permits, operation, publish);
-        let outcome = self.spec().call_idempotent(set, command::set_done).await?;
-        Ok(matches!(outcome, Outcome::Done(_)))
+        let has_ids = self.spec().kind() == Kind::Permits;
+        let set = |name: &_, operation: &[u8], publish: &_| {
+            if has_ids {
+                permits::set(name, permits, operation, publish)
+            } else {
+                semaphore::set(name, permits, None, operation, publish)
+            }
+        };
+        let set_done = if has_ids { permits::set_done } else { semaphore::set_done };
+        Ok(matches!(self.spec().call_idempotent(set, set_done).await?, Outcome::Done(_)))
     }
+
+    /// Acquires this many permits if they are available: all of them, or none. See [`Acquire::permits`](crate::Acquire::permits) for a wait.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Lock::try_acquire`]; [`Error::ExceedsCapacity`] if a [`Semaphore`](crate::Semaphore) has fewer permits in total; and
+    /// [`Error::Invalid`] for an invalid number.
+    ///
+    /// # Cancel safety
+    ///
+    /// See [`Acquire`](crate::Acquire).
+    pub async fn try_acquire_many(&self, permits: u32) -> Result<Option<Guard<K>>, Error> {
+        self.acquire().permits(permits).run(Some(Patience::Try)).await
+    }
+
+    /// Adds permits without a hold. A negative number removes permits, even more than are available. Returns the number of available permits, which
+    /// may be negative.
+    ///
+    /// # Errors
+    ///
+    /// [`Error::KeyConflict`] if the name is in use by other data; [`Error::Invalid`] for 0, and if the sum exceeds 32 bits; and
+    /// [`Error::Unreachable`], [`Error::OutcomeUnknown`] or [`Error::Refused`] if the server gave no result within
+    /// [`unreachable_after`](crate::ClientBuilder::unreachable_after). During that time the client retries; the server applies the change once.
+    ///
+    /// # Cancel safety
+    ///
+    /// After a drop of the future the permits may or may not be added.
+    pub async fn add_permits(&self, permits: i32) -> Result<i64, Error> {
+        if permits == 0 {
+            return Err(InvalidInput::NoPermits.into());
+        }
+        let add = |name: &_, operation: &[u8], publish: &_| semaphore::add(name, permits, operation, publish);
+        match self.spec().call_idempotent(add, semaphore::added).await? {
+            Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
+            Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
+                what: "number of permits after the change",
+                given: available.saturating_add(permits.into()),
+                least: i32::MIN.into(),
+                most: i32::MAX.into(),
+            })),
+        }
+    }
+
+    /// Returns the number of available permits, including expired permits. It is 0 if the semaphore does not exist, and negative if more permits
+    /// were removed than existed.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
+    ///
+    /// # Cancel safety
+    ///
+    /// Dropping the future leaves nothing behind.
+    pub async fn available_permits(&self) -> Result<i64, Error> {
+        let spec = self.spec();
+        if spec.kind() == Kind::Permits {
+            return Ok(counts(spec).await?.map_or(0, |counts| counts.available));
+        }
+        match spec.call_once(semaphore::inspect(spec.checked_name()?), semaphore::inspected).await? {
+            semaphore::Inspected::Absent => Ok(0),
+            semaphore::Inspected::Present { available, .. } => Ok(available),
+            semaphore::Inspected::Kind(kind) => Err(spec.conflict(kind)),
+        }
+    }
+}
+
+impl BareSemaphore {
+    /// Returns permits that no guard of this client has: permits from [`drain_permits`](Self::drain_permits), or of a crashed process. A JVM's
+    /// `release` does the same. The server does not check whether a caller holds these permits. Returns the number of available permits.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`BareSemaphore::add_permits`].
+    ///
+    /// # Cancel safety
+    ///
+    /// After a drop of the future the permits may or may not be returned.
+    pub async fn release_permits(&self, permits: u32) -> Result<i64, Error> {
+        settings::check_permits(permits)?;
+        self.add_permits(i32::try_from(permits).unwrap_or(i32::MAX)).await
+    }
+
+    /// Takes all available permits without a hold, and returns their number.
+    ///
+    /// # Errors
+    ///
+    /// The errors of [`BareSemaphore::try_set_permits`].
+    ///
+    /// # Cancel safety
+    ///
+    /// After a drop of the future the permits may or may not be taken.
+    pub async fn drain_permits(&self) -> Result<u32, Error> {
+        let drain = |name: &_, operation: &[u8], _: &_| semaphore::drain(name, operation);
+        match self.spec().call_idempotent(drain, semaphore::drained).await? {
+            Outcome::Done(drained) => Ok(u32::try_from(drained).unwrap_or_default()),
+            Outcome::Refused(_) | Outcome::Overflow(_) => Ok(0),
+        }
+    }
+}
+
+impl Semaphore {
+    /// Maximum number of permits of one acquire: 1000. The script handles permits one by one. Each acquire, renewal and release blocks the server for
+    /// about 2 ms per 1000 permits. The capacity may be much greater.
+    pub const MAX_AT_ONCE: u32 = permits::MAX_AT_ONCE;
 
     /// Sets the capacity, even while permits are held, and returns the number of available permits. It is negative while more permits are held
     /// than the new capacity. No holder loses a permit.
@@ -105,8 +244,8 @@ impl Semaphore {
     /// After a drop of the future the capacity may or may not be set.
     pub async fn resize(&self, permits: u32) -> Result<i64, Error> {
         settings::check_number("number of permits", permits, 0)?;
-        let resize = |name: &_, operation: &[u8], publish: &_| command::resize(name, permits, operation, publish);
-        match self.spec().call_idempotent(resize, command::resized).await? {
+        let resize = |name: &_, operation: &[u8], publish: &_| permits::resize(name, permits, operation, publish);
+        match self.spec().call_idempotent(resize, permits::resized).await? {
             Outcome::Done(available) | Outcome::Refused(available) => Ok(available),
             Outcome::Overflow(available) => Err(Error::Invalid(InvalidInput::Number {
                 what: "number of permits",
@@ -115,19 +254,6 @@ impl Semaphore {
                 most: i32::MAX.into(),
             })),
         }
-    }
-
-    /// Returns the number of available permits, including expired permits, or 0 if the semaphore does not exist.
-    ///
-    /// # Errors
-    ///
-    /// The errors of [`Lock::inspect`](crate::Lock::inspect).
-    ///
-    /// # Cancel safety
-    ///
-    /// Dropping the future leaves nothing behind.
-    pub async fn available_permits(&self) -> Result<i64, Error> {
-        Ok(self.inspect().await?.map_or(0, |counts| counts.available))
     }
 
     /// Returns the number of held permits of all holders.
@@ -153,16 +279,7 @@ impl Semaphore {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn inspect(&self) -> Result<Option<PermitCounts>, Error> {
-        let spec = self.spec();
-        match spec.call_once(command::inspect(spec.checked_name()?), command::inspected).await? {
-            Inspected::Absent => Ok(None),
-            Inspected::Present { available, held, permits } => {
-                let permits =
-                    permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
-                Ok(Some(PermitCounts { available, held, permits }))
-            }
-            Inspected::Kind(kind) => Err(spec.conflict(kind)),
-        }
+        counts(self.spec()).await
     }
 
     /// Returns the lease of one permit, or `None` if it is free or has expired.
@@ -176,7 +293,7 @@ impl Semaphore {
     /// Dropping the future leaves nothing behind.
     pub async fn lease_of(&self, id: PermitId) -> Result<Option<HeldPermit>, Error> {
         let spec = self.spec();
-        match spec.call_once(command::lease(spec.checked_name()?, id), command::leased).await? {
+        match spec.call_once(permits::lease(spec.checked_name()?, id), permits::leased).await? {
             Leased::Gone => Ok(None),
             Leased::Held { left } => Ok(Some(HeldPermit { id, remaining: left })),
             Leased::Kind(kind) => Err(spec.conflict(kind)),
@@ -205,9 +322,9 @@ impl Semaphore {
             return Ok(Vec::new());
         }
         let mut back = Vec::with_capacity(ids.len());
-        for ids in ids.chunks(IDS_IN_A_CALL) {
-            let call = command::give(name, ids.iter().copied(), &spec.publish());
-            match spec.call_once(call, command::given).await? {
+        for ids in ids.chunks(permits::MAX_AT_ONCE as usize) {
+            let call = permits::give(name, ids.iter().copied(), &spec.publish());
+            match spec.call_once(call, permits::given).await? {
                 Given::Each(given) => {
                     spec.handle().with(|session, now| session.look_again(now, self.name()));
                     back.extend(given);
@@ -224,5 +341,16 @@ impl Guard<Permit> {
     pub fn ids(&self) -> Vec<PermitId> {
         let hold = self.cell().key();
         PermitId::of_hold(&hold.field(), hold.permits).collect()
+    }
+}
+
+async fn counts(spec: &LockSpec) -> Result<Option<PermitCounts>, Error> {
+    match spec.call_once(permits::inspect(spec.checked_name()?), permits::inspected).await? {
+        permits::Inspected::Absent => Ok(None),
+        permits::Inspected::Present { available, held, permits } => {
+            let permits = permits.into_iter().map(|held| HeldPermit { id: held.id, remaining: held.left }).collect();
+            Ok(Some(PermitCounts { available, held, permits }))
+        }
+        permits::Inspected::Kind(kind) => Err(spec.conflict(kind)),
     }
 }

@@ -29,17 +29,9 @@ const AMBIGUOUS: i128 = 8;
 pub struct Period {
     name: String,
     keep: Duration,
-    schedule: Schedule,
+    /// The interval and a clock reading, in milliseconds since 1970, if they determine the name.
+    every: Option<(i128, i128)>,
     refused: Option<String>,
-}
-
-/// The source of a period's name.
-#[derive(Clone, Copy, Debug)]
-enum Schedule {
-    /// The caller set the name.
-    Named,
-    /// The nearest multiple of `every` to a clock reading, in milliseconds since 1970.
-    Every { every: i128, clock: i128 },
 }
 
 impl Period {
@@ -122,11 +114,10 @@ impl Period {
     /// assert_ne!(Period::around(three, hour), Period::around(three + hour, hour));
     /// ```
     pub fn around(time: SystemTime, every: Duration) -> Self {
-        let schedule = Schedule::Every { every: whole_millis(every).max(1), clock: since_1970(time) };
         let keep = every.saturating_mul(2).clamp(LEAST_KEPT, crate::MAX_LEASE);
         let unset = (time < UNIX_EPOCH).then(|| "the clock of this machine is before 1970: set the clock".to_owned());
-        let period = Self { name: String::new(), keep, schedule, refused: unset };
-        period.offset(Duration::ZERO)
+        let every = Some((whole_millis(every).max(1), since_1970(time)));
+        Self { name: String::new(), keep, every, refused: unset }.offset(Duration::ZERO)
     }
 
     /// Sets the offset of a schedule: it fires at multiples of `every` since 1970 in UTC, plus `offset`, truncated to milliseconds. Default:
@@ -152,7 +143,7 @@ impl Period {
     /// # drop(weekly);
     /// ```
     pub fn offset(mut self, offset: Duration) -> Self {
-        let Schedule::Every { every, clock } = self.schedule else {
+        let Some((every, clock)) = self.every else {
             self.refused = Some("only Period::every can have an offset".to_owned());
             return self;
         };
@@ -229,7 +220,7 @@ impl Period {
     }
 
     fn named(name: String, refused: Option<String>) -> Self {
-        Self { name, keep: KEPT, schedule: Schedule::Named, refused }
+        Self { name, keep: KEPT, every: None, refused }
     }
 }
 
