@@ -113,7 +113,7 @@ impl Leader {
 
     /// Returns a handle that reports whether this candidate leads, and can make it resign.
     pub fn handle(&self) -> LeaderHandle {
-        LeaderHandle::new(self.shared.clone(), self.lock.clone())
+        LeaderHandle { shared: self.shared.clone(), lock: self.lock.clone() }
     }
 
     /// Campaigns until this candidate leads, and runs `work` while it leads. After a loss of the leadership, `work` is dropped at once, and
@@ -134,25 +134,28 @@ impl Leader {
     ///
     /// Dropping the future drops `work`, and the background releases the lock.
     pub async fn run<T>(self, mut work: impl AsyncFnMut(&Term) -> T) -> Result<Option<T>, WithError<T>> {
-        let campaign = self.begin();
+        let campaign = Campaign::new(&self.shared);
         loop {
             let Some(term) = self.campaign(&campaign).await.map_err(WithError::NotAcquired)? else { return Ok(None) };
             let end = {
-                let work = pin!(term.guard().guarded(work(&term)));
-                match select(work, pin!(self.end_of_grace(&term))).await {
-                    Either::Left((Ok(value), _)) => TermEnd::Done(value),
-                    Either::Left((Err(_), _)) => TermEnd::Lost,
-                    Either::Right(((), _)) => TermEnd::GraceOver,
+                let work = pin!(term.guard.guarded(work(&term)));
+                let end_of_grace = async {
+                    self.shared.resign.cancelled().await;
+                    attempt::pause(self.lock.spec().handle(), self.grace).await;
+                };
+                match select(work, pin!(end_of_grace)).await {
+                    Either::Left((worked, _)) => Some(worked),
+                    Either::Right(_) => None,
                 }
             };
             match end {
-                TermEnd::Done(value) => return WithError::unless_released(value, term.release().await).map(Some),
+                Some(Ok(value)) => return WithError::unless_released(value, term.guard.release().await).map(Some),
                 // A resigned candidate does not campaign again.
-                TermEnd::Lost if self.shared.is_resigned() => {}
-                TermEnd::Lost => campaign.follow(),
-                TermEnd::GraceOver => {
+                Some(Err(_)) if self.shared.resign.is_cancelled() => {}
+                Some(Err(_)) => campaign.follow(),
+                None => {
                     // The background retries a failed release, and a resignation needs no proof of exclusion.
-                    drop(term.release().await);
+                    drop(term.guard.release().await);
                     return Ok(None);
                 }
             }
@@ -160,14 +163,14 @@ impl Leader {
     }
 
     /// Waits until this candidate leads. Returns `None` if it resigns before.
-    pub(crate) async fn campaign(&self, campaign: &Campaign<'_>) -> Result<Option<Term>, Error> {
+    async fn campaign(&self, campaign: &Campaign<'_>) -> Result<Option<Term>, Error> {
         let mut pause = LONGEST_PAUSE / 8;
         loop {
             let mut acquire = self.lock.acquire().wait(Duration::MAX).owner(&self.owner);
             if let Some(lease) = self.lease {
                 acquire = acquire.renewed_for(lease);
             }
-            let won = match select(pin!(self.shared.resigned()), pin!(self.wait(acquire, campaign))).await {
+            let won = match select(pin!(self.shared.resign.cancelled()), pin!(self.wait(acquire, campaign))).await {
                 Either::Left(_) => return self.not_elected(),
                 Either::Right((won, _)) => won,
             };
@@ -182,7 +185,7 @@ impl Leader {
             let handle = self.lock.spec().handle();
             let random = handle.with(|session, _| session.random());
             let rest = pin!(attempt::pause(handle, pause.mul_f64(0.5 + random / 2.0)));
-            if let Either::Left(_) = select(pin!(self.shared.resigned()), rest).await {
+            if let Either::Left(_) = select(pin!(self.shared.resign.cancelled()), rest).await {
                 return self.not_elected();
             }
             pause = (pause * 2).min(LONGEST_PAUSE);
@@ -205,37 +208,18 @@ impl Leader {
         match select(acquire.into_future(), in_touch).await {
             Either::Left((won, _)) => won,
             Either::Right(((), acquiring)) => {
-                campaign.note_in_touch();
+                campaign.follow();
                 acquiring.await
             }
         }
     }
-
-    async fn end_of_grace(&self, term: &Term) {
-        self.shared.resigned().await;
-        attempt::pause(term.guard().lock().spec().handle(), self.grace).await;
-    }
-
-    pub(crate) fn begin(&self) -> Campaign<'_> {
-        Campaign::new(&self.shared)
-    }
-}
-
-/// The end of a term.
-enum TermEnd<T> {
-    /// The work finished.
-    Done(T),
-    /// The leadership was lost, and the work was dropped.
-    Lost,
-    /// The candidate resigned, and the work did not finish within the grace.
-    GraceOver,
 }
 
 impl fmt::Debug for Leader {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Leader")
             .field("name", &self.lock.name())
-            .field("state", &self.shared.state())
+            .field("state", &*self.shared.state.borrow())
             .field("lease", &self.lease)
             .field("grace", &self.grace)
             .finish_non_exhaustive()

@@ -43,8 +43,8 @@ use tokio_util::sync::CancellationToken;
 /// ```
 #[derive(Clone)]
 pub struct LeaderHandle {
-    shared: Arc<Shared>,
-    lock: FencedLock,
+    pub(super) shared: Arc<Shared>,
+    pub(super) lock: FencedLock,
 }
 
 /// The state of a candidate.
@@ -71,19 +71,15 @@ pub enum LeaderState {
 }
 
 impl LeaderHandle {
-    pub(super) const fn new(shared: Arc<Shared>, lock: FencedLock) -> Self {
-        Self { shared, lock }
-    }
-
     /// Returns `true` if the candidate leads. This reads the clock: it returns `false` once the lease has ended, even before the candidate's future
     /// is polled.
     pub fn is_leader(&self) -> bool {
-        self.shared.is_leader()
+        self.shared.term.lock().as_ref().is_some_and(|cell| cell.ended(self.shared.clock.now()).is_none())
     }
 
     /// Returns the last state that the candidate's future has set.
     pub fn state(&self) -> LeaderState {
-        self.shared.state()
+        self.shared.state.borrow().clone()
     }
 
     /// Returns a receiver of the candidate's state and its changes.
@@ -149,14 +145,23 @@ impl LeaderHandle {
         &self,
         interval: Duration,
     ) -> impl Stream<Item = Result<Option<HolderId>, Error>> + Send + Unpin + 'static {
-        let watching = Watching {
-            own: self.watch(),
-            closing: self.lock.spec().handle().background.closing(),
-            handle: self.clone(),
-            interval: interval.max(SHORTEST_INTERVAL),
-            last: None,
-        };
-        Box::pin(stream::unfold(watching, async |mut watching| Some((watching.next().await?, watching))))
+        let interval = interval.max(SHORTEST_INTERVAL);
+        Box::pin(stream::unfold((self.clone(), self.watch(), None), move |(handle, mut own, last)| async move {
+            let client = handle.lock.spec().handle();
+            loop {
+                if last.is_some() {
+                    // The watch of this candidate cannot end before the handle.
+                    select(pin!(own.changed()), pin!(attempt::pause(client, interval))).await;
+                }
+                if client.background.is_closing() {
+                    return None;
+                }
+                let now = handle.leader().await.map(|holder| holder.map(|holder| holder.id));
+                if last.as_ref() != Some(&now) {
+                    return Some((now.clone(), (handle, own, Some(now))));
+                }
+            }
+        }))
     }
 
     /// Makes the candidate resign, and completes when it has ended. A follower stops campaigning. A leader's work gets the
@@ -184,78 +189,31 @@ impl fmt::Debug for LeaderHandle {
 /// The shortest interval of a watch.
 const SHORTEST_INTERVAL: Duration = Duration::from_millis(10);
 
-/// The state of a watch for the leader among all candidates.
-struct Watching {
-    handle: LeaderHandle,
-    own: watch::Receiver<LeaderState>,
-    closing: CancellationToken,
-    interval: Duration,
-    last: Option<Result<Option<HolderId>, Error>>,
-}
-
-impl Watching {
-    /// Returns the next change, or `None` after a shutdown of the client.
-    async fn next(&mut self) -> Option<Result<Option<HolderId>, Error>> {
-        loop {
-            if self.last.is_some() {
-                let pause = attempt::pause(self.handle.lock.spec().handle(), self.interval);
-                // The watch of this candidate cannot end before the handle.
-                select(pin!(self.own.changed()), pin!(pause)).await;
-            }
-            if self.closing.is_cancelled() {
-                return None;
-            }
-            let now = self.handle.leader().await.map(|holder| holder.map(|holder| holder.id));
-            if self.last.as_ref() != Some(&now) {
-                self.last = Some(now.clone());
-                return Some(now);
-            }
-        }
-    }
-}
-
 /// The state that a candidate shares with its handles.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(super) struct Shared {
     clock: Clock,
-    state: watch::Sender<LeaderState>,
+    pub(super) state: watch::Sender<LeaderState>,
     /// The hold of the term, which compares its deadline with the clock.
     term: Mutex<Option<Arc<HoldCell>>>,
-    resign: CancellationToken,
+    /// Cancelled when the candidate must resign.
+    pub(super) resign: CancellationToken,
 }
 
 impl Shared {
-    /// Creates the shared state of a candidate that resigns when `resign` is cancelled.
     pub(super) fn new(clock: Clock, resign: CancellationToken) -> Self {
-        let (state, _) = watch::channel(LeaderState::Idle);
-        Self { clock, state, term: Mutex::new(None), resign }
-    }
-
-    pub(super) fn state(&self) -> LeaderState {
-        self.state.borrow().clone()
-    }
-
-    pub(super) fn is_resigned(&self) -> bool {
-        self.resign.is_cancelled()
-    }
-
-    pub(super) async fn resigned(&self) {
-        self.resign.cancelled().await;
-    }
-
-    fn is_leader(&self) -> bool {
-        self.term.lock().as_ref().is_some_and(|cell| cell.ended(self.clock.now()).is_none())
+        Self { clock, state: watch::Sender::new(LeaderState::Idle), term: Mutex::new(None), resign }
     }
 }
 
 /// A running campaign. Dropping it reports the end to the handles.
-#[derive(Debug)]
-pub(crate) struct Campaign<'a>(&'a Arc<Shared>);
+pub(super) struct Campaign<'a>(&'a Arc<Shared>);
 
 impl<'a> Campaign<'a> {
-    pub(crate) fn new(shared: &'a Arc<Shared>) -> Self {
-        shared.state.send_replace(LeaderState::Following);
-        Self(shared)
+    pub(super) fn new(shared: &'a Arc<Shared>) -> Self {
+        let campaign = Self(shared);
+        campaign.follow();
+        campaign
     }
 
     pub(super) fn begin_term(&self, guard: Guard<Fenced>) -> Term {
@@ -263,12 +221,13 @@ impl<'a> Campaign<'a> {
         let token = guard.fencing_token();
         event!(info, lock = guard.lock().name(), %token, "leads");
         self.0.state.send_replace(LeaderState::Leading { token });
-        Term::new(guard, self.0.clone())
+        Term { guard, shared: self.0.clone() }
     }
 
-    /// Sets the state to following.
+    /// Clears a term or a failure.
     pub(super) fn follow(&self) {
-        self.0.state.send_replace(LeaderState::Following);
+        let follows = LeaderState::Following;
+        self.0.state.send_if_modified(|state| std::mem::replace(state, follows) != LeaderState::Following);
     }
 
     pub(super) fn note_failure(&self, error: &Error, name: &str) {
@@ -276,15 +235,6 @@ impl<'a> Campaign<'a> {
         if !matches!(was, LeaderState::Failing { .. }) {
             event!(warn, lock = name, %error, "cannot campaign; retrying");
         }
-    }
-}
-
-impl Campaign<'_> {
-    /// Clears a failure.
-    pub(super) fn note_in_touch(&self) {
-        self.0
-            .state
-            .send_if_modified(|state| std::mem::replace(state, LeaderState::Following) != LeaderState::Following);
     }
 }
 

@@ -1,7 +1,6 @@
 //! A term: the period in which a candidate leads.
 
 use super::handle::Shared;
-use crate::error::Error;
 use crate::fence::FencingToken;
 use crate::kind::Fenced;
 use crate::lock::guard::Guard;
@@ -13,15 +12,11 @@ use std::time::Duration;
 /// it to the work.
 #[derive(Debug)]
 pub struct Term {
-    guard: Guard<Fenced>,
-    shared: Arc<Shared>,
+    pub(super) guard: Guard<Fenced>,
+    pub(super) shared: Arc<Shared>,
 }
 
 impl Term {
-    pub(super) const fn new(guard: Guard<Fenced>, shared: Arc<Shared>) -> Self {
-        Self { guard, shared }
-    }
-
     /// Returns the fencing token of the term, which is greater than the tokens of all earlier terms. A store that checks it refuses late writes of
     /// an earlier leader: see [`fence`](crate::fence).
     pub fn fencing_token(&self) -> FencingToken {
@@ -40,7 +35,7 @@ impl Term {
 
     /// Returns `true` once a resignation was requested. From then on the work has its [`grace`](crate::leader::Leader::grace) to finish.
     pub fn is_resigned(&self) -> bool {
-        self.shared.is_resigned()
+        self.shared.resign.is_cancelled()
     }
 
     /// Completes when [`LeaderHandle::resign`](crate::leader::LeaderHandle::resign) or [`Client::shutdown`](crate::Client::shutdown) asks the
@@ -50,7 +45,7 @@ impl Term {
     ///
     /// Dropping the future leaves nothing behind.
     pub async fn resigned(&self) {
-        self.shared.resigned().await;
+        self.shared.resign.cancelled().await;
     }
 
     /// Returns a token for work that runs elsewhere, which is cancelled at the end of the term. See
@@ -62,9 +57,5 @@ impl Term {
     /// Returns the guard of the leader's lock, for example for a [`FencedValue`](crate::fence::FencedValue).
     pub const fn guard(&self) -> &Guard<Fenced> {
         &self.guard
-    }
-
-    pub(crate) async fn release(self) -> Result<(), Error> {
-        self.guard.release().await
     }
 }
