@@ -13,8 +13,8 @@ pub trait LockKind: sealed::Sealed + Debug + Send + Sync + 'static {}
 /// A kind whose grants include a fencing token.
 pub trait Fencing: LockKind {}
 
-/// A kind whose holds belong to an owner, which can re-enter. Permits have no owner: every acquire takes new permits.
-pub trait Owned: LockKind {}
+/// A kind whose holds belong to an owner, which can re-enter, and can wait for replicas. Permits have no owner: every acquire takes new permits.
+pub trait Owned: Leased {}
 
 /// A kind whose acquires can take several permits.
 pub trait Counted: LockKind {}
@@ -22,11 +22,8 @@ pub trait Counted: LockKind {}
 /// A kind whose holds have a lease.
 pub trait Leased: LockKind {}
 
-/// A kind whose holds can wait for replicas.
-pub trait Durable: Leased {}
-
 /// A kind that can stay busy after its release: see [`Acquire::keep_busy_for`](crate::Acquire::keep_busy_for).
-pub trait Keepable: Leased + Owned {}
+pub trait Keepable: Owned {}
 
 /// A kind with at most one holder at a time.
 pub trait Exclusive: Owned {}
@@ -38,7 +35,7 @@ pub trait Inspectable: Exclusive {}
 pub trait SupportsFallback: LockKind {}
 
 /// A kind whose hold can move to another process: see [`Ticket`](crate::Ticket). This trait is sealed.
-pub trait Movable: Owned + Leased + sealed::Moves {}
+pub trait Movable: Owned + sealed::Moves {}
 
 /// A kind without release notices, whose waiters poll.
 pub trait Polled: LockKind {}
@@ -94,23 +91,23 @@ macro_rules! kinds {
 
 kinds! {
     /// The reentrant lock: [`Lock`](crate::Lock).
-    Reentrant: SupportsFallback, Owned, Leased, Durable, Exclusive, Inspectable, Keepable, Movable;
+    Reentrant: SupportsFallback, Owned, Leased, Exclusive, Inspectable, Keepable, Movable;
     /// The fair lock: [`FairLock`](crate::FairLock).
-    Fair: Owned, Leased, Durable, Exclusive, Movable;
+    Fair: Owned, Leased, Exclusive, Movable;
     /// The fair lock with fencing tokens: [`FencedFairLock`](crate::FencedFairLock).
-    FencedFair: Owned, Leased, Durable, Exclusive, Fencing, Movable;
+    FencedFair: Owned, Leased, Exclusive, Fencing, Movable;
     /// The fenced lock: [`FencedLock`](crate::FencedLock).
-    Fenced: Owned, Leased, Durable, Fencing, Exclusive, Inspectable, Keepable, Movable;
+    Fenced: Owned, Leased, Fencing, Exclusive, Inspectable, Keepable, Movable;
     /// The spin lock: [`SpinLock`](crate::SpinLock).
-    Spin: SupportsFallback, Owned, Leased, Durable, Polled, Exclusive, Inspectable, Keepable;
+    Spin: SupportsFallback, Owned, Leased, Polled, Exclusive, Inspectable, Keepable;
     /// The simple lock: [`SimpleLock`](crate::SimpleLock).
-    Simple: SupportsFallback, Owned, Leased, Durable, Polled, Exclusive, Inspectable;
+    Simple: SupportsFallback, Owned, Leased, Polled, Exclusive, Inspectable;
     /// The read half of a read-write lock: [`ReadLock`](crate::ReadLock).
-    Read: SupportsFallback, Owned, Leased, Durable;
+    Read: SupportsFallback, Owned, Leased;
     /// The write half of a read-write lock: [`WriteLock`](crate::WriteLock).
-    Write: SupportsFallback, Owned, Leased, Durable, Exclusive, Inspectable;
+    Write: SupportsFallback, Owned, Leased, Exclusive, Inspectable;
     /// A kind that is chosen at run time: [`AnyLock`](crate::AnyLock).
-    Any: Owned, Leased, Durable;
+    Any: Owned, Leased;
     /// Permits of a bare counter: [`BareSemaphore`](crate::BareSemaphore).
     Counter: Counted;
     /// Permits with ids and leases: [`Semaphore`](crate::Semaphore).

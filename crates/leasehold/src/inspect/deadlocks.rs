@@ -208,9 +208,13 @@ async fn looks_at(
 ) -> Result<(HashMap<String, LockState>, Vec<UnseenLock>), Error> {
     let keys: BTreeSet<&str> = waits.iter().map(|(_, lock)| lock.key.as_str()).collect();
     let keys: Vec<&str> = keys.into_iter().collect();
+    let look_at = async |key: &str| {
+        let Ok(name) = LockName::new("", key) else { return Ok(None) };
+        state::look_at(&LockSpec::found(client.handle().clone(), Kind::Lock, key), &name, AT_MOST).await
+    };
     let (mut states, mut unseen) = (HashMap::new(), Vec::new());
     for some in keys.chunks(AT_ONCE) {
-        for (key, state) in some.iter().zip(join_all(some.iter().map(|key| look_at(client, key))).await) {
+        for (key, state) in some.iter().zip(join_all(some.iter().map(|key| look_at(key))).await) {
             let key = (*key).to_owned();
             match state {
                 Ok(state) => states.extend(state.map(|state| (key, state))),
@@ -222,13 +226,6 @@ async fn looks_at(
         }
     }
     Ok((states, unseen))
-}
-
-/// Reads a lock by its key.
-async fn look_at(client: &Client, key: &str) -> Result<Option<LockState>, Error> {
-    let spec = LockSpec::found(client.handle().clone(), Kind::Lock, key);
-    let Ok(name) = LockName::new("", key) else { return Ok(None) };
-    state::look_at(&spec, &name, AT_MOST).await
 }
 
 /// The maximum number of holders that are compared with announced holds.

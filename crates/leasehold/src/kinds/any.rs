@@ -1,7 +1,7 @@
 //! A lock whose kind is chosen at run time.
 
 use crate::fence::FencingToken;
-use crate::kind::{Any, Fair, Fenced, FencedFair, Leased, Owned, Read, Reentrant, Simple, Spin, Write};
+use crate::kind::{Any, Fair, Fenced, FencedFair, Owned, Read, Reentrant, Simple, Spin, Write};
 use crate::lock::Lock;
 use crate::lock::guard::Guard;
 
@@ -41,7 +41,7 @@ use crate::lock::guard::Guard;
 /// ```
 pub type AnyLock = Lock<Any>;
 
-impl<K: Owned + Leased> Lock<K> {
+impl<K: Owned> Lock<K> {
     /// Returns this lock as a lock whose kind is known at run time.
     #[must_use]
     pub fn erase(&self) -> AnyLock {

@@ -7,7 +7,7 @@ mod watch;
 use crate::client::settings;
 use crate::error::{Error, InvalidInput, WithError};
 use crate::inspect::seen;
-use crate::kind::{Counted, Durable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
+use crate::kind::{Counted, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;
@@ -323,7 +323,7 @@ impl<K: Leased> Acquire<K> {
     }
 }
 
-impl<K: Durable> Acquire<K> {
+impl<K: Owned> Acquire<K> {
     /// Grants the lock only after the replicas have acknowledged it, so that a failover to one of these replicas keeps the lock.
     ///
     /// If too few replicas acknowledge the grant, the client rolls it back and returns [`Error::NotReplicated`], regardless of the wait. Re-entries
