@@ -2,7 +2,7 @@
 //! every future of `leasehold`. It is checked when this is compiled; a test sees that no type is forgotten.
 
 use leasehold::error::{Cause, InvalidPermitId, InvalidTicket, NameError, ServerError};
-use leasehold::group::{GroupGuard, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
+use leasehold::group::{GroupAcquire, GroupGuard, GroupLock, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
 use leasehold::inspect::{
     AnnouncedClient, AnnouncedClients, AnnouncedLock, ClientRecord, Deadlock, DeadlockedWait, Deadlocks, FairQueue,
     FoundKind, HeldPermit, Holder, LockProblem, LockState, Locks, PermitCounts, ReadWriteHolders, UnseenLock, Waiter,
@@ -81,7 +81,9 @@ types! {
     FencedFairLock: send sync unpin forever;
     FencedLock: send sync unpin forever;
     FoundKind: send sync unpin forever;
+    GroupAcquire<AllMembers>: send sync unpin forever;
     GroupGuard<AllMembers>: send sync unpin forever;
+    GroupLock<AllMembers>: send sync unpin forever;
     Guard: send sync unpin forever;
     ReadWriteHolders: send sync unpin forever;
     HeldPermit: send sync unpin forever;

@@ -80,6 +80,8 @@ mod kinds;
 pub mod leader;
 mod link;
 pub mod once;
+#[cfg(feature = "unstable-raw")]
+pub mod raw;
 mod runtime;
 pub mod telemetry;
 
@@ -147,13 +149,6 @@ pub use tokio_util::sync::CancellationToken;
 /// The common part of [`MultiLock`] and [`QuorumLock`].
 pub mod group {
     pub use crate::kinds::{GroupAcquire, GroupGuard, GroupLock, MultiAcquire, MultiGuard, QuorumAcquire, QuorumGuard};
-}
-
-/// Plain commands to the server: [`ClientBuilder::connect_raw`]. They are exempt from semantic versioning.
-#[cfg(feature = "unstable-raw")]
-pub mod raw {
-    pub use crate::link::raw::RawConnection;
-    pub use leasehold_core::wire::Frame;
 }
 
 /// The in-process engine, for tests, examples and locks within one process.
