@@ -14,7 +14,6 @@ pub(crate) use driver::{is_at_rest, run};
 
 use crate::runtime::sync::{Condvar, Mutex};
 use leasehold_core::time::Instant;
-use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 use tokio_util::sync::CancellationToken;
@@ -32,7 +31,11 @@ pub(crate) struct Background {
     wakeup: Notify,
     /// Cancelled when a shutdown begins.
     closing: CancellationToken,
-    over: Arc<Over>,
+    end: Mutex<End>,
+    /// Wakes threads that wait for the end.
+    changed: Condvar,
+    /// Wakes futures that wait for the result of a shutdown.
+    reported: Notify,
 }
 
 #[derive(Debug)]
@@ -47,17 +50,8 @@ enum Place {
     Task,
 }
 
-/// Stage of the background's end.
 #[derive(Debug, Default)]
-struct Over {
-    state: Mutex<OverState>,
-    changed: Condvar,
-    /// Wakes waiters in an async context.
-    done: Notify,
-}
-
-#[derive(Debug, Default)]
-struct OverState {
+struct End {
     stage: Stage,
     /// The remaining guards are lost at this time.
     deadline: Option<Instant>,
@@ -65,7 +59,7 @@ struct OverState {
     unreleased: Option<Vec<String>>,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 enum Stage {
     #[default]
     Running,
@@ -90,7 +84,14 @@ impl Background {
     }
 
     fn new(place: Place) -> Self {
-        Self { place, wakeup: Notify::new(), closing: CancellationToken::new(), over: Arc::default() }
+        Self {
+            place,
+            wakeup: Notify::new(),
+            closing: CancellationToken::new(),
+            end: Mutex::default(),
+            changed: Condvar::default(),
+            reported: Notify::new(),
+        }
     }
 
     /// Wakes the background.
@@ -110,12 +111,12 @@ impl Background {
 
     /// Returns whether the last handle is gone, or a shutdown has begun.
     pub(crate) fn is_ending(&self) -> bool {
-        self.over.state.lock().stage != Stage::Running
+        self.end.lock().stage != Stage::Running
     }
 
     /// Returns the deadline for the guards of a client in shutdown.
     fn deadline(&self) -> Option<Instant> {
-        self.over.state.lock().deadline
+        self.end.lock().deadline
     }
 
     /// Returns a token that is cancelled when a shutdown begins. Cancelling it does not affect other tokens.
@@ -132,33 +133,29 @@ impl Background {
     /// shortly after.
     pub(crate) async fn shut_down(&self, deadline: Instant) -> Vec<String> {
         {
-            let mut state = self.over.state.lock();
-            if state.stage == Stage::Running {
-                state.stage = Stage::Ending;
-            }
-            state.deadline = Some(state.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
+            let mut end = self.end.lock();
+            end.stage = end.stage.max(Stage::Ending);
+            end.deadline = Some(end.deadline.map_or(deadline, |earlier| earlier.min(deadline)));
         }
         self.closing.cancel();
         loop {
-            let mut done = std::pin::pin!(self.over.done.notified());
+            let mut reported = std::pin::pin!(self.reported.notified());
             // Registered before the check, so that no end is missed.
-            done.as_mut().enable();
+            reported.as_mut().enable();
             self.wake();
-            if let Some(unreleased) = &self.over.state.lock().unreleased {
+            if let Some(unreleased) = &self.end.lock().unreleased {
                 return unreleased.clone();
             }
-            done.await;
+            reported.await;
         }
     }
 
     /// Ends the background after all releases. If the client `owes` a release, or outside a runtime, this waits briefly for that end, because
     /// the process may end as well.
     pub(crate) fn end(&self, owes: bool) {
-        let mut state = self.over.state.lock();
-        if state.stage == Stage::Running {
-            state.stage = Stage::Ending;
-        }
-        drop(state);
+        let mut end = self.end.lock();
+        end.stage = end.stage.max(Stage::Ending);
+        drop(end);
         self.wake();
         let may_block = match owes {
             true => self.has_thread() && std::thread::current().name() != Some(thread::NAME),
@@ -166,8 +163,8 @@ impl Background {
         };
         if may_block {
             let until = std::time::Instant::now() + FLUSH;
-            let mut state = self.over.state.lock();
-            while state.stage != Stage::Ended && !self.over.changed.wait_until(&mut state, until).timed_out() {}
+            let mut end = self.end.lock();
+            while end.stage != Stage::Ended && !self.changed.wait_until(&mut end, until).timed_out() {}
         }
     }
 
@@ -182,14 +179,14 @@ impl Background {
 
     /// Reports the unreleased locks at the end of a shutdown.
     fn report(&self, unreleased: Vec<String>) {
-        self.over.state.lock().unreleased = Some(unreleased);
-        self.over.done.notify_waiters();
+        self.end.lock().unreleased = Some(unreleased);
+        self.reported.notify_waiters();
     }
 
     /// Records the end of the background, and the locks that it could not release.
     fn ended(&self, unreleased: Vec<String>) {
-        self.over.state.lock().stage = Stage::Ended;
-        self.over.changed.notify_all();
+        self.end.lock().stage = Stage::Ended;
+        self.changed.notify_all();
         self.report(unreleased);
     }
 }

@@ -37,7 +37,6 @@ mod tests;
 #[cfg(feature = "tls")]
 mod tls;
 
-pub(crate) use connect::Connector;
 use connect::Links;
 pub(crate) use error::ConnectError;
 pub(crate) use network::Home;

@@ -35,17 +35,17 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
     let _last = Last(&inner);
     let mut end = End::default();
     loop {
-        let ((actions, events, wait, released), due) = inner.drive(|session, now| {
+        let ((actions, events, end_at, is_over), due) = inner.drive(|session, now| {
             session.handle_timeout(now);
-            let wait = end.advance(&inner, session, now);
+            let end_at = end.advance(&inner, session, now);
             let actions: Vec<Action> = std::iter::from_fn(|| session.poll_action()).collect();
             let events: Vec<Event> = std::iter::from_fn(|| session.poll_event()).collect();
-            (actions, events, wait, is_at_rest(session))
+            (actions, events, end_at, end_at.is_some_and(|end| end <= now || is_at_rest(session)))
         });
         for event in events {
             user_code::call(UserCode::Telemetry, || inner.classes.report(event));
         }
-        if let Some(unreleased) = end.answer.take() {
+        if let Some(unreleased) = end.unreleased.take() {
             inner.background.report(unreleased);
         }
         for action in actions {
@@ -55,13 +55,10 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             let link = inner.link.clone();
             flying.push(async move { Outcome::Called(id, link.call_decided(decided, call).await) }.boxed());
         }
-        let mut until = due;
-        match wait {
-            Wait::Running => {}
-            Wait::Until(_) if released => break,
-            Wait::Until(end) => until = Some(until.map_or(end, |due| due.min(end))),
-            Wait::Over => break,
+        if is_over {
+            break;
         }
+        let until = [due, end_at].into_iter().flatten().min();
         tokio::select! {
             biased;
             event = inner.link.event() => match event {
@@ -86,58 +83,44 @@ pub(crate) fn is_at_rest(session: &Session) -> bool {
     session.holds_nothing() && !session.awaits_any()
 }
 
-/// The stage of the end in the driver.
 #[derive(Default)]
 struct End {
-    since: Option<Instant>,
     /// The remaining guards are lost. The shutdown returns at this instant.
     answer_at: Option<Instant>,
-    is_answered: bool,
-    /// The pending answer: the unreleased locks.
-    answer: Option<Vec<String>>,
-}
-
-/// The event that the driver waits for.
-#[derive(Clone, Copy)]
-enum Wait {
-    /// Any event: nothing has requested an end.
-    Running,
-    /// The last release, or this instant.
-    Until(Instant),
-    /// Nothing: the retries are exhausted.
-    Over,
+    /// The driver no longer retries its cleanup.
+    over_at: Option<Instant>,
+    /// The pending result of a shutdown.
+    unreleased: Option<Vec<String>>,
 }
 
 impl End {
-    /// Updates the stage. It also checks the holds in the same step, so no guard appears in between.
-    fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Wait {
+    /// Returns the latest end of the background, or `None` if nothing has requested an end.
+    ///
+    /// Runs in the step that checks the holds, so no guard appears in between.
+    fn advance(&mut self, inner: &ClientInner, session: &mut Session, now: Instant) -> Option<Instant> {
         if !inner.background.is_ending() {
-            return Wait::Running;
+            return None;
         }
         session.retract(now);
         session.stop_all_lingering(now);
         let patience = inner.settings.lease.max(LAST_EFFORT);
-        let deadline = inner.background.deadline();
-        if self.answer_at.is_none() && deadline.is_some_and(|deadline| deadline <= now) {
+        let deadline = inner.background.deadline().filter(|_| self.answer_at.is_none());
+        if deadline.is_some_and(|deadline| deadline <= now) {
             // Work that stops when its guard is lost still needs time for a release.
             let flush = if session.lose_all(now) { FLUSH } else { Duration::ZERO };
             self.answer_at = Some(now + flush);
-            self.since = Some(now);
-        }
-        match self.answer_at {
-            Some(at) if at > now => return Wait::Until(at),
-            Some(_) if !self.is_answered => {
-                self.is_answered = true;
-                self.answer = Some(names(session));
-            }
-            _ => {}
+            self.over_at = Some(now + patience);
         }
         // Lost guards may be dropped later, and a server may come back.
-        let end = *self.since.get_or_insert(now) + patience;
-        match deadline.filter(|_| self.answer_at.is_none()).unwrap_or(end) {
-            end if end > now => Wait::Until(end),
-            _ => Wait::Over,
-        }
+        let over_at = *self.over_at.get_or_insert(now + patience);
+        Some(match self.answer_at {
+            None => deadline.unwrap_or(over_at),
+            Some(at) if at > now => at,
+            Some(_) => {
+                self.unreleased = Some(names(session));
+                over_at
+            }
+        })
     }
 }
 

@@ -3,67 +3,31 @@
 use crate::client::inner::ClientInner;
 use std::io;
 use std::sync::Arc;
-use tokio::runtime::Runtime;
 use tokio::sync::oneshot;
 
 /// Thread name of every background.
 pub(crate) const NAME: &str = "leasehold-background";
 
-/// Starts a thread with its own runtime, and runs `prepare` on it. The thread returns the result, waits for a client, and runs the client's
+/// Starts a thread with its own runtime, and runs `prepare` in the context of that runtime. The thread waits for a client, and runs the client's
 /// background. Without a client it ends.
-pub(crate) fn start<T, F>(prepare: F) -> io::Result<(oneshot::Receiver<T>, oneshot::Sender<Arc<ClientInner>>)>
-where
-    T: Send + 'static,
-    F: AsyncFnOnce() -> T + Send + 'static,
-{
-    let (prepared, ready) = oneshot::channel();
-    let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
-    spawn(runtime()?, async move || {
-        let mut prepared = prepared;
-        // Without a caller, the preparation is dropped, and the thread ends.
-        let made = tokio::select! {
-            biased;
-            made = prepare() => made,
-            () = prepared.closed() => return,
-        };
-        // Without a receiver, no client follows.
-        let _ = prepared.send(made);
-        drive(client).await;
-    })?;
-    Ok((ready, hand_over))
-}
-
-/// Starts a thread like [`start`], but runs `prepare` at once in the context of the thread's runtime.
-pub(crate) fn start_at_once<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<ClientInner>>)> {
-    let runtime = runtime()?;
+pub(crate) fn start<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<ClientInner>>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let prepared = {
         let _context = runtime.enter();
         prepare()
     };
     let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
-    spawn(runtime, async move || drive(client).await)?;
-    Ok((prepared, hand_over))
-}
-
-fn runtime() -> io::Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build()
-}
-
-fn spawn<F: AsyncFnOnce() + Send + 'static>(runtime: Runtime, work: F) -> io::Result<()> {
     let thread = std::thread::Builder::new().name(NAME.to_owned());
-    let started = thread.spawn(move || {
-        runtime.block_on(work());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            if let Ok(inner) = client.await {
+                super::run(inner).await;
+            }
+        });
         // Connection tasks end with their connections. A task that does not end must not keep the process alive.
         runtime.shutdown_background();
-    });
-    started.map(drop)
-}
-
-/// Runs the background of the received client.
-async fn drive(client: oneshot::Receiver<Arc<ClientInner>>) {
-    if let Ok(inner) = client.await {
-        super::run(inner).await;
-    }
+    })?;
+    Ok((prepared, hand_over))
 }
 
 #[cfg(all(test, feature = "embedded"))]

@@ -36,11 +36,9 @@ pub(super) fn start(pool: &Arc<Pool>, begun: u64, id: CallId, call: Call) -> Res
     pool.shared.scripts.note(call.script());
     let plain = pool.plain_of(&call, connection.about.delete);
     let batch = if plain.is_none() { pool.batch_of(&call, slot) } else { None };
-    let barrier = pool.shared.send_barrier(false).read();
-    if *barrier != begun {
-        return Ok(Some(Err(LinkError::NotSent("a settling has ruled the call out".to_owned()))));
-    }
-    Ok(connection.start(Started { pool: Arc::clone(pool), begun, id, call, plain, batch }).err().map(Err))
+    let started = Started { pool: Arc::clone(pool), begun, id, call, plain, batch };
+    let queued = route::unless_settled(pool.shared.send_barrier(false), begun, || connection.start(started));
+    Ok(queued.err().map(Err))
 }
 
 /// A call whose outcome goes to the session.
@@ -156,7 +154,7 @@ impl Pool {
 
     fn pause_batches(self: &Arc<Self>) {
         if !self.batches_paused.swap(true, Ordering::Relaxed) {
-            let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+            let (pool, closed) = (Arc::downgrade(self), self.shared.closed.clone());
             drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
                 tokio::time::sleep(PAUSE).await;
                 pool.upgrade().inspect(|pool| pool.batches_paused.store(false, Ordering::Relaxed));
@@ -188,7 +186,7 @@ impl Pool {
     fn load(self: &Arc<Self>, batch: &'static Batch, connection: &Connection) {
         self.shared.scripts.note(batch.script());
         let Ok(loading) = connection.begin("SCRIPT", &[word("LOAD"), word(batch.script().source())]) else { return };
-        let (pool, closed) = (Arc::downgrade(self), self.closed.clone());
+        let (pool, closed) = (Arc::downgrade(self), self.shared.closed.clone());
         drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move {
             if let Ok(Ok(Frame::Error(refusal))) = loading.await
                 && refusal.is_of_a_missing_command()
@@ -358,8 +356,10 @@ async fn direct(
     let manager = route::manager_of(pool, slot_of(&call))?;
     pool.shared.scripts.note(call.script());
     let connection = route::ready(&manager, timeout).await?;
-    let sent = connection.send("EVALSHA", route::arguments(&call, call.script().sha1()), timeout);
-    let answer = route::unless_settled(pool.shared.send_barrier(false), begun, sent).await?;
+    let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
+        connection.begin("EVALSHA", &route::arguments(&call, call.script().sha1()))
+    });
+    let answer = connection.answered(sent?, timeout).await?;
     Ok(answer.into_reply().map_err(|refusal| (call, manager, refusal)))
 }
 
@@ -397,37 +397,22 @@ async fn follow_up(
             },
         };
         let connection = route::ready(&manager, timeout).await?;
-        let sent = connection.send(command, route::arguments(&call, script), timeout);
-        let sent = after_asking(&connection, asking, sent, timeout);
-        match route::unless_settled(pool.shared.send_barrier(false), begun, sent).await {
-            Ok(frame) => answer = frame.into_reply().map_err(Refusal::OfCall),
-            Err(error) => {
-                if command == "EVAL" && matches!(error, LinkError::NotSent(_)) {
-                    // Later calls on the connection then find the script. Otherwise a client that settles constantly
-                    // would never load it. The reply is ignored.
-                    drop(connection.begin("SCRIPT", &[word("LOAD"), word(script)]));
-                }
-                return Err(error);
+        let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
+            if asking {
+                // If another command slips in between, the node redirects the call again. `ASKING` does not harm the other
+                // command.
+                drop(connection.begin("ASKING", &[])?);
             }
+            connection.begin(command, &route::arguments(&call, script))
+        });
+        if command == "EVAL" && matches!(sent, Err(LinkError::NotSent(_))) {
+            // Later calls on the connection then find the script. Otherwise a client that settles constantly
+            // would never load it. The reply is ignored.
+            drop(connection.begin("SCRIPT", &[word("LOAD"), word(script)]));
         }
+        answer = connection.answered(sent?, timeout).await?.into_reply().map_err(Refusal::OfCall);
     }
     answer.map_err(|refusal| route::refused(&manager, refusal.error().clone()))
-}
-
-/// Sends the call, directly behind `ASKING` if `asking` is set. If another thread's command slips in between, the node
-/// redirects the call again. `ASKING` does not harm the other command.
-async fn after_asking(
-    connection: &Connection,
-    asking: bool,
-    sent: impl Future<Output = Result<Frame, LinkError>>,
-    timeout: Duration,
-) -> Result<Frame, LinkError> {
-    if !asking {
-        return sent.await;
-    }
-    let asking = connection.send("ASKING", Vec::new(), timeout);
-    let (_, answer) = futures_util::join!(asking, sent);
-    answer
 }
 
 /// The scripts in use. After a reconnect the link loads those that the server lacks: a restarted server has none, and

@@ -21,18 +21,7 @@ use std::io;
 use std::io::ErrorKind;
 use std::sync::Arc;
 use std::time::Duration;
-use tokio::io::Interest;
 use tokio::time::Instant;
-
-/// A link before its connections, which need the runtime that will own them.
-pub(crate) struct Connector(Arc<LinkShared>);
-
-impl Connector {
-    /// The runtime of `home` must have timers and I/O. Fails if TLS finds no certificate authorities.
-    pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
-        Ok(Self(LinkShared::new(target.prepared()?, settings, home)))
-    }
-}
 
 /// The connections of a link. Connections for notices alone and for calls that wait for replicas open on demand.
 pub(super) struct Links {
@@ -44,50 +33,45 @@ pub(super) struct Links {
 }
 
 impl ServerLink {
-    /// Connects on the current runtime, which must outlive the link, and identifies the server. Dropping the future
-    /// closes the connections.
-    pub(crate) async fn connect(connector: &Connector) -> Result<Self, ConnectError> {
-        let shared = &connector.0;
-        let deadline = Instant::now() + shared.settings.connect_deadline;
-        let link = Self::unconnected(connector);
-        let Links { pool, notices, .. } = &*link.0;
-        let manager = connect(pool, deadline).await?;
-        let info = server_info_within(deadline, shared, &manager).await?;
-        notices.shard(info.sharded_notices);
-        if notices.need_a_connection() {
-            connect(&notices.own, deadline).await?;
-        }
-        link.0.maintain();
-        shared.identity.complete(info);
-        Ok(link)
-    }
-
-    /// A link that sends nothing until the server is identified. Its connections will run on the current runtime.
-    pub(crate) fn unconnected(connector: &Connector) -> Self {
-        let [pool, own] = [Role::Calls, Role::Notices].map(|role| Pool::new(&connector.0, role));
-        let durable = Arc::new(Durable::new(&connector.0));
+    /// A link that sends nothing until the server is identified. Its connections run on the current runtime, which must outlive the link. The runtime
+    /// of `home` must have timers and I/O. Fails if TLS finds no certificate authorities.
+    pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
+        let shared = LinkShared::new(target.prepared()?, settings, home);
+        let [pool, own] = [Role::Calls, Role::Notices].map(|role| Pool::new(&shared, role));
+        let durable = Arc::new(Durable::new(&shared));
         let pools = [&pool, &own].into_iter().chain(durable.all()).map(Arc::clone).collect();
         let notices = Arc::new(Notices::new(Arc::clone(&pool), own));
-        Self(Arc::new(Links { pools, pool, notices, durable }))
+        Ok(Self(Arc::new(Links { pools, pool, notices, durable })))
     }
 
-    /// Identifies the server on the background's runtime, without a time limit. `accept` may refuse the server, and the
+    /// Connects and identifies the server, within the connect deadline.
+    pub(crate) async fn connect(&self) -> Result<(), ConnectError> {
+        let links = Arc::clone(&self.0);
+        let connected = self.0.pool.runtime.spawn(async move {
+            let info = links.connect().await?;
+            links.identified(info);
+            Ok(())
+        });
+        connected.await.unwrap_or_else(|_| Err(ConnectError::silent(self.shared().target.to_string())))
+    }
+
+    /// Connects and identifies the server in the background, without a time limit. `accept` may refuse the server, and the
     /// link then retries. `then` runs once the server is identified, before anything is sent to it.
     pub(crate) fn identify(
         &self,
         accept: impl Fn(&ServerInfo) -> Result<(), String> + Send + Sync + 'static,
         then: impl FnOnce(&ServerInfo) + Send + 'static,
     ) {
-        let link = self.clone();
+        let links = Arc::clone(&self.0);
         drop(self.0.pool.runtime.spawn(async move {
-            let shared = link.shared();
+            let shared = &links.pool.shared;
             let info = tokio::select! {
                 biased;
                 () = shared.closed.cancelled() => return,
-                info = link.0.identified(accept) => info,
+                info = links.connect_at_last(accept) => info,
             };
             then(&info);
-            shared.identity.complete(info);
+            links.identified(info);
             // Wakes requests that failed before the server was identified.
             shared.events.event(LinkEvent::CallsReset);
         }));
@@ -95,8 +79,42 @@ impl ServerLink {
 }
 
 impl Links {
-    /// Connects and identifies the server. Until then calls fail with the reason of the last failure.
-    async fn identified(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
+    /// Connects and identifies the server, within the connect deadline. If nothing listens, or the server refuses, the error
+    /// comes at once. A caller who expects that to change does not wait here.
+    async fn connect(&self) -> Result<ServerInfo, ConnectError> {
+        let LinkShared { target, settings, .. } = &*self.pool.shared;
+        let deadline = Instant::now() + settings.connect_deadline;
+        let mut backoff = Backoff::default();
+        let mut trouble = None;
+        loop {
+            let attempt = async {
+                tokio::time::sleep(backoff.next(&settings.network)).await;
+                self.attempt().await
+            };
+            let error = match tokio::time::timeout_at(deadline, attempt).await {
+                Ok(Ok(info)) => return Ok(info),
+                Ok(Err(error)) => error,
+                // The deadline's error is less specific than the error of a failed attempt.
+                Err(_) => match trouble {
+                    Some(trouble) => return Err(ConnectError::after(trouble, settings.connect_deadline)),
+                    None => ConnectError::silent(target.to_string()),
+                },
+            };
+            let error = self.explained(error).await;
+            if !error.is_transient() || matches!(error, ConnectError::NotServing { .. }) {
+                return Err(error);
+            }
+            if matches!(error, ConnectError::Unreachable { .. })
+                && let Some(refusal) = refused_by_all(&settings.network, &target.seeds()).await
+            {
+                return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
+            }
+            trouble = Some(error);
+        }
+    }
+
+    /// Connects and identifies the server, without a time limit. Until then calls fail with the reason of the last failure.
+    async fn connect_at_last(&self, accept: impl Fn(&ServerInfo) -> Result<(), String>) -> ServerInfo {
         let shared = &self.pool.shared;
         let mut backoff = Backoff::default();
         let (began, mut is_reported) = (Instant::now(), false);
@@ -104,13 +122,11 @@ impl Links {
             tokio::time::sleep(backoff.next(&shared.settings.network)).await;
             match self.attempt().await {
                 Ok(info) => match accept(&info) {
-                    Ok(()) => {
-                        self.maintain();
-                        return info;
-                    }
+                    Ok(()) => return info,
                     Err(reason) => shared.identity.record_failure(reason, true),
                 },
                 Err(error) => {
+                    let error = self.explained(error).await;
                     // The cluster's nodes are still unknown.
                     if let (true, Some(seed), None) =
                         (error.is_transient(), shared.target.seeds().first(), &shared.slots)
@@ -127,26 +143,40 @@ impl Links {
 
     /// One attempt to open all connections, except for notices on a cluster.
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
-        let shared = &self.pool.shared;
-        let manager = connect_once(&self.pool).await?;
-        let info = server_info(shared, &manager).await?;
+        let manager = open(&self.pool).await?;
+        let info = server_info(&self.pool.shared, &manager).await?;
         self.notices.shard(info.sharded_notices);
         if self.notices.need_a_connection() {
-            connect_once(&self.notices.own).await?;
+            open(&self.notices.own).await?;
         }
         Ok(info)
     }
 
-    fn maintain(&self) {
+    /// The error of a URL that is wrong about TLS, or `error`.
+    async fn explained(&self, error: ConnectError) -> ConnectError {
+        let LinkShared { target, settings, .. } = &*self.pool.shared;
+        if matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. }) {
+            for seed in target.seeds() {
+                if let Some(mismatch) = tls_mismatch(&settings.network, &seed, target.secure).await {
+                    return mismatch;
+                }
+            }
+        }
+        error
+    }
+
+    /// From now on calls are sent.
+    fn identified(&self, info: ServerInfo) {
         let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.pool), Arc::clone(&self.notices));
         drop(self.pool.runtime.spawn(maintained));
+        self.pool.shared.identity.complete(info);
     }
 
     /// Closes all connections, from any thread. The tasks that own the sockets close them when they next run.
     pub(super) fn close(&self) {
         let shared = &self.pool.shared;
         shared.closed.cancel();
-        self.pools.iter().for_each(|pool| pool.close());
+        self.pools.iter().flat_map(|pool| pool.all()).for_each(|(_, manager)| manager.close());
         shared.events.close();
     }
 }
@@ -157,102 +187,16 @@ impl Drop for Links {
     }
 }
 
-fn left(deadline: Instant) -> Duration {
-    deadline.saturating_duration_since(Instant::now())
-}
-
-/// Connects to the only server, or to all reachable nodes of a cluster, at least one. If nothing listens, or the server
-/// refuses, the error comes at once. A caller who expects that to change does not wait here.
-async fn connect(pool: &Arc<Pool>, deadline: Instant) -> Result<Arc<ConnectionManager>, ConnectError> {
-    let shared = &pool.shared;
-    let network = &shared.settings.network;
-    let mut backoff = Backoff::default();
+/// Connects to the only server, or to all reachable nodes of a cluster, at least one. Tries the addresses in order.
+async fn open(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, ConnectError> {
     let mut trouble = None;
-    loop {
-        tokio::time::sleep(backoff.next(network).min(left(deadline))).await;
-        if let Some(manager) = pass(pool, deadline, &mut trouble).await? {
-            return Ok(manager);
-        }
-        if let Some(refusal @ ConnectError::NotServing { .. }) = trouble {
-            return Err(refusal);
-        }
-        let target = &shared.target;
-        if matches!(trouble, Some(ConnectError::Unreachable { .. }))
-            && let Some(refusal) = refused_by_all(network, &target.seeds(), left(deadline)).await
-        {
-            return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
-        }
-        if left(deadline).is_zero() {
-            return Err(trouble.unwrap_or_else(no_host).after(shared.settings.connect_deadline));
+    for seed in pool.shared.target.seeds() {
+        match first(pool, seed).await {
+            Err(error) if error.is_transient() => trouble = Some(error),
+            opened => return opened,
         }
     }
-}
-
-/// As above, with one attempt for each address.
-async fn connect_once(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, ConnectError> {
-    let shared = &pool.shared;
-    let addresses = u32::try_from(shared.target.seeds().len()).unwrap_or(u32::MAX);
-    // One attempt for each address, plus one for the name lookups.
-    let deadline = Instant::now() + shared.settings.attempt().saturating_mul(addresses.saturating_add(1));
-    let mut trouble = None;
-    let connected = pass(pool, deadline, &mut trouble).await?;
-    connected.ok_or_else(|| trouble.unwrap_or_else(no_host))
-}
-
-fn no_host() -> ConnectError {
-    ConnectError::Address("it names no host".to_owned())
-}
-
-/// Tries the addresses in order. Stores a failure in `trouble`, or returns it if time does not fix it.
-async fn pass(
-    pool: &Arc<Pool>,
-    deadline: Instant,
-    trouble: &mut Option<ConnectError>,
-) -> Result<Option<Arc<ConnectionManager>>, ConnectError> {
-    let shared = &pool.shared;
-    let network = &shared.settings.network;
-    for seed in shared.target.seeds() {
-        let error = match tokio::time::timeout(left(deadline), resolve(network, &seed)).await {
-            Ok(Ok(())) => match tokio::time::timeout(left(deadline), first(pool, seed.clone())).await {
-                Ok(Ok(manager)) => return Ok(Some(manager)),
-                Ok(Err(error)) => Some(error),
-                Err(_) => None,
-            },
-            Ok(Err(error)) => Some(error),
-            Err(_) => Some(ConnectError::Dns {
-                server: seed.label(),
-                reason: "the resolver gave no answer in time".to_owned(),
-                source: None,
-            }),
-        };
-        let is_silent =
-            |error: &ConnectError| matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. });
-        if error.as_ref().is_none_or(is_silent)
-            && let Some(mismatch) = tls_mismatch(network, &seed, shared.target.secure).await
-        {
-            return Err(mismatch);
-        }
-        match error {
-            Some(error) if !error.is_transient() => return Err(error),
-            Some(error) => *trouble = Some(error),
-            // The deadline's error is less specific than the error of a failed attempt.
-            None => {
-                let silent = ConnectError::silent(seed.label());
-                trouble.get_or_insert(match shared.target.secure {
-                    true => silent.with_advice("it may not speak TLS"),
-                    false => silent,
-                });
-            }
-        }
-    }
-    Ok(None)
-}
-
-async fn resolve(network: &Network, seed: &Server) -> Result<(), ConnectError> {
-    match seed {
-        Server::At(Endpoint::Tcp(host)) => network.addresses(host).await.map(drop),
-        _ => Ok(()),
-    }
+    Err(trouble.unwrap_or_else(|| ConnectError::Address("it names no host".to_owned())))
 }
 
 /// Connects to a seed, and to the nodes that it names.
@@ -300,63 +244,33 @@ async fn first(pool: &Arc<Pool>, seed: Server) -> Result<Arc<ConnectionManager>,
     })
 }
 
-/// Identifies the server. Retries if its slot has replaced a lost connection.
-async fn server_info_within(
-    deadline: Instant,
-    shared: &LinkShared,
-    manager: &ConnectionManager,
-) -> Result<ServerInfo, ConnectError> {
-    let mut lost = None;
-    let asked = async {
-        loop {
-            match server_info(shared, manager).await {
-                Err(error) if error.is_transient() => lost = Some(error),
-                answered => return answered,
-            }
-            manager.standing().await;
-        }
-    };
-    match tokio::time::timeout(left(deadline), asked).await {
-        Ok(answered) => answered,
-        Err(_) => {
-            Err(lost.unwrap_or_else(|| ConnectError::silent(manager.label())).after(shared.settings.connect_deadline))
-        }
-    }
-}
-
 /// The time limit for probes of a server that cannot be reached.
 const PROBE_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A refusal, if every address refuses the connection. A silent address, or an unresolved name, may belong to a server.
-async fn refused_by_all(network: &Network, seeds: &[Server], left: Duration) -> Option<io::Error> {
-    let refusals = join_all(seeds.iter().map(|seed| refused_by(network, seed)));
-    unanimous(tokio::time::timeout(PROBE_TIMEOUT.min(left), refusals).await.ok()?)
-}
-
-fn unanimous(refusals: Vec<Option<io::Error>>) -> Option<io::Error> {
-    refusals.into_iter().collect::<Option<Vec<_>>>()?.pop()
-}
-
-async fn refused_by(network: &Network, seed: &Server) -> Option<io::Error> {
-    if let Server::At(Endpoint::Unix(path)) = seed {
-        let error = network.dial_unix(path).await.err()?;
-        return matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error);
-    }
-    unanimous(join_all(seed.hosts().iter().map(|host| refused_by_host(network, host))).await)
-}
-
-async fn refused_by_host(network: &Network, host: &Host) -> Option<io::Error> {
-    let mut refusal = None;
-    for address in network.addresses(host).await.ok()? {
-        let error = network.dial(address).await.err()?;
-        match error.kind() {
-            ErrorKind::ConnectionRefused => refusal = Some(error),
-            // `localhost` has an IPv6 address even on machines without IPv6.
-            ErrorKind::AddrNotAvailable => {}
-            _ => return None,
+async fn refused_by_all(network: &Network, seeds: &[Server]) -> Option<io::Error> {
+    let refusal = async {
+        let mut refusal = None;
+        for seed in seeds {
+            if let Server::At(Endpoint::Unix(path)) = seed {
+                let error = network.dial_unix(path).await.err()?;
+                return matches!(error.kind(), ErrorKind::ConnectionRefused | ErrorKind::NotFound).then_some(error);
+            }
+            for host in seed.hosts() {
+                for address in network.addresses(host).await.ok()? {
+                    let error = network.dial(address).await.err()?;
+                    match error.kind() {
+                        ErrorKind::ConnectionRefused => refusal = Some(error),
+                        // `localhost` has an IPv6 address even on machines without IPv6.
+                        ErrorKind::AddrNotAvailable => {}
+                        _ => return None,
+                    }
+                }
+            }
         }
-    }
-    refusal
+        refusal
+    };
+    tokio::time::timeout(PROBE_TIMEOUT, refusal).await.ok()?
 }
 
 /// The error of a URL that is wrong about TLS.
@@ -386,17 +300,10 @@ async fn tls_mismatch(network: &Network, seed: &Server, secure: bool) -> Option<
 
 /// The first byte of the server's reply.
 async fn first_byte(network: &Network, host: &Host, greeting: &[u8]) -> Option<u8> {
-    let socket = network.dial_host(host).await.ok()?;
+    let socket = network.dial_host(host, network.addresses(host).await.ok()?).await.ok()?;
     // A new connection accepts so few bytes in one write.
     socket.write(greeting).ok()?;
-    let watched = socket.watch().ok()?;
     let mut first = [0];
-    loop {
-        watched.ready(Interest::READABLE).await.ok()?;
-        match watched.try_read(&mut first) {
-            Ok(read) => return (read == 1).then_some(first[0]),
-            Err(error) if error.kind() == ErrorKind::WouldBlock => {}
-            Err(_) => return None,
-        }
-    }
+    let read = socket.watch().ok()?.read(&mut first).await.ok()?;
+    (read == 1).then_some(first[0])
 }

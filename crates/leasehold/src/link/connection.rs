@@ -35,13 +35,12 @@ use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, ErrorKind};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 use tokio::sync::{Notify, oneshot};
-use tokio::task::AbortHandle;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
@@ -74,7 +73,6 @@ pub(super) struct Connection {
     /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
     pub(super) resp3: bool,
     shared: Arc<Shared>,
-    stand_in: AbortHandle,
     /// The server confirmed that the connection is dead.
     pub(super) confirmed_dead: AtomicBool,
     /// The server refused to kill the connection.
@@ -96,8 +94,6 @@ struct Shared {
     left: Notify,
     inbox: Arc<Inbox>,
     ended: CancellationToken,
-    /// A copy of the token's state for frequent reads: reading the token takes a lock.
-    over: AtomicBool,
     ended_at: OnceLock<Instant>,
     malformed: OnceLock<Malformed>,
     /// The process that connected. A forked child shares the socket.
@@ -124,15 +120,14 @@ struct State {
     tls_waits: bool,
     /// Callers leave their commands to the reader, which writes them after the ready tasks have run.
     corked: bool,
-    heard: bool,
     /// The ping loop and the stand-in sleep until the next command.
     idle: bool,
     home: HomeReader,
+    /// Number of reads that brought bytes.
     reads: u64,
     /// The error of a failed write. The reader still reads: the server may have sent the cause.
     broken: Option<String>,
     end: Option<String>,
-    had_subscriptions: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -191,7 +186,7 @@ impl Connection {
         let mut resp3 = target.resp3;
         loop {
             let to = handshake::endpoint(target, &server, settings).await?;
-            let mut connection = Self::open(target, &to, to.label(), settings, inbox, resp3).await?;
+            let mut connection = Self::open(target, &to, settings, inbox, resp3).await?;
             if let Some(about) = handshake::greet(&connection, target, settings.attempt(), resp3).await? {
                 connection.about = about;
                 return Ok(connection);
@@ -204,11 +199,11 @@ impl Connection {
     pub(super) async fn open(
         target: &ServerTarget,
         to: &Endpoint,
-        server: String,
         settings: &LinkSettings,
         inbox: &Arc<Inbox>,
         resp3: bool,
     ) -> Result<Self, ConnectError> {
+        let server = to.label();
         let stream = Stream::connect(target, to, settings).await?;
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let shared = Arc::new(Shared {
@@ -220,19 +215,17 @@ impl Connection {
             left: Notify::new(),
             inbox: Arc::clone(inbox),
             ended: CancellationToken::new(),
-            over: AtomicBool::new(false),
             ended_at: OnceLock::new(),
             malformed: OnceLock::new(),
             process: Process::current(),
         });
-        let stand_in = tokio::spawn(reader::stand_in(EndOnDrop(Arc::clone(&shared)), watched)).abort_handle();
+        drop(tokio::spawn(reader::stand_in(EndOnDrop(Arc::clone(&shared)), watched)));
         Ok(Self {
             server,
             about: About::default(),
             began: Instant::now(),
             resp3,
             shared,
-            stand_in,
             confirmed_dead: AtomicBool::new(false),
             kill_forbidden: AtomicBool::new(false),
             loaded: Mutex::default(),
@@ -293,7 +286,7 @@ impl Connection {
 
     /// Returns whether the connection is closed or abandoned. No new call uses it.
     pub(super) fn has_ended(&self) -> bool {
-        self.shared.over.load(Ordering::Acquire)
+        self.ended_at().is_some()
     }
 
     /// Waits until the server owes this connection a reply or messages.
@@ -317,7 +310,6 @@ impl Connection {
     /// Abandons the connection: pending calls end with an unknown outcome. May be called from any thread.
     pub(super) fn end(&self) {
         self.shared.end("the connection was abandoned");
-        self.stand_in.abort();
     }
 
     /// The protocol error of the server, if it ended the connection.
@@ -325,14 +317,15 @@ impl Connection {
         self.shared.malformed.get().cloned()
     }
 
-    /// Returns whether the other side ended the connection without a word.
+    /// Returns whether the other side ended the connection without a reply.
     pub(super) fn was_hung_up_on(&self) -> bool {
         let state = self.shared.state.lock();
-        state.end.is_some() && !state.heard
+        state.end.is_some() && state.reads == 0
     }
 
-    pub(super) fn had_subscriptions(&self) -> bool {
-        self.shared.state.lock().had_subscriptions
+    /// Returns whether the connection has subscriptions, or had some at its end.
+    pub(super) fn is_subscribed(&self) -> bool {
+        self.shared.state.lock().wire.is_subscribed()
     }
 
     pub(super) fn ended_at(&self) -> Option<Instant> {
@@ -348,7 +341,6 @@ impl Connection {
 impl Drop for Connection {
     fn drop(&mut self) {
         self.shared.end("the connection was dropped");
-        self.stand_in.abort();
     }
 }
 
@@ -367,97 +359,72 @@ impl Shared {
         let waits = (state.corked || state.may_cork()) && state.has_room();
         let corks = waits && !state.corked;
         state.corked |= waits;
-        let out = (state.writer == Writer::Nobody && !waits).then(|| {
+        if state.writer == Writer::Nobody && !waits {
             state.writer = Writer::Thread;
-            state.take()
-        });
-        drop(state);
+            self.write(state, |bytes| self.stream.socket.write(bytes));
+        } else {
+            drop(state);
+            if corks {
+                self.handed.notify_waiters();
+            }
+        }
         if was_idle {
             self.used.notify_waiters();
-        }
-        match out {
-            Some(out) => self.write(out),
-            None if corks => self.handed.notify_waiters(),
-            None => {}
         }
         Ok(())
     }
 
-    /// Writes, as the only writer, until nothing is queued. If the socket is full, the reader writes the rest.
-    fn write(&self, mut plain: Vec<u8>) {
-        for round in 1.. {
-            let written = self.secured(plain).and_then(|mut bytes| {
-                let written = unless_full(self.stream.socket.write(&bytes))?;
-                bytes.drain(..written);
-                Ok(bytes)
-            });
-            let rest = match written {
-                Ok(rest) => rest,
-                Err(error) => return self.broke(&error),
-            };
-            let mut state = self.state.lock();
-            if rest.is_empty() && !state.wants_to_write() {
+    /// Writes with `write` what callers left to the reader.
+    fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) {
+        let _reading = self.reading.lock();
+        let state = self.state.lock();
+        // After a failed write the stream has a hole: nothing may follow.
+        if state.writer == Writer::Reader && state.broken.is_none() && !self.is_forked() {
+            self.write(state, write);
+        }
+    }
+
+    /// Writes, as the only writer, until nothing is queued or the socket is full. The reader then writes the rest.
+    fn write<'a>(&'a self, mut state: MutexGuard<'a, State>, write: impl Fn(&[u8]) -> io::Result<usize>) {
+        let writer = state.writer;
+        for round in 0.. {
+            if state.rest.is_empty() && !state.wants_to_write() {
                 state.writer = Writer::Nobody;
-                state.wire.give_back(rest);
                 return;
             }
-            if !rest.is_empty() || round == WRITES {
-                state.rest = rest;
+            if writer == Writer::Thread && (round == WRITES || !state.rest.is_empty()) {
                 state.writer = Writer::Reader;
                 drop(state);
                 self.handed.notify_waiters();
                 return;
             }
-            state.wire.give_back(rest);
-            plain = state.take();
-        }
-    }
-
-    /// Writes with `write` what callers left to the reader, until nothing is queued or the socket is full.
-    fn write_as_reader(&self, write: impl Fn(&[u8]) -> io::Result<usize>) {
-        let _reading = self.reading.lock();
-        let mut written = None;
-        loop {
-            let mut state = self.state.lock();
-            written.take().into_iter().for_each(|written| state.wire.give_back(written));
-            // After a failed write the stream has a hole: nothing may follow.
-            if state.writer != Writer::Reader || state.broken.is_some() || self.is_forked() {
-                return;
-            }
-            let mut rest = std::mem::take(&mut state.rest);
-            if rest.is_empty() {
-                if !state.wants_to_write() {
-                    state.writer = Writer::Nobody;
+            let rest = std::mem::take(&mut state.rest);
+            let plain = if rest.is_empty() { Some(state.take()) } else { None };
+            drop(state);
+            let written = plain.map_or(Ok(rest), |plain| self.secured(plain)).and_then(|mut bytes| {
+                let written = unless_full(write(&bytes))?;
+                bytes.drain(..written);
+                Ok(bytes)
+            });
+            state = self.state.lock();
+            match written {
+                Ok(rest) if rest.is_empty() => state.wire.give_back(rest),
+                Ok(rest) => {
+                    state.rest = rest;
+                    if writer == Writer::Reader {
+                        return;
+                    }
+                }
+                // A reader ends the connection.
+                Err(error) => {
+                    state.broken = Some(lost(&error));
+                    state.writer = Writer::Reader;
+                    drop(state);
+                    self.handed.notify_waiters();
                     return;
                 }
-                let plain = state.take();
-                drop(state);
-                rest = match self.secured(plain) {
-                    Ok(rest) => rest,
-                    Err(error) => return self.broke(&error),
-                };
-            } else {
-                drop(state);
             }
-            match unless_full(write(&rest)) {
-                Ok(written) => drop(rest.drain(..written)),
-                Err(error) => return self.broke(&error),
-            }
-            if !rest.is_empty() {
-                self.state.lock().rest = rest;
-                return;
-            }
-            written = Some(rest);
         }
-    }
-
-    /// Records a failed write. A reader ends the connection.
-    fn broke(&self, error: &io::Error) {
-        let mut state = self.state.lock();
-        state.broken = Some(lost(error));
-        state.writer = Writer::Reader;
-        drop(state);
-        self.handed.notify_waiters();
     }
 
     /// Ends a cork. The reader writes the queued commands.
@@ -488,13 +455,11 @@ impl Shared {
                 return;
             }
             state.end = Some(why.to_owned());
-            state.had_subscriptions = state.wire.is_subscribed();
             let unsent = std::mem::take(&mut state.collected);
             let unsent = unsent.into_iter().map(|started| (Answer::Session(started), Fate::NotSent));
             state.wire.close().chain(unsent).collect()
         };
         self.ended_at.get_or_init(Instant::now);
-        self.over.store(true, Ordering::Release);
         // In a forked child this would end the parent's connection.
         if !self.is_forked() {
             self.stream.socket.shut_down();

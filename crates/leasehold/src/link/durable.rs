@@ -10,7 +10,7 @@
 //! background's runtime. It keeps its connection until the reply, even after the caller is gone, because the connection stays blocked on the server.
 
 use super::call::{FOLLOWED, slot_of};
-use super::connection::{Connection, word};
+use super::connection::{Connection, Sent, word};
 use super::pool::{ConnectionManager, Pool};
 use super::route::{self, Node, Redirect};
 use super::shared::{LinkShared, Role};
@@ -22,7 +22,6 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::wire::Frame;
 use std::sync::Arc;
-use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
@@ -137,11 +136,13 @@ impl Durable {
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
             let wait = self.wait.with(replicas);
-            let sent = pipeline(&connection, call, command, script, wait, asking, turn.manager.reply_timeout());
-            let (answer, mark, wait) =
-                Box::pin(route::unless_settled(turn.pool.shared.send_barrier(true), begun, sent))
-                    .await
-                    .map_err(unsent)?;
+            let sent = route::unless_settled(turn.pool.shared.send_barrier(true), begun, || {
+                pipeline(&connection, call, command, script, wait, asking)
+            });
+            let [answer, mark, wait] = sent.map_err(unsent)?;
+            let answered = |sent| connection.answered(sent, turn.manager.reply_timeout());
+            let (answer, mark, wait) = futures_util::join!(answered(answer), answered(mark), answered(wait));
+            let (answer, mark, wait) = (answer?, mark.map_err(unknown)?, wait.map_err(unknown)?);
             let refusal = match answer.into_reply() {
                 Ok(reply) => {
                     let acknowledged = self.acknowledged(&turn.manager, mark, &wait)?;
@@ -234,32 +235,27 @@ pub(super) async fn call(
     task.await.unwrap_or_else(|_| Err(LinkError::Unknown("the client's thread has ended".to_owned())))
 }
 
-/// Sends script, mark and `WAIT` together. A missing reply leaves the outcome unknown.
-async fn pipeline(
+/// Queues script, mark and `WAIT` together.
+fn pipeline(
     connection: &Connection,
     call: &Call,
     command: &'static str,
     script: &'static str,
     (waiting, wait): (&'static str, Vec<Bytes>),
     asking: bool,
-    timeout: Duration,
-) -> Result<(Frame, Frame, Frame), LinkError> {
+) -> Result<[Sent; 3], LinkError> {
     let mark = mark::mark(call.keys().first().unwrap_or_default());
     // An importing node requires it before each command with a key. Its `OK` carries no information.
-    let ask = || async move {
-        if asking {
-            let _ = connection.send("ASKING", Vec::new(), timeout).await;
-        }
-    };
-    let (_, script, _, mark, wait) = futures_util::join!(
-        ask(),
-        connection.send(command, route::arguments(call, script), timeout),
-        ask(),
-        // By its source, because an unknown hash would mark nothing.
-        connection.send("EVAL", route::arguments(&mark, mark.script().source()), timeout),
-        connection.send(waiting, wait, timeout),
-    );
-    let script = script?;
-    let unknown = |error: LinkError| LinkError::Unknown(error.to_string());
-    Ok((script, mark.map_err(unknown)?, wait.map_err(unknown)?))
+    let ask = || if asking { connection.begin("ASKING", &[]).map(drop) } else { Ok(()) };
+    ask()?;
+    let script = connection.begin(command, &route::arguments(call, script))?;
+    ask().map_err(unknown)?;
+    // By its source, because an unknown hash would mark nothing.
+    let mark = connection.begin("EVAL", &route::arguments(&mark, mark.script().source())).map_err(unknown)?;
+    Ok([script, mark, connection.begin(waiting, &wait).map_err(unknown)?])
+}
+
+/// The error of a command behind the script, which the server may have run.
+fn unknown(error: LinkError) -> LinkError {
+    LinkError::Unknown(error.to_string())
 }

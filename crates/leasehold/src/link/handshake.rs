@@ -152,7 +152,7 @@ pub(super) async fn sentinel(
     sentinels: &Sentinels,
     settings: &LinkSettings,
 ) -> Result<Connection, ConnectError> {
-    let connection = Connection::open(target, to, to.label(), settings, &Arc::default(), false).await?;
+    let connection = Connection::open(target, to, settings, &Arc::default(), false).await?;
     if let Some(credentials) = &sentinels.credentials {
         let answer = connection.send("AUTH", auth(credentials), settings.attempt()).await;
         if let Some(refusal) = answer.map_err(|error| lost(&connection, error))?.error() {

@@ -2,12 +2,11 @@
 
 use super::connection::Connection;
 use super::notices::Notices;
-use super::pool::{Backoff, Pool};
+use super::pool::{Backoff, Pool, Unconfirmed};
 use super::route::{Node, Slots};
-use super::shared::LinkShared;
 use super::{route, settle};
 use crate::telemetry::event;
-use leasehold_core::link::{LinkEvent, Settled};
+use leasehold_core::link::{LinkError, LinkEvent, Settled};
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -50,7 +49,7 @@ pub(super) async fn maintain(pools: Arc<[Arc<Pool>]>, pool: Arc<Pool>, notices: 
     };
     tokio::select! {
         biased;
-        () = pool.closed.cancelled() => {}
+        () = shared.closed.cancelled() => {}
         () = work => {}
     }
 }
@@ -130,25 +129,25 @@ async fn refresh(pools: &[Arc<Pool>], pool: &Pool, slots: &Slots) -> bool {
 
 /// Kills ended connections, so that nothing remains to be settled and the list stays short.
 async fn kill_ended(pools: &[Arc<Pool>], by: &Pool) {
-    let shared = &by.shared;
-    if let Some(slots) = &shared.slots {
+    if let Some(slots) = &by.shared.slots {
         for node in slots.idle_ask_targets() {
             let audits = if are_killed(pools, by, node).await { route::QUIET } else { route::UNREACHABLE };
-            slots.forget_goal(node, audits);
+            slots.forget_ask_target(node, audits);
         }
     }
     for pool in pools {
         for (node, manager) in pool.all() {
-            let ended =
-                manager.ended().into_iter().filter(|connection| !connection.kill_forbidden.load(Ordering::Acquire));
-            for connection in ended {
+            let is_killable = |connection: &Arc<Connection>| {
+                connection.has_ended() && !connection.kill_forbidden.load(Ordering::Acquire)
+            };
+            for connection in manager.unconfirmed().list.into_iter().filter(is_killable) {
                 let Some(killer) = by.known(node) else { break };
                 if killer.current().is_ok() {
                     drop(settle::have_killed(&connection, &manager, &killer).await);
                 }
             }
         }
-        kill_retired(shared, pool, by).await;
+        kill_retired(pool, by).await;
     }
 }
 
@@ -159,8 +158,8 @@ async fn are_killed(pools: &[Arc<Pool>], by: &Pool, node: Node) -> bool {
         return false;
     }
     for manager in pools.iter().filter_map(|pool| pool.known(node)) {
-        let (connections, forgot) = manager.not_confirmed_dead();
-        for connection in connections {
+        let Unconfirmed { list, forgot } = manager.unconfirmed();
+        for connection in list {
             connection.end();
             if settle::have_killed(&connection, &manager, &killer).await != Ok(Settled::Proven) {
                 return false;
@@ -174,26 +173,22 @@ async fn are_killed(pools: &[Arc<Pool>], by: &Pool, node: Node) -> bool {
 }
 
 /// As above, for connections to abandoned addresses. The process behind an address may be a node at another address.
-async fn kill_retired(shared: &LinkShared, pool: &Pool, by: &Pool) {
-    let primaries: Vec<_> = shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node)).collect();
-    let Ok(known) = primaries.iter().map(|manager| manager.current()).collect::<Result<Vec<_>, _>>() else {
-        return;
-    };
-    for manager in pool.retired().0 {
-        let mut gone = true;
-        for connection in manager.not_confirmed_dead().0 {
-            let mut each = known.iter().map(|node| connection.is_of_process(node));
-            gone &= each.clone().all(|same| same.is_some());
-            let node = each.position(|same| same == Some(true));
-            if let Some(killer) = node.and_then(|at| primaries.get(at)) {
-                gone = false;
-                if !connection.kill_forbidden.load(Ordering::Acquire) {
-                    drop(settle::have_killed(&connection, &manager, killer).await);
-                }
+async fn kill_retired(pool: &Pool, by: &Pool) {
+    let primaries = by.shared.slots.iter().flat_map(Slots::primaries).filter_map(|node| by.known(node));
+    let known = primaries.map(|manager| Ok((manager.current()?, manager))).collect::<Result<Vec<_>, LinkError>>();
+    let Ok(known) = known else { return };
+    for connection in pool.retired().list {
+        let killer = known.iter().find(|(current, _)| connection.is_of_process(current) == Some(true));
+        match killer {
+            Some((_, killer)) if !connection.kill_forbidden.load(Ordering::Acquire) => {
+                drop(settle::have_killed(&connection, killer, killer).await);
             }
-        }
-        if gone {
-            pool.forget(&manager);
+            Some(_) => {}
+            // The process owns no slot, so its writes are not visible.
+            None if known.iter().all(|(current, _)| connection.is_of_process(current).is_some()) => {
+                connection.confirmed_dead.store(true, Ordering::Release);
+            }
+            None => {}
         }
     }
 }

@@ -13,13 +13,14 @@ use crate::error::Cause;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, sockopt};
 use std::io;
-use std::net::{SocketAddr, TcpStream};
-use std::os::unix::net::UnixStream;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
 #[cfg(test)]
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::io::{Interest, Ready};
+use tokio::net::TcpStream;
 use tokio::runtime::Handle;
 
 /// The delay before an attempt at the next address of a host starts concurrently (RFC 8305).
@@ -52,7 +53,7 @@ impl Network {
     pub(super) async fn dial(&self, address: SocketAddr) -> io::Result<Socket> {
         match self {
             Self::System => {
-                let stream = tokio::net::TcpStream::connect(address).await?;
+                let stream = TcpStream::connect(address).await?;
                 stream.set_nodelay(true)?;
                 // The probes find dead connections, and keep live ones open in firewalls and load balancers.
                 sockopt::set_socket_keepalive(&stream, true)?;
@@ -62,7 +63,7 @@ impl Network {
                     sockopt::set_tcp_keepidle(&stream, Duration::from_secs(15))?;
                     sockopt::set_tcp_keepintvl(&stream, Duration::from_secs(5))?;
                 }
-                Ok(Socket::Tcp(stream.into_std()?))
+                Ok(Socket::System(stream.into_std()?.into()))
             }
             #[cfg(test)]
             Self::Memory(memory) => memory.dial(address).map(|end| Socket::Memory(Arc::new(end))),
@@ -71,19 +72,15 @@ impl Network {
 
     pub(super) async fn dial_unix(&self, path: &Path) -> io::Result<Socket> {
         match self {
-            Self::System => Ok(Socket::Unix(tokio::net::UnixStream::connect(path).await?.into_std()?)),
+            Self::System => Ok(Socket::System(tokio::net::UnixStream::connect(path).await?.into_std()?.into())),
             #[cfg(test)]
             Self::Memory(_) => Err(io::ErrorKind::NotFound.into()),
         }
     }
 
-    pub(super) async fn dial_host(&self, host: &Host) -> Result<Socket, ConnectError> {
-        let addresses = self.addresses(host).await?;
-        self.dial_first(addresses).await.map_err(|error| ConnectError::of_io(&host.label(), error))
-    }
-
-    /// The first connection to any of the addresses, or the error of the last address.
-    async fn dial_first(&self, addresses: Vec<SocketAddr>) -> io::Result<Socket> {
+    /// The first connection to any of a host's addresses, or the error of the last address.
+    pub(super) async fn dial_host(&self, host: &Host, addresses: Vec<SocketAddr>) -> Result<Socket, ConnectError> {
+        let failed = |error| ConnectError::of_io(&host.label(), error);
         let mut waiting = addresses.into_iter();
         let mut attempts = FuturesUnordered::new();
         attempts.extend(waiting.next().map(|address| self.dial(address)));
@@ -93,13 +90,13 @@ impl Network {
                 Some(connected) = attempts.next() => match (connected, waiting.next()) {
                     (Ok(socket), _) => return Ok(socket),
                     (Err(_), Some(next)) => attempts.push(self.dial(next)),
-                    (Err(error), None) if attempts.is_empty() => return Err(error),
+                    (Err(error), None) if attempts.is_empty() => return Err(failed(error)),
                     (Err(_), None) => {}
                 },
                 () = tokio::time::sleep(NEXT_ADDRESS), if waiting.len() > 0 => {
                     attempts.extend(waiting.next().map(|address| self.dial(address)));
                 }
-                else => return Err(io::ErrorKind::AddrNotAvailable.into()),
+                else => return Err(failed(io::ErrorKind::AddrNotAvailable.into())),
             }
         }
     }
@@ -135,58 +132,59 @@ impl Home {
 }
 
 pub(super) enum Socket {
-    Tcp(TcpStream),
-    Unix(UnixStream),
+    /// TCP or Unix.
+    System(OwnedFd),
     #[cfg(test)]
     Memory(Arc<super::tests::memory::End>),
 }
 
 impl Socket {
     pub(super) fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let read = match self {
-            Self::Tcp(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
-            Self::Unix(stream) => rustix::net::recv(stream, buffer, RecvFlags::DONTWAIT),
+        match self {
+            Self::System(socket) => receive(socket, buffer),
             #[cfg(test)]
-            Self::Memory(end) => return end.try_read(buffer),
-        };
-        Ok(read?.0)
+            Self::Memory(end) => end.try_read(buffer),
+        }
     }
 
     pub(super) fn write(&self, bytes: &[u8]) -> io::Result<usize> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let written = match self {
-            Self::Tcp(stream) => rustix::net::send(stream, bytes, flags),
-            Self::Unix(stream) => rustix::net::send(stream, bytes, flags),
+        match self {
+            Self::System(socket) => send(socket, bytes),
             #[cfg(test)]
-            Self::Memory(end) => return end.try_write(bytes),
-        };
-        Ok(written?)
+            Self::Memory(end) => end.try_write(bytes),
+        }
     }
 
     pub(super) fn shut_down(&self) {
-        // A disconnected socket needs no shutdown.
-        let _ = match self {
-            Self::Tcp(stream) => rustix::net::shutdown(stream, Shutdown::Both),
-            Self::Unix(stream) => rustix::net::shutdown(stream, Shutdown::Both),
+        match self {
+            // A disconnected socket needs no shutdown.
+            Self::System(socket) => drop(rustix::net::shutdown(socket, Shutdown::Both)),
             #[cfg(test)]
-            Self::Memory(end) => return end.shut_down(),
-        };
+            Self::Memory(end) => end.shut_down(),
+        }
     }
 
     /// Registers the socket with the current runtime, which must have I/O enabled.
     pub(super) fn watch(&self) -> io::Result<Watched> {
         Ok(match self {
-            Self::Tcp(stream) => Watched::Tcp(tokio::net::TcpStream::from_std(stream.try_clone()?)?),
-            Self::Unix(stream) => Watched::Unix(tokio::net::UnixStream::from_std(stream.try_clone()?)?),
+            Self::System(socket) => Watched::System(TcpStream::from_std(socket.try_clone()?.into())?),
             #[cfg(test)]
             Self::Memory(end) => Watched::Memory(Arc::clone(end)),
         })
     }
 }
 
+fn receive(socket: impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(rustix::net::recv(socket, buffer, RecvFlags::DONTWAIT)?.0)
+}
+
+fn send(socket: impl AsFd, bytes: &[u8]) -> io::Result<usize> {
+    Ok(rustix::net::send(socket, bytes, SendFlags::DONTWAIT | SendFlags::NOSIGNAL)?)
+}
+
 pub(super) enum Watched {
-    Tcp(tokio::net::TcpStream),
-    Unix(tokio::net::UnixStream),
+    /// TCP or Unix: tokio needs only the descriptor.
+    System(TcpStream),
     #[cfg(test)]
     Memory(Arc<super::tests::memory::End>),
 }
@@ -194,8 +192,7 @@ pub(super) enum Watched {
 impl Watched {
     pub(super) async fn ready(&self, interest: Interest) -> io::Result<Ready> {
         match self {
-            Self::Tcp(stream) => stream.ready(interest).await,
-            Self::Unix(stream) => stream.ready(interest).await,
+            Self::System(socket) => socket.ready(interest).await,
             #[cfg(test)]
             Self::Memory(end) => Ok(end.ready(interest).await),
         }
@@ -203,16 +200,16 @@ impl Watched {
 
     /// Reads what has arrived. A short read has emptied the socket, so the next call needs no system call.
     pub(super) fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        let size = buffer.len();
         let mut short = None;
-        // `try_io` notes the last event before the read, so that an event during the read stays.
         let read = match self {
-            Self::Tcp(stream) => {
-                stream.try_io(Interest::READABLE, || unless_short(stream.try_read(buffer), size, &mut short))
-            }
-            Self::Unix(stream) => {
-                stream.try_io(Interest::READABLE, || unless_short(stream.try_read(buffer), size, &mut short))
-            }
+            // `try_io` notes the last event before the read, so that an event during the read stays.
+            Self::System(socket) => socket.try_io(Interest::READABLE, || match receive(socket, buffer) {
+                Ok(read) if EDGE_TRIGGERED && 0 < read && read < buffer.len() => {
+                    short = Some(read);
+                    Err(io::ErrorKind::WouldBlock.into())
+                }
+                read => read,
+            }),
             #[cfg(test)]
             Self::Memory(end) => end.try_read(buffer),
         };
@@ -222,26 +219,26 @@ impl Watched {
     /// Writes as much as the socket accepts. Afterwards [`Watched::ready`] waits until it accepts more.
     pub(super) fn try_write(&self, bytes: &[u8]) -> io::Result<usize> {
         match self {
-            Self::Tcp(stream) => stream.try_write(bytes),
-            Self::Unix(stream) => stream.try_write(bytes),
+            Self::System(socket) => socket.try_io(Interest::WRITABLE, || send(socket, bytes)),
             #[cfg(test)]
             Self::Memory(end) => end.try_write(bytes),
         }
     }
-}
 
-/// Turns a short read into the error on which tokio waits for the next event. Tokio's own streams do so too.
-fn unless_short(read: io::Result<usize>, size: usize, short: &mut Option<usize>) -> io::Result<usize> {
-    match read {
-        Ok(read) if EDGE_TRIGGERED && 0 < read && read < size => {
-            *short = Some(read);
-            Err(io::ErrorKind::WouldBlock.into())
+    /// Waits for bytes, and reads them.
+    pub(super) async fn read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        loop {
+            self.ready(Interest::READABLE).await?;
+            match self.try_read(buffer) {
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {}
+                read => return read,
+            }
         }
-        read => read,
     }
 }
 
-/// Whether the system reports new bytes although earlier bytes were left unread: epoll and kqueue do.
+/// Whether the system reports new bytes although earlier bytes were left unread: epoll and kqueue do. Tokio's own streams also treat a short read
+/// as the last.
 const EDGE_TRIGGERED: bool = cfg!(all(
     not(mio_unsupported_force_poll_poll),
     any(target_os = "linux", target_os = "android", target_vendor = "apple")
@@ -259,6 +256,7 @@ impl Stream {
         settings: &LinkSettings,
     ) -> Result<Self, ConnectError> {
         let network = &settings.network;
+        let mut is_resolved = true;
         let connected = async {
             match to {
                 Endpoint::Unix(path) => {
@@ -266,7 +264,10 @@ impl Stream {
                     Ok(Self { socket: socket.map_err(|error| ConnectError::of_io(&to.label(), error))?, tls: None })
                 }
                 Endpoint::Tcp(host) => {
-                    let socket = network.dial_host(host).await?;
+                    is_resolved = false;
+                    let addresses = network.addresses(host).await?;
+                    is_resolved = true;
+                    let socket = network.dial_host(host, addresses).await?;
                     let tls = match &target.tls {
                         Some(config) => Some(Session::open(&socket, host, config).await?),
                         None => None,
@@ -275,9 +276,15 @@ impl Stream {
                 }
             }
         };
-        match tokio::time::timeout(settings.attempt(), connected).await {
+        let connected = tokio::time::timeout(settings.attempt(), connected).await;
+        match connected {
             Ok(connected) => connected,
-            Err(_) => Err(ConnectError::silent(to.label())),
+            Err(_) if is_resolved => Err(ConnectError::silent(to.label())),
+            Err(_) => Err(ConnectError::Dns {
+                server: to.label(),
+                reason: "the resolver gave no answer in time".to_owned(),
+                source: None,
+            }),
         }
     }
 }

@@ -101,7 +101,7 @@ impl Notices {
             let answer = self.ssubscribe(&manager, &connection, &channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 event!(debug, %refusal, "a sharded subscription was lost");
-                self.follow(&manager, slot, &refusal);
+                drop(self.follow(&manager, &refusal));
                 self.calls.shared.reset_notices();
                 return;
             }
@@ -136,8 +136,8 @@ impl Notices {
                 }
                 Err(error) => refusal = error,
             }
-            match self.follow(&manager, slot, &refusal) {
-                Some(next) => manager = next,
+            match self.follow(&manager, &refusal) {
+                Some(next) => manager = next?,
                 None => break,
             }
         }
@@ -159,14 +159,14 @@ impl Notices {
         connection.subscription(Subscription::SubscribeSharded, channel, self.timeout()).await
     }
 
-    fn follow(&self, manager: &ConnectionManager, slot: u16, refusal: &ServerError) -> Option<Arc<ConnectionManager>> {
-        let slots = self.calls.shared.slots.as_ref()?;
+    /// Follows a redirection of a sharded channel; `None` if the refusal is no redirection.
+    fn follow(
+        &self,
+        manager: &ConnectionManager,
+        refusal: &ServerError,
+    ) -> Option<Result<Arc<ConnectionManager>, LinkError>> {
         let redirect = Redirect::of(refusal)?;
-        let node = redirect.node(slots, manager);
-        if !redirect.asks && slots.moved(slot, node) {
-            self.calls.shared.slot_moved(slot);
-        }
-        self.carrier(node)
+        Some(redirect.follow(&self.own, self.own.shared.slots.as_ref()?, manager).map(|(_, manager)| manager))
     }
 
     async fn confirmed(&self, connection: &Connection, what: Subscription, channel: &Bytes) -> Result<(), LinkError> {

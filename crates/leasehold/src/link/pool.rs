@@ -22,23 +22,29 @@ use tokio::sync::Notify;
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-/// Ended connections, or retired managers, newest last, whose death the server has not confirmed.
-struct Unconfirmed<T> {
-    list: Vec<Arc<T>>,
+/// Connections that may still deliver a command, because the server has not confirmed their death. Newest last.
+#[derive(Clone, Default)]
+pub(super) struct Unconfirmed {
+    pub(super) list: Vec<Arc<Connection>>,
     /// The list overflowed, and the oldest entry was dropped.
-    forgot: bool,
+    pub(super) forgot: bool,
 }
 
-impl<T> Unconfirmed<T> {
+impl Unconfirmed {
     const MOST: usize = 64;
-    const EMPTY: Self = Self { list: Vec::new(), forgot: false };
 
-    fn push(&mut self, entry: Arc<T>) {
-        self.list.push(entry);
+    fn push(&mut self, connection: Arc<Connection>) {
+        self.list.push(connection);
         if self.list.len() > Self::MOST {
             self.list.remove(0);
             self.forgot = true;
         }
+    }
+
+    /// Drops the connections whose death was confirmed, and returns the rest.
+    fn update(&mut self) -> Self {
+        self.list.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
+        self.clone()
     }
 }
 
@@ -58,8 +64,8 @@ pub(super) struct ConnectionManager {
 
 struct State {
     current: Option<Arc<Connection>>,
-    ended: Unconfirmed<Connection>,
-    /// The first attempt is over, or the manager's runtime was dropped.
+    ended: Unconfirmed,
+    /// The first attempt is over.
     tried: bool,
     trouble: String,
 }
@@ -101,18 +107,12 @@ impl ConnectionManager {
         }
     }
 
-    pub(super) fn ended(&self) -> Vec<Arc<Connection>> {
-        let ended = &mut self.state.lock().ended.list;
-        ended.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
-        ended.clone()
-    }
-
-    /// All connections that may still deliver a command. The flag reports that the list is incomplete.
-    pub(super) fn not_confirmed_dead(&self) -> (Vec<Arc<Connection>>, bool) {
+    /// The connections that have ended, and the current connection.
+    pub(super) fn unconfirmed(&self) -> Unconfirmed {
         let mut state = self.state.lock();
-        state.ended.list.retain(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
-        let current = state.current.iter().filter(|connection| !connection.confirmed_dead.load(Ordering::Acquire));
-        (state.ended.list.iter().chain(current).cloned().collect(), state.ended.forgot)
+        let mut all = state.ended.update();
+        all.list.extend(state.current.clone().filter(|connection| !connection.confirmed_dead.load(Ordering::Acquire)));
+        all
     }
 
     /// Ends the current connection, to reconnect, unless it is too new to be the cause of the failure.
@@ -126,13 +126,17 @@ impl ConnectionManager {
     }
 
     pub(super) fn had_subscriptions(&self) -> bool {
-        self.state.lock().current.as_ref().is_some_and(|connection| connection.had_subscriptions())
+        self.state.lock().current.as_ref().is_some_and(|connection| connection.is_subscribed())
     }
 
     pub(super) fn close(&self) {
         self.closed.cancel();
         // Release the lock first: ending the connection delivers outcomes, which may need it.
-        let current = self.state.lock().current.clone();
+        let current = {
+            let mut state = self.state.lock();
+            "its runtime is gone, or it was closed".clone_into(&mut state.trouble);
+            state.current.clone()
+        };
         if let Some(connection) = current {
             connection.end();
         }
@@ -290,17 +294,7 @@ struct Gone(Arc<ConnectionManager>);
 
 impl Drop for Gone {
     fn drop(&mut self) {
-        let manager = &self.0;
-        let current = {
-            let mut state = manager.state.lock();
-            state.tried = true;
-            "its runtime is gone, or it was closed".clone_into(&mut state.trouble);
-            state.current.clone()
-        };
-        if let Some(connection) = current {
-            connection.end();
-        }
-        manager.changed.notify_waiters();
+        self.0.close();
     }
 }
 
@@ -311,9 +305,8 @@ pub(super) struct Pool {
     /// The background's runtime.
     pub(super) runtime: Handle,
     by_node: RwLock<BTreeMap<Node, Arc<ConnectionManager>>>,
-    /// Managers of addresses that own no hash slot now. The same process may own one under another address.
-    retired: Mutex<Unconfirmed<ConnectionManager>>,
-    pub(super) closed: CancellationToken,
+    /// Connections to addresses that own no hash slot now. The same process may own one under another address.
+    retired: Mutex<Unconfirmed>,
     /// A permission was missing a short time ago.
     pub(super) batches_paused: AtomicBool,
     /// The user may not load scripts.
@@ -330,24 +323,23 @@ impl Pool {
             shared: Arc::clone(shared),
             runtime: Handle::current(),
             by_node: RwLock::default(),
-            retired: Mutex::new(Unconfirmed::EMPTY),
-            closed: shared.closed.child_token(),
+            retired: Mutex::default(),
             batches_paused: AtomicBool::new(false),
             batches_refused: AtomicBool::new(false),
             refused: RwLock::default(),
         })
     }
 
-    /// Creates a manager to a server. It joins the pool when [adopted](Self::adopt), and closes with the pool.
+    /// Creates a manager to a server. It joins the pool when [adopted](Self::adopt), and closes with the link.
     pub(super) fn manager(&self, server: Server) -> Arc<ConnectionManager> {
-        let state = State { current: None, ended: Unconfirmed::EMPTY, tried: false, trouble: String::new() };
+        let state = State { current: None, ended: Unconfirmed::default(), tried: false, trouble: String::new() };
         Arc::new(ConnectionManager {
             role: self.role,
             server,
             shared: Arc::clone(&self.shared),
             state: Mutex::new(state),
             changed: Notify::new(),
-            closed: self.closed.child_token(),
+            closed: self.shared.closed.child_token(),
             turn: Arc::default(),
             blocked: AtomicU64::new(0),
         })
@@ -383,12 +375,6 @@ impl Pool {
         self.by_node.read().iter().map(|(node, manager)| (*node, Arc::clone(manager))).collect()
     }
 
-    /// Closes all connections permanently, from any thread.
-    pub(super) fn close(&self) {
-        self.closed.cancel();
-        self.all().iter().for_each(|(_, manager)| manager.close());
-    }
-
     /// Closes the connections to nodes that own no slot: former primaries, and removed nodes.
     pub(super) fn prune(&self, primaries: &[Node]) {
         for (node, manager) in self.all() {
@@ -399,25 +385,16 @@ impl Pool {
                     self.shared.reset_notices();
                 }
                 manager.tell(|server| LinkEvent::Retired { server });
-                self.retired.lock().push(manager);
+                let Unconfirmed { list, forgot } = manager.unconfirmed();
+                let mut retired = self.retired.lock();
+                retired.forgot |= forgot;
+                list.into_iter().for_each(|connection| retired.push(connection));
             }
         }
     }
 
-    /// Retired managers that may still deliver a command. The flag reports that the list is incomplete.
-    pub(super) fn retired(&self) -> (Vec<Arc<ConnectionManager>>, bool) {
-        let mut retired = self.retired.lock();
-        let is_over = |manager: &ConnectionManager| {
-            let (connections, forgot) = manager.not_confirmed_dead();
-            connections.is_empty() && !forgot
-        };
-        retired.list.retain(|manager| !is_over(manager));
-        (retired.list.clone(), retired.forgot)
-    }
-
-    /// Removes a retired manager whose process owns no hash slot.
-    pub(super) fn forget(&self, manager: &Arc<ConnectionManager>) {
-        self.retired.lock().list.retain(|other| !Arc::ptr_eq(other, manager));
+    pub(super) fn retired(&self) -> Unconfirmed {
+        self.retired.lock().update()
     }
 
     /// Adds a manager that is already connected.

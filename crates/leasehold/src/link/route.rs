@@ -13,9 +13,7 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Frame;
 use parking_lot::RwLock;
 use std::collections::{BTreeMap, BTreeSet};
-use std::pin::pin;
 use std::sync::Arc;
-use std::task::Poll;
 use std::time::Duration;
 use tokio::sync::Notify;
 
@@ -52,27 +50,18 @@ pub(super) fn arguments(call: &Call, script: &'static str) -> Vec<Bytes> {
     [word(script), count].into_iter().chain(words).collect()
 }
 
-/// Sends unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a
+/// Queues a command unless a settling began since `begun`. The send barrier stays locked while the command is queued. So a
 /// settling either comes first and stops the command, or comes behind it in the queue.
-pub(super) async fn unless_settled<T>(
+pub(super) fn unless_settled<T>(
     send_barrier: &RwLock<u64>,
     begun: u64,
-    sent: impl Future<Output = Result<T, LinkError>>,
+    queue: impl FnOnce() -> Result<T, LinkError>,
 ) -> Result<T, LinkError> {
-    let mut sent = pin!(sent);
-    let mut queued = false;
-    std::future::poll_fn(|cx| {
-        if queued {
-            return sent.as_mut().poll(cx);
-        }
-        let send_barrier = send_barrier.read();
-        if *send_barrier != begun {
-            return Poll::Ready(Err(LinkError::NotSent("a settling has ruled the call out".to_owned())));
-        }
-        queued = true;
-        sent.as_mut().poll(cx)
-    })
-    .await
+    let send_barrier = send_barrier.read();
+    if *send_barrier != begun {
+        return Err(LinkError::NotSent("a settling has ruled the call out".to_owned()));
+    }
+    queue()
 }
 
 /// A redirection: another node executes the call.
@@ -98,7 +87,7 @@ impl Redirect {
     }
 
     /// The node. An empty host means the host of the redirecting server.
-    pub(super) fn node(&self, slots: &Slots, from: &ConnectionManager) -> Node {
+    fn node(&self, slots: &Slots, from: &ConnectionManager) -> Node {
         match (target::host_and_port(&self.address), from.current()) {
             (Some(("", port)), Ok(connection)) => {
                 let host = target::host_and_port(&connection.server).map_or("", |(host, _)| host);
@@ -150,17 +139,14 @@ struct Map {
     addresses: Vec<String>,
     owners: Vec<Node>,
     /// Nodes other than the owner that may have received calls for a slot: earlier owners, and targets of an `ASK`.
-    others: BTreeMap<u16, Vec<Node>>,
-    /// The targets of an `ASK` among them. Such a node may own no slot yet, but will own this slot.
-    goals: BTreeMap<u16, Vec<Goal>>,
+    others: BTreeMap<u16, Vec<Carrier>>,
 }
 
-/// The target of an `ASK` for a slot.
-#[derive(Clone, Copy)]
-struct Goal {
+struct Carrier {
     node: Node,
-    /// Number of audits since the last `ASK`.
-    audits: u8,
+    /// For the target of an `ASK`, the number of audits since the last `ASK`. Such a node may own no slot yet, but will own
+    /// this slot.
+    asked: Option<u8>,
 }
 
 /// A target without an `ASK` for this many audits is dropped. At least one whole audit interval has then passed.
@@ -170,8 +156,7 @@ pub(super) const UNREACHABLE: u8 = 6;
 
 impl Default for Slots {
     fn default() -> Self {
-        let (others, goals) = (BTreeMap::new(), BTreeMap::new());
-        let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others, goals };
+        let map = Map { addresses: Vec::new(), owners: vec![NOBODY; SLOTS], others: BTreeMap::new() };
         Self { map: RwLock::new(map), doubted: Notify::new() }
     }
 }
@@ -214,9 +199,10 @@ impl Slots {
     pub(super) fn settled_carriers(&self, slot: u16) -> Vec<Node> {
         let primaries = self.primaries();
         let map = self.map.read();
-        let goals = map.goals.get(&slot).map_or(&[][..], Vec::as_slice);
-        let counts = |node: &Node| primaries.contains(node) || goals.iter().any(|goal| goal.node == *node);
-        map.carriers(slot).into_iter().filter(counts).collect()
+        let others = map.others.get(&slot).into_iter().flatten();
+        let others = others.filter(|other| other.asked.is_some() || primaries.contains(&other.node));
+        let owner = map.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
+        others.map(|other| other.node).chain(owner).collect::<BTreeSet<_>>().into_iter().collect()
     }
 
     pub(super) fn primaries(&self) -> Vec<Node> {
@@ -236,18 +222,15 @@ impl Slots {
     pub(super) fn asked(&self, slot: u16, node: Node) {
         let mut map = self.map.write();
         let others = map.others.entry(slot).or_default();
-        if !others.contains(&node) {
-            others.push(node);
-        }
-        let goals = map.goals.entry(slot).or_default();
-        goals.retain(|goal| goal.node != node);
-        goals.push(Goal { node, audits: 0 });
+        others.retain(|other| other.node != node);
+        others.push(Carrier { node, asked: Some(0) });
     }
 
     /// Every node that owns a slot or is the target of an `ASK`: its connections stay open.
     pub(super) fn in_use(&self) -> Vec<Node> {
         let mut all: BTreeSet<_> = self.primaries().into_iter().collect();
-        all.extend(self.map.read().goals.values().flatten().map(|goal| goal.node));
+        let map = self.map.read();
+        all.extend(map.others.values().flatten().filter(|other| other.asked.is_some()).map(|other| other.node));
         all.into_iter().collect()
     }
 
@@ -255,41 +238,37 @@ impl Slots {
     pub(super) fn idle_ask_targets(&self) -> Vec<Node> {
         let primaries = self.primaries();
         let mut map = self.map.write();
-        let mut quiet = BTreeSet::new();
-        for goals in map.goals.values_mut() {
-            goals.iter_mut().for_each(|goal| goal.audits = goal.audits.saturating_add(1));
-            goals.retain(|goal| goal.audits < QUIET || !primaries.contains(&goal.node));
-            quiet.extend(goals.iter().filter(|goal| goal.audits >= QUIET).map(|goal| goal.node));
+        let mut quiet = BTreeMap::new();
+        for other in map.others.values_mut().flatten() {
+            let audits = other.asked.map(|audits| audits.saturating_add(1));
+            other.asked = audits.filter(|audits| *audits < QUIET || !primaries.contains(&other.node));
+            if let Some(audits) = other.asked {
+                *quiet.entry(other.node).or_insert(true) &= audits >= QUIET;
+            }
         }
-        map.goals.retain(|_, goals| !goals.is_empty());
-        quiet
-            .into_iter()
-            .filter(|node| map.goals.values().flatten().all(|goal| goal.node != *node || goal.audits >= QUIET))
-            .collect()
+        quiet.into_iter().filter_map(|(node, is_quiet)| is_quiet.then_some(node)).collect()
     }
 
     /// Drops a target, unless a recent `ASK` has named it.
-    pub(super) fn forget_goal(&self, node: Node, audits: u8) {
-        let mut map = self.map.write();
-        map.goals.retain(|_, goals| {
-            goals.retain(|goal| goal.node != node || goal.audits < audits);
-            !goals.is_empty()
-        });
+    pub(super) fn forget_ask_target(&self, node: Node, audits: u8) {
+        for other in self.map.write().others.values_mut().flatten().filter(|other| other.node == node) {
+            other.asked = other.asked.filter(|asked| *asked < audits);
+        }
     }
 
     /// Forgets every node that owns no slot and takes none over. A later node at its address gets a new index.
     pub(super) fn prune_unowned(&self) {
         let mut map = self.map.write();
-        let Map { addresses, owners, others, goals } = &mut *map;
-        let goals = goals.values().flatten().map(|goal| goal.node);
-        let owning: BTreeSet<_> = owners.iter().copied().chain(goals).collect();
+        let Map { addresses, owners, others } = &mut *map;
+        let targets = others.values().flatten().filter(|other| other.asked.is_some()).map(|other| other.node);
+        let owning: BTreeSet<_> = owners.iter().copied().chain(targets).collect();
         for (node, address) in addresses.iter_mut().enumerate() {
             if !owning.contains(&(node as Node)) {
                 *address = String::new();
             }
         }
         others.retain(|_, nodes| {
-            nodes.retain(|node| owning.contains(node));
+            nodes.retain(|other| owning.contains(&other.node));
             !nodes.is_empty()
         });
     }
@@ -352,12 +331,6 @@ impl Slots {
 }
 
 impl Map {
-    fn carriers(&self, slot: u16) -> Vec<Node> {
-        let others = self.others.get(&slot).into_iter().flatten().copied();
-        let owner = self.owners.get(usize::from(slot)).copied().filter(|node| *node != NOBODY);
-        others.chain(owner).collect::<BTreeSet<_>>().into_iter().collect()
-    }
-
     fn assign(&mut self, slot: u16, node: Node) -> bool {
         let Some(owner) = self.owners.get_mut(usize::from(slot)) else { return false };
         let before = std::mem::replace(owner, node);
@@ -366,8 +339,8 @@ impl Map {
         }
         if before != NOBODY {
             let others = self.others.entry(slot).or_default();
-            if !others.contains(&before) {
-                others.push(before);
+            if others.iter().all(|other| other.node != before) {
+                others.push(Carrier { node: before, asked: None });
             }
         }
         true
@@ -401,11 +374,10 @@ mod tests {
         assert_eq!((slots.owner(99), slots.owner(100)), (Some(a), Some(b)));
         assert!(slots.moved(99, b));
         assert!(!slots.moved(99, b));
-        assert_eq!((slots.map.read().carriers(99), slots.settled_carriers(99)), (vec![a, b], vec![a, b]));
-        assert_eq!(slots.map.read().carriers(98), [a]);
+        assert_eq!((slots.settled_carriers(99), slots.settled_carriers(98)), (vec![a, b], vec![a]));
         let c = slots.node("c:3");
         slots.asked(98, c);
-        assert_eq!((slots.map.read().carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
+        assert_eq!((slots.settled_carriers(98), slots.owner(98)), (vec![a, c], Some(a)));
         assert_eq!(slots.learn(&answer, "seed"), Ok(vec![99]));
         assert_eq!(slots.primaries(), [a, b]);
     }
@@ -424,12 +396,12 @@ mod tests {
         assert_eq!(slots.idle_ask_targets(), [goal]);
         // An `ASK` named it while its connections were killed.
         slots.asked(7, goal);
-        slots.forget_goal(goal, QUIET);
+        slots.forget_ask_target(goal, QUIET);
         assert_eq!(told(), (vec![a, goal], vec![a, goal]));
         (0..QUIET).for_each(|_| drop(slots.idle_ask_targets()));
-        slots.forget_goal(goal, UNREACHABLE);
+        slots.forget_ask_target(goal, UNREACHABLE);
         assert_eq!(told(), (vec![a, goal], vec![a, goal]), "it cannot be reached, and is waited for");
-        slots.forget_goal(goal, QUIET);
+        slots.forget_ask_target(goal, QUIET);
         assert_eq!(told(), (vec![a], vec![a]));
         // A target that took the slot over is an ordinary owner.
         slots.asked(7, goal);
@@ -444,9 +416,9 @@ mod tests {
         slots.learn(&Frame::Array(vec![range(0, 16_383, "a", 1)]), "seed").expect("a map");
         slots.learn(&Frame::Array(vec![range(0, 16_383, "b", 1)]), "seed").expect("a map");
         let (a, b) = (slots.node("a:1"), slots.node("b:1"));
-        assert_eq!((slots.map.read().carriers(7), slots.settled_carriers(7)), (vec![a, b], vec![b]));
+        assert_eq!((slots.map.read().others.len(), slots.settled_carriers(7)), (SLOTS, vec![b]));
         slots.prune_unowned();
-        assert_eq!((slots.map.read().carriers(7), slots.address(a).as_deref()), (vec![b], Some("")));
+        assert_eq!((slots.map.read().others.len(), slots.address(a).as_deref()), (0, Some("")));
         assert_ne!(slots.node("a:1"), a);
     }
 

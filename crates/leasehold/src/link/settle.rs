@@ -40,7 +40,7 @@
 //! the list of ids cannot be identified.
 
 use super::connection::{Connection, word};
-use super::pool::{ConnectionManager, Pool};
+use super::pool::{ConnectionManager, Pool, Unconfirmed};
 use crate::telemetry::event;
 use leasehold_core::link::{LinkError, Settled};
 use std::sync::Arc;
@@ -61,33 +61,32 @@ pub(super) async fn settle(all: &[&Arc<Pool>], calls: &Pool, key: &[u8]) -> Resu
     let mut settled = futures_util::future::join_all(each).await;
     let owner = shared.slots.as_ref().and_then(|slots| slots.owner(slot)).and_then(|owner| calls.to(owner));
     for pool in all {
-        let (retired, forgot) = pool.retired();
+        let Unconfirmed { list, forgot } = pool.retired();
         settled.push(Ok(if forgot { Settled::Unproven } else { Settled::Proven }));
         if let Some(owner) = &owner {
-            let each = retired.iter().map(|manager| settle_retired(manager, owner));
+            let each = list.iter().map(|connection| settle_retired(connection, owner));
             settled.extend(futures_util::future::join_all(each).await);
         }
     }
     worst(settled)
 }
 
-/// Settles the manager of an abandoned address. Its calls matter only if they reached the present owner's process.
-async fn settle_retired(manager: &ConnectionManager, owner: &ConnectionManager) -> Result<Settled, LinkError> {
-    let (connections, forgot) = manager.not_confirmed_dead();
+/// Settles a connection to an abandoned address. Its calls matter only if they reached the present owner's process.
+async fn settle_retired(connection: &Connection, owner: &ConnectionManager) -> Result<Settled, LinkError> {
     let Ok(killer) = tokio::time::timeout(owner.timeout(), owner.standing()).await else {
         return Err(LinkError::Unknown(format!("{} does not answer", owner.label())));
     };
-    // Without INFO the run id is unknown: any of these processes may be the owner.
-    let unknown = connections.iter().any(|connection| connection.is_of_process(&killer).is_none());
-    let at_its_end = connections.iter().filter(|connection| connection.is_of_process(&killer) == Some(true));
-    let settled = at_its_end.map(|connection| have_killed(connection, manager, owner));
-    let settled = worst(futures_util::future::join_all(settled).await)?;
-    Ok(if forgot || unknown { Settled::Unproven } else { settled })
+    match connection.is_of_process(&killer) {
+        Some(true) => have_killed(connection, owner, owner).await,
+        Some(false) => Ok(Settled::Proven),
+        // Without INFO the run id is unknown: any process may be the owner.
+        None => Ok(Settled::Unproven),
+    }
 }
 
 async fn settle_manager(manager: &ConnectionManager, by: &ConnectionManager) -> Result<Settled, LinkError> {
-    let (connections, forgot) = manager.not_confirmed_dead();
-    let settled = connections.iter().map(|connection| async move {
+    let Unconfirmed { list, forgot } = manager.unconfirmed();
+    let settled = list.iter().map(|connection| async move {
         if !connection.has_ended() && connection.send("PING", Vec::new(), manager.reply_timeout()).await.is_ok() {
             return Ok(Settled::Proven);
         }

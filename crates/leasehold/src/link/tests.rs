@@ -18,7 +18,7 @@ mod tls;
 mod worlds;
 mod writers;
 
-use super::{ConnectError, Connector, Home, LinkSettings, ServerLink, ServerTarget};
+use super::{ConnectError, Home, LinkSettings, ServerLink, ServerTarget};
 use bytes::Bytes;
 use leasehold_core::call::Call;
 use leasehold_core::link::{Arrival, Link, LinkError, LinkEvent, Outcome, Receiver, Settled};
@@ -53,6 +53,13 @@ fn on_each(test: impl Fn(&Binary)) {
         ran += 1;
     }
     assert!(ran > 0, "no server program; run `cargo xtask servers`");
+}
+
+/// A connected link, on the current runtime.
+async fn open(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<ServerLink, ConnectError> {
+    let link = ServerLink::new(target, settings, home)?;
+    link.connect().await?;
+    Ok(link)
 }
 
 /// Polls once, so that the call starts.
@@ -101,8 +108,8 @@ impl World {
     }
 
     fn try_new(target: ServerTarget, settings: LinkSettings, home: Runtime) -> Result<Self, ConnectError> {
-        let connector = Connector::new(target, settings, Some(Home::Runtime(home.handle().clone())))?;
-        let (link, thread) = BackgroundThread::start(connector)?;
+        let at_home = Some(Home::Runtime(home.handle().clone()));
+        let (link, thread) = BackgroundThread::start(target, settings, at_home)?;
         let test = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
         let messages = Messages::of(&link);
         Ok(Self { link, messages, started: AtomicU64::new(0), home: Some(home), test, _background: thread })
@@ -275,14 +282,17 @@ struct BackgroundThread {
 }
 
 impl BackgroundThread {
-    fn start(connector: Connector) -> Result<(ServerLink, Self), ConnectError> {
+    fn start(
+        target: ServerTarget,
+        settings: LinkSettings,
+        home: Option<Home>,
+    ) -> Result<(ServerLink, Self), ConnectError> {
         let (made, making) = mpsc::channel();
         let (stop, stopped) = oneshot::channel();
         let thread = std::thread::spawn(move || {
             let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
             runtime.block_on(async move {
-                made.send(ServerLink::connect(&connector).await).unwrap_or_else(|_| unreachable!("the test waits"));
-                drop(connector);
+                made.send(open(target, settings, home).await).unwrap_or_else(|_| unreachable!("the test waits"));
                 let _ = stopped.await;
             });
         });

@@ -102,18 +102,12 @@ impl Session {
             if !connection.is_handshaking() {
                 return Ok(Self(Mutex::new(connection)));
             }
-            watched.ready(Interest::READABLE).await.map_err(failed)?;
-            let mut arrived = match watched.try_read(&mut buffer) {
-                Ok(0) => {
-                    return Err(failed(io::Error::new(
-                        ErrorKind::UnexpectedEof,
-                        "the server closed the connection in the handshake",
-                    )));
-                }
-                Ok(read) => &buffer[..read],
-                Err(error) if error.kind() == ErrorKind::WouldBlock => continue,
-                Err(error) => return Err(failed(error)),
-            };
+            let read = watched.read(&mut buffer).await.map_err(failed)?;
+            if read == 0 {
+                let closed = "the server closed the connection in the handshake";
+                return Err(failed(io::Error::new(ErrorKind::UnexpectedEof, closed)));
+            }
+            let mut arrived = &buffer[..read];
             while !arrived.is_empty() {
                 connection.read_tls(&mut arrived).map_err(failed)?;
                 if let Err(error) = connection.process_new_packets() {

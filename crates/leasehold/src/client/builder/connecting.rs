@@ -10,7 +10,7 @@ use crate::client::settings::{Settings, publish};
 use crate::client::url;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::link::AnyLink;
-use crate::link::{self as server_link, Connector, ServerLink, ServerTarget};
+use crate::link::{self as server_link, ServerLink, ServerTarget};
 use crate::runtime;
 use crate::runtime::clock::Clock;
 use crate::telemetry::{self, Connecting};
@@ -19,6 +19,7 @@ use leasehold_core::owner::ClientId;
 use leasehold_core::session::Session;
 use std::sync::Arc;
 use std::time::Instant;
+use tokio::sync::oneshot;
 use uuid::Uuid;
 
 #[cfg(feature = "unstable-raw")]
@@ -119,9 +120,7 @@ impl ClientBuilder {
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let connecting = connecting(&target);
-        let connector = builder.prepare(target)?;
-        let unconnected = || ServerLink::unconnected(&connector);
-        let (link, hand_over) = background::thread::start_at_once(unconnected).map_err(no_thread)?;
+        let (link, hand_over) = builder.start_link(target)?;
         let settings = builder.settings.clone();
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
@@ -268,7 +267,7 @@ impl ClientBuilder {
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match clock {
             Clock::Machine(_) => {
-                let ((), hand_over) = background::thread::start_at_once(|| ()).map_err(no_thread)?;
+                let ((), hand_over) = background::thread::start(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::of_machine(), Background::in_thread(), chance)?;
                 // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
@@ -299,8 +298,11 @@ impl ClientBuilder {
         self.assemble(link, Clock::Manual(clock), Background::in_thread(), Chance::of_seed(7)).expect("a client")
     }
 
-    /// Validates everything that needs no server, and checks that the current runtime supports connections.
-    fn prepare(&self, target: ServerTarget) -> Result<Connector, ConnectError> {
+    /// Validates everything that needs no server, checks that the current runtime supports connections, and starts the background's thread.
+    fn start_link(
+        &self,
+        target: ServerTarget,
+    ) -> Result<(ServerLink, oneshot::Sender<Arc<ClientInner>>), ConnectError> {
         self.check()?;
         #[cfg(feature = "embedded")]
         if self.clock.is_some() || self.seed.is_some() {
@@ -312,7 +314,10 @@ impl ClientBuilder {
             runtime::check()?;
         }
         let target = self.complete(target)?;
-        Connector::new(target, self.link_settings(), home.map(server_link::Home::Runtime)).map_err(ConnectError::from)
+        let settings = self.link_settings();
+        let unconnected = || ServerLink::new(target, settings, home.map(server_link::Home::Runtime));
+        let (link, hand_over) = background::thread::start(unconnected).map_err(no_thread)?;
+        Ok((link?, hand_over))
     }
 
     /// Adds the certificates, the credentials and the address map of the builder to the target.
@@ -326,12 +331,10 @@ impl ClientBuilder {
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
         let connecting = connecting(&target);
-        let connector = self.prepare(target)?;
-        let prepare = async move || ServerLink::connect(&connector).await;
-        let (ready, hand_over) = background::thread::start(prepare).map_err(no_thread)?;
-        let ended = |_| ConnectError::Unreachable { message: "the background's thread ended".to_owned(), source: None };
-        let link = AnyLink::Server(ready.await.map_err(ended)?.map_err(ConnectError::from)?);
-        let inner = self.assemble(link, Clock::of_machine(), Background::in_thread(), Chance::new())?;
+        let (link, hand_over) = self.start_link(target)?;
+        link.connect().await?;
+        let inner =
+            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::in_thread(), Chance::new())?;
         connecting.done(inner.link.server());
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))

@@ -63,7 +63,7 @@ pub(super) async fn stand_in(shared: EndOnDrop, watched: Watched) {
         if watched.is_none() {
             shared.uncork();
             let socket = &shared.stream.socket;
-            if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| socket.read(buffer)) {
+            if let Err(why) = shared.read(|buffer| socket.read(buffer)) {
                 break why;
             }
             shared.write_as_reader(|bytes| socket.write(bytes));
@@ -86,10 +86,7 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
         };
         if let Some(why) = broken {
             // The write failed before tokio could report what the server had sent.
-            return Some(match shared.read(|buffer| shared.stream.socket.read(buffer)) {
-                Err(End::Bytes(why)) => why,
-                Ok(()) | Err(End::Socket(_)) => why,
-            });
+            return Some(shared.read(|buffer| shared.stream.socket.read(buffer)).err().unwrap_or(why));
         }
         if !goes_on {
             return None;
@@ -108,7 +105,7 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
         };
         match ready {
             Ok(ready) if ready.is_readable() || ready.is_read_closed() => {
-                if let Err(End::Bytes(why) | End::Socket(why)) = shared.read(|buffer| watched.try_read(buffer)) {
+                if let Err(why) = shared.read(|buffer| watched.try_read(buffer)) {
                     return Some(why);
                 }
                 shared.uncork_later().await;
@@ -118,13 +115,6 @@ async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeRea
         }
         shared.write_as_reader(|bytes| watched.try_write(bytes));
     }
-}
-
-enum End {
-    /// The server sent malformed bytes or a TLS alert.
-    Bytes(String),
-    /// The socket failed or was closed.
-    Socket(String),
 }
 
 /// Ends the connection when the stand-in is dropped: the background is gone.
@@ -165,8 +155,8 @@ impl Shared {
         self.uncork();
     }
 
-    /// Reads the available bytes with `read`, and delivers replies and messages.
-    fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), End> {
+    /// Reads the available bytes with `read`, and delivers replies and messages. Fails with the reason if the connection must end.
+    fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), String> {
         let mut arrivals = Arrivals::new(&self.inbox);
         let read = self.read_into(read, &mut arrivals);
         // The session may send calls in here, so the lock is released.
@@ -174,7 +164,11 @@ impl Shared {
         read
     }
 
-    fn read_into(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>, arrivals: &mut Arrivals<'_>) -> Result<(), End> {
+    fn read_into(
+        &self,
+        read: impl Fn(&mut [u8]) -> io::Result<usize>,
+        arrivals: &mut Arrivals<'_>,
+    ) -> Result<(), String> {
         if self.is_forked() {
             return Ok(());
         }
@@ -182,10 +176,10 @@ impl Shared {
         let Reading { bytes, events } = &mut *reading;
         for _ in 0..READS {
             match read(bytes) {
-                Ok(0) => return Err(End::Socket("the server closed the connection".to_owned())),
-                Ok(read) => self.received(&bytes[..read], events, arrivals).map_err(End::Bytes)?,
+                Ok(0) => return Err("the server closed the connection".to_owned()),
+                Ok(read) => self.received(&bytes[..read], events, arrivals)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
-                Err(error) => return Err(End::Socket(lost(&error))),
+                Err(error) => return Err(lost(&error)),
             }
         }
         Ok(())
@@ -208,7 +202,6 @@ impl Shared {
             // The wire is closed, and would treat these bytes as unsolicited.
             return Ok(());
         }
-        state.heard = true;
         state.reads += 1;
         state.wire.feed(if self.stream.tls.is_some() { &plain } else { bytes });
         let malformed = loop {
@@ -268,7 +261,7 @@ impl Shared {
                 () = tokio::time::sleep(STALL) => {}
             }
             if self.state.lock().reads == reads {
-                self.read(|buffer| socket.read(buffer)).map_err(|(End::Bytes(why) | End::Socket(why))| why)?;
+                self.read(|buffer| socket.read(buffer))?;
                 self.uncork();
                 self.write_as_reader(|bytes| socket.write(bytes));
                 let state = self.state.lock();

@@ -37,9 +37,8 @@ fn one_connection_to_a_server() {
 fn a_link_needs_no_runtime_of_its_caller() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
-            .expect("a connector");
-        let (link, _thread) = BackgroundThread::start(connector).expect("a link");
+        let target = ServerTarget::parse(&server.url()).expect("a target");
+        let (link, _thread) = BackgroundThread::start(target, settings(), None).expect("a link");
         // Neither this executor nor this thread has a tokio runtime.
         let reply = std::thread::scope(|scope| {
             scope.spawn(|| block_on_bare(link.call(acquire("a")))).join().expect("no panic")

@@ -257,7 +257,7 @@ fn call_to_a_gone_process_is_forgotten() {
         let gone = Server::builder().binary(binary).arg("cluster-enabled", "yes").start();
         let world = World::new(&cluster.url());
         retire(&world, &gone, 1);
-        until("the connection is forgotten", || world.link.0.pool.retired().0.is_empty());
+        until("the connection is forgotten", || world.link.0.pool.retired().list.is_empty());
     });
 }
 

@@ -16,13 +16,12 @@ fn runtime() -> Runtime {
 
 pub(super) fn failure(target: ServerTarget) -> ConnectError {
     let settings = LinkSettings { connect_deadline: Duration::from_millis(700), ..settings() };
-    let connector = Connector::new(target, settings, None).expect("a connector");
-    error_of(&connector)
+    error_of(target, settings)
 }
 
 /// The error of a failed connect, at any time before the deadline.
-fn error_of(connector: &Connector) -> ConnectError {
-    let connecting = async { tokio::time::timeout(HUNG, ServerLink::connect(connector)).await };
+fn error_of(target: ServerTarget, settings: LinkSettings) -> ConnectError {
+    let connecting = async { tokio::time::timeout(HUNG, open(target, settings, None)).await };
     runtime().block_on(connecting).expect("connecting hangs").expect_err("no link")
 }
 
@@ -267,7 +266,7 @@ fn a_cluster_and_one_server_are_not_mixed_up() {
 /// The error of a failed connect, long before the connect deadline.
 pub(super) fn failure_at_once(url: &str) -> ConnectError {
     let settings = LinkSettings { connect_deadline: HUNG * 20, ..settings() };
-    error_of(&Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("a connector"))
+    error_of(ServerTarget::parse(url).expect("a target"), settings)
 }
 
 #[test]
@@ -321,10 +320,9 @@ fn socket_of_the_dead() -> std::path::PathBuf {
 #[test]
 fn a_call_to_a_server_never_met_ends_at_once() {
     let target = ServerTarget::parse("redis://127.0.0.1:1").expect("a target");
-    let connector = Connector::new(target, settings(), None).expect("a connector");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::unconnected(&connector);
+    let link = ServerLink::new(target, settings(), None).expect("no TLS");
     let decided = link.settlings(false);
     let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");
@@ -452,10 +450,9 @@ fn what_was_not_finished_is_closed() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
         let before = server.client_list().len();
-        let connector = Connector::new(ServerTarget::parse(&server.url()).expect("a target"), settings(), None)
-            .expect("a connector");
+        let target = ServerTarget::parse(&server.url()).expect("a target");
         let runtime = Builder::new_multi_thread().worker_threads(1).enable_all().build().expect("a runtime");
-        let link = runtime.block_on(ServerLink::connect(&connector)).expect("a link");
+        let link = runtime.block_on(open(target, settings(), None)).expect("a link");
         assert_eq!(server.client_list().len(), before + 1);
         drop(link);
         until("the connections are gone", || server.client_list().len() == before);

@@ -345,8 +345,8 @@ fn play(seed: u64) -> bool {
             ..LinkSettings::default()
         };
         let url = URLS[peers.rng.lock().usize(..URLS.len())];
-        let connector = Connector::new(ServerTarget::parse(url).expect("a target"), settings, None).expect("no TLS");
-        let connected = tokio::time::timeout(LONGEST, ServerLink::connect(&connector))
+        let target = ServerTarget::parse(url).expect("a target");
+        let connected = tokio::time::timeout(LONGEST, open(target, settings, None))
             .await
             .unwrap_or_else(|_| panic!("{url}: connecting hangs"));
         match connected {

@@ -55,8 +55,7 @@ fn play<T>(test: impl AsyncFnOnce(&Scene) -> T) -> T {
         let network = Network::Memory(network);
         let settings = LinkSettings { command_timeout: TIMEOUT, network, ..LinkSettings::default() };
         let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
-        let connector = Connector::new(target, settings, None).expect("no TLS");
-        let link = ServerLink::connect(&connector).await.expect("a link");
+        let link = open(target, settings, None).await.expect("a link");
         test(&Scene { link, peer }).await
     })
 }

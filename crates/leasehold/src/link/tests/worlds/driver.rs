@@ -183,8 +183,7 @@ pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) 
     };
     let scheme = if plan.cluster { "redis-cluster" } else { "redis" };
     let target = ServerTarget::parse(&format!("{scheme}://127.0.0.1:{FIRST_PORT}")).expect("a target");
-    let connector = Connector::new(target, settings, home).expect("no TLS");
-    ServerLink::connect(&connector).await.expect("a server")
+    open(target, settings, home).await.expect("a server")
 }
 
 /// Runs a plan to its end, and returns the steps that did not finish.
