@@ -38,8 +38,9 @@ pub(crate) struct Background {
     reported: Notify,
 }
 
+/// Where a background runs.
 #[derive(Debug)]
-enum Place {
+pub(crate) enum Place {
     /// A separate thread.
     Thread,
     /// The thread that uses the client or advances the clock.
@@ -69,21 +70,7 @@ enum Stage {
 }
 
 impl Background {
-    pub(crate) fn in_thread() -> Self {
-        Self::new(Place::Thread)
-    }
-
-    #[cfg(feature = "embedded")]
-    pub(crate) fn inline(clock: ManualClock) -> Self {
-        Self::new(Place::Inline(clock))
-    }
-
-    #[cfg(feature = "embedded")]
-    pub(crate) fn in_task() -> Self {
-        Self::new(Place::Task)
-    }
-
-    fn new(place: Place) -> Self {
+    pub(crate) fn new(place: Place) -> Self {
         Self {
             place,
             wakeup: Notify::new(),

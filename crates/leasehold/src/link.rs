@@ -40,7 +40,7 @@ mod tls;
 use connect::Links;
 pub(crate) use error::ConnectError;
 pub(crate) use network::Home;
-pub(crate) use shared::{LinkSettings, Publish};
+pub(crate) use shared::LinkSettings;
 pub use target::Credentials;
 pub(crate) use target::{AddressMap, Certificates, ENCODE, Provider, ServerTarget};
 
@@ -176,11 +176,11 @@ impl Link for ServerLink {
 
     async fn call_decided(&self, decided: u64, call: Call) -> Result<Reply, LinkError> {
         self.shared().identity.check()?;
-        if let Some(replicas) = call.replicas() {
-            // Boxed, because it is rare and would enlarge the future of every call.
-            return Box::pin(durable::call(&self.0.durable, decided, call, replicas)).await;
+        // Boxed, because these futures are large.
+        match call.replicas() {
+            Some(replicas) => Box::pin(durable::call(&self.0.durable, decided, call, replicas)).await,
+            None => Box::pin(self.within(call::call(&self.0.pool, decided, call))).await,
         }
-        self.within(call::call(&self.0.pool, decided, call)).await
     }
 
     fn start(&self, decided: u64, id: CallId, call: Call) -> Result<Option<Outcome>, Call> {

@@ -4,13 +4,11 @@ use crate::background::FLUSH;
 use crate::client::inner::ClientInner;
 use crate::runtime::user_code::{self, UserCode};
 use crate::telemetry;
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use futures_util::stream::{FuturesUnordered, StreamExt as _};
-use leasehold_core::link::{Link, LinkError, LinkEvent, Settled};
-use leasehold_core::reply::Reply;
-use leasehold_core::session::{Action, CallId, Event, Session};
+use leasehold_core::link::{Link, LinkEvent};
+use leasehold_core::session::{Action, Event, Session};
 use leasehold_core::time::Instant;
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,17 +19,9 @@ const LAST_EFFORT: Duration = Duration::from_secs(2);
 /// The maximum number of events between two checks of the session's timers.
 const EVENTS_A_TURN: usize = 256;
 
-/// The result of an action.
-enum Outcome {
-    Called(CallId, Result<Reply, LinkError>),
-    Settled(CallId, Result<Settled, LinkError>),
-    Subscribed(Bytes, Result<(), LinkError>),
-    Unsubscribed(Bytes, Result<(), LinkError>),
-}
-
 /// Runs until the last handle is dropped or a shutdown has begun, and everything is released.
 pub(crate) async fn run(inner: Arc<ClientInner>) {
-    let mut flying: FuturesUnordered<BoxFuture<'static, Outcome>> = FuturesUnordered::new();
+    let mut flying: FuturesUnordered<BoxFuture<'_, ()>> = FuturesUnordered::new();
     let _last = Last(&inner);
     let mut end = End::default();
     loop {
@@ -52,8 +42,11 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
             flying.push(perform(&inner, action).boxed());
         }
         for (id, call, decided) in inner.take_deferred() {
-            let link = inner.link.clone();
-            flying.push(async move { Outcome::Called(id, link.call_decided(decided, call).await) }.boxed());
+            let inner = &inner;
+            flying.push(Box::pin(async move {
+                let result = inner.link.call_decided(decided, call).await;
+                inner.drive(|session, now| session.handle_called(now, id, result));
+            }));
         }
         if is_over {
             break;
@@ -65,11 +58,8 @@ pub(crate) async fn run(inner: Arc<ClientInner>) {
                 Some(event) => take_events(&inner, event).await,
                 None => break,
             },
-            Some(outcome) = flying.next(), if !flying.is_empty() => {
-                take_outcome(&inner, outcome);
-                while let Some(Some(outcome)) = flying.next().now_or_never() {
-                    take_outcome(&inner, outcome);
-                }
+            Some(()) = flying.next(), if !flying.is_empty() => {
+                while let Some(Some(())) = flying.next().now_or_never() {}
             }
             () = inner.background.wakeup.notified() => {}
             () = inner.clock.sleep_until(until) => {}
@@ -164,29 +154,21 @@ async fn take_events(inner: &ClientInner, first: LinkEvent) {
     }
 }
 
-/// Reports an outcome to the session.
-fn take_outcome(inner: &ClientInner, outcome: Outcome) {
-    inner.drive(|session: &mut Session, now| match outcome {
-        Outcome::Called(id, result) => session.handle_called(now, id, result),
-        Outcome::Settled(id, result) => session.handle_settled(now, id, result),
-        Outcome::Subscribed(channel, result) => session.handle_subscribed(now, &channel, result),
-        Outcome::Unsubscribed(channel, result) => session.handle_unsubscribed(now, &channel, result),
-    });
-}
-
-fn perform(inner: &ClientInner, action: Action) -> impl Future<Output = Outcome> + Send + use<> {
-    let link = inner.link.clone();
-    async move {
-        match action {
-            Action::Settle { id, key, durable } => Outcome::Settled(id, link.settle(key, durable).await),
-            Action::Subscribe { channel } => {
-                let result = link.subscribe(channel.clone()).await;
-                Outcome::Subscribed(channel, result)
-            }
-            Action::Unsubscribe { channel } => {
-                let result = link.unsubscribe(channel.clone()).await;
-                Outcome::Unsubscribed(channel, result)
-            }
+/// Executes an action, and reports its outcome to the session.
+async fn perform(inner: &ClientInner, action: Action) {
+    let link = &inner.link;
+    match action {
+        Action::Settle { id, key, durable } => {
+            let result = link.settle(key, durable).await;
+            inner.drive(|session, now| session.handle_settled(now, id, result));
+        }
+        Action::Subscribe { channel } => {
+            let result = link.subscribe(channel.clone()).await;
+            inner.drive(|session, now| session.handle_subscribed(now, &channel, result));
+        }
+        Action::Unsubscribe { channel } => {
+            let result = link.unsubscribe(channel.clone()).await;
+            inner.drive(|session, now| session.handle_unsubscribed(now, &channel, result));
         }
     }
 }

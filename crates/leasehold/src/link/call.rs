@@ -4,8 +4,7 @@
 //! sends the script's text; it follows a redirection. It resends after no other reply, and never after a settling since
 //! the decision to send.
 
-use super::connection;
-use super::connection::{Connection, Waiting, word};
+use super::connection::{Answer, Connection, word};
 use super::pool::{ConnectionManager, Pool};
 use super::route::{self, Redirect, Slots};
 use crate::telemetry::event;
@@ -18,8 +17,8 @@ use leasehold_core::reply::Reply;
 use leasehold_core::scan::{ScanPage, Scanned, ServerId};
 use leasehold_core::script::Script;
 use leasehold_core::session::CallId;
-use leasehold_core::wire::Frame;
-use parking_lot::{Mutex, RwLock};
+use leasehold_core::wire::{Event, Frame};
+use parking_lot::RwLock;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
@@ -86,7 +85,10 @@ impl Started {
             return Refusal::OfSubstitute(ServerError::new("the plain command changed nothing"));
         };
         if refusal.is_of_a_missing_command() && !refusal.text().contains(" key") {
-            self.pool.refuse_plain(plain);
+            let mut refused = self.pool.refused.write();
+            if !refused.contains(&plain) {
+                refused.push(plain);
+            }
         }
         // A proxy may apply the command after another error.
         let did_nothing = refusal.is_of_a_missing_command() || refusal.code() == "WRONGTYPE";
@@ -134,13 +136,6 @@ impl Pool {
     /// The command that replaces a call's script. `delete` is the server's compare-and-delete.
     fn plain_of(&self, call: &Call, delete: Option<Plain>) -> Option<Plain> {
         Plain::of(call, delete).filter(|plain| !self.refused.read().contains(plain))
-    }
-
-    fn refuse_plain(&self, plain: Plain) {
-        let mut refused = self.refused.write();
-        if !refused.contains(&plain) {
-            refused.push(plain);
-        }
     }
 
     fn batch_of(&self, call: &Call, slot: u16) -> Option<Joins> {
@@ -219,70 +214,43 @@ fn split(batch: &'static Batch, calls: Vec<Started>, reply: Result<Frame, LinkEr
     arrivals.extend(calls.into_iter().map(|call| Arrival::Outcome(call.id, Err(error.clone()))));
 }
 
-/// The replies and messages of one read. [`Arrivals::deliver`] follows after the reader has released its lock.
-pub(super) struct Arrivals<'a> {
-    inbox: &'a Inbox,
+/// The events of one read.
+#[derive(Default)]
+pub(super) struct Arrivals {
+    pub(super) events: Vec<Event<Answer>>,
     session: Vec<Arrival>,
-    futures: Vec<(Waiting, Result<Frame, LinkError>)>,
-    unsubscribed: Vec<Bytes>,
-    /// Replies to batches with errors. They may end a connection, and log.
-    refused: Vec<(&'static Batch, Vec<Started>, Result<Frame, LinkError>)>,
 }
 
-impl<'a> Arrivals<'a> {
-    pub(super) fn new(inbox: &'a Inbox) -> Self {
-        Self {
-            inbox,
-            session: std::mem::take(&mut inbox.spare.lock()),
-            futures: Vec::new(),
-            unsubscribed: Vec::new(),
-            refused: Vec::new(),
-        }
-    }
-
-    pub(super) fn answer(&mut self, answer: connection::Answer, reply: Result<Frame, LinkError>) {
-        match answer {
-            connection::Answer::Future(answer) => self.futures.push((answer, reply)),
-            connection::Answer::Session(started) => {
-                let id = started.id;
-                self.session.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
-            }
-            connection::Answer::Batch(batch, calls) => match reply {
-                Ok(Frame::Array(replies)) if replies.iter().all(|reply| reply.error().is_none()) => {
-                    split(batch, calls, Ok(Frame::Array(replies)), &mut self.session);
+impl Arrivals {
+    /// Delivers all events. The caller must hold no lock: refusals may end a connection, and the session may send calls.
+    pub(super) fn deliver(&mut self, inbox: &Inbox) {
+        for event in self.events.drain(..) {
+            match event {
+                Event::Answered(answer, frame) => answer.complete(Ok(frame), &mut self.session),
+                Event::Message { channel, payload } => {
+                    self.session.push(Arrival::Event(LinkEvent::of_message(channel, &payload)));
                 }
-                reply => self.refused.push((batch, calls, reply)),
-            },
+                Event::Unsubscribed { channel } => {
+                    event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
+                }
+            }
         }
+        inbox.deliver(&mut self.session);
+        self.events.shrink_to(KEPT);
+        self.session.shrink_to(KEPT);
     }
+}
 
-    pub(super) fn message(&mut self, channel: Bytes, text: &[u8]) {
-        self.session.push(Arrival::Event(LinkEvent::of_message(channel, text)));
-    }
-
-    /// Adds a channel whose subscription the server ended unasked.
-    pub(super) fn unsubscribed(&mut self, channel: Bytes) {
-        self.unsubscribed.push(channel);
-    }
-
-    /// Delivers all arrivals. The caller must hold no lock.
-    pub(super) fn deliver(mut self) {
-        for (answer, reply) in self.futures {
-            // Sending fails if the future was dropped.
-            drop(answer.send(reply));
-        }
-        for (batch, calls, reply) in self.refused {
-            split(batch, calls, reply, &mut self.session);
-        }
-        if !self.session.is_empty() {
-            self.inbox.deliver(&mut self.session);
-        }
-        if self.session.capacity() <= KEPT {
-            self.session.clear();
-            *self.inbox.spare.lock() = self.session;
-        }
-        for channel in self.unsubscribed {
-            event!(debug, channel = ?String::from_utf8_lossy(&channel), "the server ended a subscription");
+impl Answer {
+    pub(super) fn complete(self, reply: Result<Frame, LinkError>, arrivals: &mut Vec<Arrival>) {
+        match self {
+            // The future may have been dropped.
+            Self::Future(answer) => drop(answer.send(reply)),
+            Self::Session(started) => {
+                let id = started.id;
+                arrivals.extend(started.outcome(reply).map(|outcome| Arrival::Outcome(id, outcome)));
+            }
+            Self::Batch(batch, calls) => split(batch, calls, reply, arrivals),
         }
     }
 }
@@ -292,14 +260,16 @@ const KEPT: usize = 1024;
 #[derive(Default)]
 pub(super) struct Inbox {
     pub(super) receiver: OnceLock<Weak<dyn Receiver>>,
-    spare: Mutex<Vec<Arrival>>,
 }
 
 impl Inbox {
-    fn deliver(&self, arrivals: &mut Vec<Arrival>) {
-        if let Some(receiver) = self.receiver.get().and_then(Weak::upgrade) {
+    pub(super) fn deliver(&self, arrivals: &mut Vec<Arrival>) {
+        if !arrivals.is_empty()
+            && let Some(receiver) = self.receiver.get().and_then(Weak::upgrade)
+        {
             receiver.receive(arrivals);
         }
+        arrivals.clear();
     }
 }
 
@@ -324,10 +294,16 @@ impl Refusal {
 
 /// Sends a call and waits for its reply. `begun` is the send barrier at the decision to send.
 pub(super) async fn call(pool: &Arc<Pool>, begun: u64, call: Call) -> Result<Reply, LinkError> {
-    // Boxed, as what is seldom needed below, so that the future of a call is small.
-    match Box::pin(direct(pool, begun, call)).await? {
+    let timeout = pool.shared.settings.command_timeout;
+    let manager = route::manager_of(pool, slot_of(&call))?;
+    pool.shared.scripts.note(call.script());
+    let connection = route::ready(&manager, timeout).await?;
+    let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
+        connection.begin("EVALSHA", &route::arguments(&call, call.script().sha1()))
+    });
+    match connection.answered(sent?, timeout).await?.into_reply() {
         Ok(reply) => Ok(reply),
-        Err((call, manager, refusal)) => Box::pin(refused(pool, manager, begun, call, Refusal::OfCall(refusal))).await,
+        Err(refusal) => refused(pool, manager, begun, call, Refusal::OfCall(refusal)).await,
     }
 }
 
@@ -344,23 +320,6 @@ async fn refused(
     // The refusal of a batch or plain command does not concern this call.
     let came = before.is_detour() || before.is_of_a_moving_slot();
     followed.map_err(|error| if came { error.of_a_call_refused(&before) } else { error })
-}
-
-/// Sends the call once, which usually suffices. Returns a refused call.
-async fn direct(
-    pool: &Pool,
-    begun: u64,
-    call: Call,
-) -> Result<Result<Reply, (Call, Arc<ConnectionManager>, ServerError)>, LinkError> {
-    let timeout = pool.shared.settings.command_timeout;
-    let manager = route::manager_of(pool, slot_of(&call))?;
-    pool.shared.scripts.note(call.script());
-    let connection = route::ready(&manager, timeout).await?;
-    let sent = route::unless_settled(pool.shared.send_barrier(false), begun, || {
-        connection.begin("EVALSHA", &route::arguments(&call, call.script().sha1()))
-    });
-    let answer = connection.answered(sent?, timeout).await?;
-    Ok(answer.into_reply().map_err(|refusal| (call, manager, refusal)))
 }
 
 /// Resends a refused call until a server applies or finally refuses it.

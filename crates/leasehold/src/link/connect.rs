@@ -1,9 +1,8 @@
 //! Opens the first connections of a link, and identifies the server.
 //!
-//! After a failure the link looks for the likely mistake. If all addresses of all hosts refuse the connection, waiting
-//! is pointless for a caller who expects a running server. A mismatch of TLS is not reported by servers: a server
-//! without TLS reads the handshake as the start of a long command and waits for the rest, and a TLS server closes the
-//! connection. So the link probes the server with the other protocol, without user and password.
+//! After a failure the link looks for the likely mistake. Servers do not report a mismatch of TLS: a server without TLS
+//! waits for the rest of a long command, and a TLS server closes the connection. So the link probes the server with the
+//! other protocol, without user and password.
 
 use super::durable::Durable;
 use super::error::ConnectError;
@@ -34,14 +33,14 @@ pub(super) struct Links {
 
 impl ServerLink {
     /// A link that sends nothing until the server is identified. Its connections run on the current runtime, which must outlive the link. The runtime
-    /// of `home` must have timers and I/O. Fails if TLS finds no certificate authorities.
-    pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<Self, ConnectError> {
-        let shared = LinkShared::new(target.prepared()?, settings, home);
+    /// of `home` must have timers and I/O.
+    pub(crate) fn new(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Self {
+        let shared = LinkShared::new(target, settings, home);
         let [pool, own] = [Role::Calls, Role::Notices].map(|role| Pool::new(&shared, role));
         let durable = Arc::new(Durable::new(&shared));
         let pools = [&pool, &own].into_iter().chain(durable.all()).map(Arc::clone).collect();
         let notices = Arc::new(Notices::new(Arc::clone(&pool), own));
-        Ok(Self(Arc::new(Links { pools, pool, notices, durable })))
+        Self(Arc::new(Links { pools, pool, notices, durable }))
     }
 
     /// Connects and identifies the server, within the connect deadline.
@@ -145,8 +144,8 @@ impl Links {
     async fn attempt(&self) -> Result<ServerInfo, ConnectError> {
         let manager = open(&self.pool).await?;
         let info = server_info(&self.pool.shared, &manager).await?;
-        self.notices.shard(info.sharded_notices);
-        if self.notices.need_a_connection() {
+        // On a cluster, connections for notices open on demand.
+        if self.pool.shared.slots.is_none() && (info.sharded_notices || !manager.is_resp3()) {
             open(&self.notices.own).await?;
         }
         Ok(info)
@@ -167,9 +166,9 @@ impl Links {
 
     /// From now on calls are sent.
     fn identified(&self, info: ServerInfo) {
+        self.pool.shared.identity.complete(info);
         let maintained = maintain(Arc::clone(&self.pools), Arc::clone(&self.pool), Arc::clone(&self.notices));
         drop(self.pool.runtime.spawn(maintained));
-        self.pool.shared.identity.complete(info);
     }
 
     /// Closes all connections, from any thread. The tasks that own the sockets close them when they next run.

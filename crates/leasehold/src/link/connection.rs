@@ -1,25 +1,24 @@
-//! One connection, from connect to close.
-//!
-//! A [`Connection`] never reconnects: the [`ConnectionManager`](super::pool::ConnectionManager) opens a new connection instead.
-//! So a connection has *one* socket and *one* id on *one* server process, with these guarantees:
+//! One connection, from connect to close. It never reconnects: the
+//! [`ConnectionManager`](super::pool::ConnectionManager) opens a new connection instead. So a connection has *one*
+//! socket and *one* id on *one* server process, with these guarantees:
 //!
 //! 1. A command is encoded once, into the connection's only buffer. Its bytes are written in the order of the buffer,
 //!    or never.
 //! 2. Once a later command is answered, every command queued before it has been applied, refused, or skipped.
-//! 3. Once the server reports the connection's id as dead, it applies no further command of this connection. That
-//!    includes commands in a proxy's buffer and in the socket. Unwritten bytes have no other socket.
+//! 3. Once the server reports the connection's id as dead, it applies no further command of this connection, even from
+//!    a proxy's buffer. Unwritten bytes have no other socket.
 //!
-//! The caller's thread queues a command and usually writes it at once. One thread writes at a time, and also encodes
-//! and writes the commands of other callers. A *reader* also writes the rest when the socket was full.
+//! The caller's thread queues a command and usually writes it at once. One thread writes at a time, also for other
+//! callers. A *reader* writes the rest when the socket was full.
 //!
-//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client. There a reply wakes a task
-//! without a thread switch. The *stand-in* is a task on the background's runtime. It reads before home begins, after home is gone, and when home has
-//! left bytes unread for [`STALL`]. Both may read at the same time: a lock serializes them, and each runtime has its own watch on the socket.
+//! There are two readers, because each runtime may block or end. *Home* is a task on the runtime that built the client,
+//! where a reply wakes a task without a thread switch. The *stand-in* is a task on the background's runtime. It reads
+//! before home begins, after home is gone, and when home has left bytes unread for [`STALL`]. Both may read at the same
+//! time: a lock serializes them.
 //!
 //! Replies that arrive together wake several callers, which often send again. The reader *corks* the connection while
-//! these callers run, and then writes their commands together. A write costs more than encoding a command. A caller
-//! also corks a busy connection. Consecutive session calls that are written together leave as one [`Batch`] if there
-//! are enough of them.
+//! these callers run, and then writes their commands together. A caller also corks a busy connection. Consecutive
+//! session calls that are written together leave as one [`Batch`] if there are enough of them.
 
 mod reader;
 
@@ -34,7 +33,7 @@ use crate::runtime::process::Process;
 use bytes::Bytes;
 use leasehold_core::batch::{Batch, MOST};
 use leasehold_core::link::{LinkError, ServerError};
-use leasehold_core::wire::{self, Event, Fate, Frame, Malformed, Subscription, Wire};
+use leasehold_core::wire::{self, Fate, Frame, Malformed, Subscription, Wire};
 use parking_lot::{Mutex, MutexGuard};
 use std::io::{self, ErrorKind};
 use std::sync::atomic::AtomicBool;
@@ -84,8 +83,10 @@ pub(super) struct Connection {
 /// The state that callers and the readers share.
 struct Shared {
     stream: Stream,
-    /// Held while a reader reads or writes.
-    reading: Mutex<Reading>,
+    /// The buffer of a reader, held while it reads or writes.
+    reading: Mutex<Vec<u8>>,
+    /// The memory of the last reads' events.
+    spare: Mutex<Arrivals>,
     state: Mutex<State>,
     /// Wakes the readers to write.
     handed: Notify,
@@ -98,11 +99,6 @@ struct Shared {
     malformed: OnceLock<Malformed>,
     /// The process that connected. A forked child shares the socket.
     process: Process,
-}
-
-struct Reading {
-    bytes: Vec<u8>,
-    events: Vec<Event<Answer>>,
 }
 
 #[derive(Default)]
@@ -122,7 +118,8 @@ struct State {
     corked: bool,
     /// The ping loop and the stand-in sleep until the next command.
     idle: bool,
-    home: HomeReader,
+    /// Number of turns of the reader at home. `None` if it has not started, or its runtime is gone.
+    home: Option<u64>,
     /// Number of reads that brought bytes.
     reads: u64,
     /// The error of a failed write. The reader still reads: the server may have sent the cause.
@@ -139,18 +136,10 @@ enum Writer {
     Reader,
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum HomeReader {
-    /// Not started, or its runtime is gone.
-    #[default]
-    Away,
-    Awake(u64),
-}
-
 /// The recipient of a reply.
 pub(super) enum Answer {
     /// A future. It may have been dropped.
-    Future(Waiting),
+    Future(oneshot::Sender<Result<Frame, LinkError>>),
     Session(Started),
     Batch(&'static Batch, Vec<Started>),
 }
@@ -170,8 +159,6 @@ impl Answer {
         }
     }
 }
-
-pub(super) type Waiting = oneshot::Sender<Result<Frame, LinkError>>;
 
 pub(super) type Sent = oneshot::Receiver<Result<Frame, LinkError>>;
 
@@ -208,7 +195,8 @@ impl Connection {
         let watched = stream.socket.watch().map_err(|error| ConnectError::of_io(&server, error))?;
         let shared = Arc::new(Shared {
             stream,
-            reading: Mutex::new(Reading { bytes: vec![0; READ], events: Vec::new() }),
+            reading: Mutex::new(vec![0; READ]),
+            spare: Mutex::default(),
             state: Mutex::new(State { batch_from: settings.batch_from.unwrap_or(usize::MAX), ..State::default() }),
             handed: Notify::new(),
             used: Notify::new(),
@@ -465,15 +453,15 @@ impl Shared {
             self.stream.socket.shut_down();
         }
         self.ended.cancel();
-        let mut arrivals = Arrivals::new(&self.inbox);
+        let mut arrivals = Vec::new();
         for (answer, fate) in calls {
             let error = match fate {
                 Fate::NotSent => LinkError::NotSent(format!("the connection was lost: {why}")),
                 Fate::Unknown => LinkError::Unknown(format!("the connection was lost before a reply came: {why}")),
             };
-            arrivals.answer(answer, Err(error));
+            answer.complete(Err(error), &mut arrivals);
         }
-        arrivals.deliver();
+        self.inbox.deliver(&mut arrivals);
     }
 }
 
@@ -526,7 +514,7 @@ impl State {
 
     /// Returns whether a caller may cork the connection, so that the reader at home writes for several callers.
     fn may_cork(&self) -> bool {
-        self.writer == Writer::Nobody && self.home != HomeReader::Away && self.in_flight() > BUSY
+        self.writer == Writer::Nobody && self.home.is_some() && self.in_flight() > BUSY
     }
 
     /// Returns whether the queue is short enough for a caller to leave its command to the reader.

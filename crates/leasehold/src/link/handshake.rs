@@ -3,9 +3,10 @@
 use super::connection::{Connection, word};
 use super::error::ConnectError;
 use super::pool::ConnectionManager;
-use super::shared::{LinkSettings, LinkShared, Publish};
+use super::shared::{LinkSettings, LinkShared};
 use super::target;
 use super::target::{Credentials, Endpoint, Sentinels, Server, ServerTarget};
+use crate::PublishCommand;
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, ServerError, ServerInfo};
 use leasehold_core::plain::Plain;
@@ -69,12 +70,10 @@ pub(super) async fn greet(
     if let Some(refusal) = ping.or(database) {
         return Err(ConnectError::of_refusal(server, &refusal));
     }
-    let mut about = answered(info).await?.text().map(About::parse).unwrap_or_default();
+    let (info, role) = (answered(info).await?, answered(role).await?);
+    let mut about = About::parse(info.text().unwrap_or_default(), role.text().unwrap_or_default());
     about.id = id;
     about.address = own.text().zip(id).and_then(|(line, id)| server_address(line, id));
-    let role = answered(role).await?;
-    about.is_read_only = role.text().is_some_and(is_read_only);
-    about.is_active_replica = role.text().is_some_and(is_active_replica);
     for named in named {
         // Servers before 7.2 do not know this command.
         answered(named).await?;
@@ -221,7 +220,9 @@ pub(super) struct About {
 }
 
 impl About {
-    fn parse(info: &str) -> Self {
+    /// Parses `INFO server` and `INFO replication`.
+    fn parse(info: &str, replication: &str) -> Self {
+        let is_role = |line: &str| replication.lines().any(|other| other.trim() == line);
         let field = |name: &str| {
             let mut lines = info.lines();
             lines.find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(|value| value.trim().to_owned())
@@ -236,24 +237,12 @@ impl About {
             flavor,
             version,
             is_keydb: field("executable").is_some_and(|program| program.contains("keydb")),
+            is_read_only: is_role("role:slave") && is_role("slave_read_only:1"),
+            is_active_replica: is_role("role:active-replica"),
             is_cluster: field("redis_mode").or_else(|| field("server_mode")).is_some_and(|mode| mode == "cluster"),
             ..Self::default()
         }
     }
-}
-
-/// Whether `INFO replication` describes a read-only replica.
-fn is_read_only(info: &str) -> bool {
-    has_line(info, "role:slave") && has_line(info, "slave_read_only:1")
-}
-
-/// Whether `INFO replication` describes a KeyDB server with `active-replica`.
-fn is_active_replica(info: &str) -> bool {
-    has_line(info, "role:active-replica")
-}
-
-fn has_line(info: &str, line: &str) -> bool {
-    info.lines().any(|other| other.trim() == line)
 }
 
 /// Identifies the server: its product, its role and its eviction policy.
@@ -297,10 +286,10 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     }
     let cluster = shared.slots.is_some();
     let sharded_notices = match shared.settings.publish {
-        Publish::Classic => false,
-        Publish::Sharded => true,
-        Publish::Auto if cluster => ask("PUBSUB", &["SHARDNUMSUB", "0"]).await?.error().is_none(),
-        Publish::Auto => false,
+        PublishCommand::Classic => false,
+        PublishCommand::Sharded => true,
+        PublishCommand::Auto if cluster => ask("PUBSUB", &["SHARDNUMSUB", "0"]).await?.error().is_none(),
+        PublishCommand::Auto => false,
     };
     let mut info = ServerInfo::default();
     info.flavor.clone_from(&connection.about.flavor);
@@ -350,6 +339,7 @@ mod tests {
 
     #[test]
     fn writable_replica_is_not_read_only() {
+        let is_read_only = |replication: &str| About::parse("", replication).is_read_only;
         assert!(is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:1\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
         assert!(!is_read_only("# Replication\r\nrole:master\r\n"));
@@ -357,19 +347,20 @@ mod tests {
 
     #[test]
     fn replica_that_takes_writes_beside_its_primary_is_known() {
+        let is_active_replica = |replication: &str| About::parse("", replication).is_active_replica;
         assert!(is_active_replica("# Replication\r\nrole:active-replica\r\nmaster_host:b\r\n"));
         assert!(!is_active_replica("# Replication\r\nrole:slave\r\nslave_read_only:0\r\n"));
-        assert!(About::parse("redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n").is_keydb);
-        assert!(!About::parse("redis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n").is_keydb);
+        assert!(About::parse("redis_version:6.3.4\r\nexecutable:/usr/bin/keydb-server\r\n", "").is_keydb);
+        assert!(!About::parse("redis_version:7.0.15\r\nexecutable:/usr/bin/redis-server\r\n", "").is_keydb);
     }
 
     #[test]
     fn servers_are_told_apart() {
-        let redis = About::parse("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n");
+        let redis = About::parse("# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\nrun_id:abc\r\n", "");
         assert_eq!((redis.flavor.as_str(), redis.version.as_str(), redis.is_cluster), ("redis", "7.0.15", false));
         assert_eq!(redis.run_id.as_deref(), Some("abc"));
         let info = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\nserver_mode:cluster\r\n";
-        let valkey = About::parse(info);
+        let valkey = About::parse(info, "");
         assert_eq!((valkey.flavor.as_str(), valkey.version.as_str(), valkey.is_cluster), ("valkey", "9.1.2", true));
     }
 }

@@ -270,6 +270,7 @@ impl Stream {
                     let socket = network.dial_host(host, addresses).await?;
                     let tls = match &target.tls {
                         Some(config) => Some(Session::open(&socket, host, config).await?),
+                        None if target.secure => return Err(ConnectError::Certificates("none were read".to_owned())),
                         None => None,
                     };
                     Ok(Self { socket, tls })

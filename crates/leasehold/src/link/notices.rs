@@ -17,36 +17,23 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::wire::Subscription;
 use parking_lot::Mutex;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 pub(super) struct Notices {
     calls: Arc<Pool>,
     /// Separate connections: in RESP2, and for sharded channels.
     pub(super) own: Arc<Pool>,
-    sharded: AtomicBool,
     /// The node of a cluster that holds all classic subscriptions: messages reach every node.
     anchor: Mutex<Option<Node>>,
 }
 
 impl Notices {
     pub(super) fn new(calls: Arc<Pool>, own: Arc<Pool>) -> Self {
-        Self { calls, own, sharded: AtomicBool::new(false), anchor: Mutex::default() }
-    }
-
-    /// Whether to use sharded notices. Set once, before the first subscription.
-    pub(super) fn shard(&self, sharded: bool) {
-        self.sharded.store(sharded, Ordering::Release);
+        Self { calls, own, anchor: Mutex::default() }
     }
 
     fn is_sharded(&self) -> bool {
-        self.sharded.load(Ordering::Acquire)
-    }
-
-    /// Returns whether a single server needs a separate connection for notices. On a cluster it opens on demand.
-    pub(super) fn need_a_connection(&self) -> bool {
-        self.calls.shared.slots.is_none()
-            && (self.is_sharded() || self.calls.known(0).is_some_and(|calls| !calls.is_resp3()))
+        self.calls.shared.identity.server().sharded_notices
     }
 
     /// The manager whose connection to a node carries subscriptions.
@@ -80,7 +67,7 @@ impl Notices {
             return self.confirmed(&connection, Subscription::Unsubscribe, channel).await;
         }
         let slot = leasehold_core::name::slot(channel);
-        self.forget(slot, channel);
+        self.calls.shared.subscribed.lock().remove(&(slot, channel.clone()));
         let manager = route::manager_of(&self.own, slot)?;
         let connection = manager.current()?;
         let _turn = manager.turn.lock().await;
@@ -90,15 +77,15 @@ impl Notices {
     /// Renews the sharded subscriptions. A server drops them when their slot moves away, although the connection stays.
     /// So this subscribes to each again: a moved slot causes a redirection.
     pub(super) async fn audit(&self) {
-        let channels: Vec<_> = self.calls.shared.subscribed.lock().values().flatten().cloned().collect();
-        for channel in channels {
-            let slot = leasehold_core::name::slot(&channel);
-            let Ok(manager) = route::manager_of(&self.own, slot) else { continue };
+        let channels = self.calls.shared.subscribed.lock().clone();
+        for entry in channels {
+            let (slot, channel) = &entry;
+            let Ok(manager) = route::manager_of(&self.own, *slot) else { continue };
             // A connection that reconnects reports the loss itself.
             let Ok(connection) = manager.current() else { continue };
             // Checked within a turn: `unsubscribe` first removes the channel, then waits for its turn.
-            let listed = || self.calls.shared.subscribed.lock().get(&slot).is_some_and(|all| all.contains(&channel));
-            let answer = self.ssubscribe(&manager, &connection, &channel, listed).await;
+            let listed = || self.calls.shared.subscribed.lock().contains(&entry);
+            let answer = self.ssubscribe(&manager, &connection, channel, listed).await;
             if let Ok(Err(refusal)) = answer {
                 event!(debug, %refusal, "a sharded subscription was lost");
                 drop(self.follow(&manager, &refusal));
@@ -123,7 +110,7 @@ impl Notices {
             let connection = ready(&manager).await?;
             match self.ssubscribe(&manager, &connection, channel, || true).await? {
                 Ok(()) => {
-                    self.calls.shared.subscribed.lock().entry(slot).or_default().insert(channel.clone());
+                    self.calls.shared.subscribed.lock().insert((slot, channel.clone()));
                     // The slot may have moved while the reply was in transit. The node then dropped the subscription,
                     // and the move reset nothing, because the list had no entry yet. From here on a move finds the
                     // entry.
@@ -201,16 +188,6 @@ impl Notices {
             return chosen.and_then(|node| self.carrier(node)).ok_or_else(none);
         }
         Err(none())
-    }
-
-    fn forget(&self, slot: u16, channel: &Bytes) {
-        let mut subscribed = self.calls.shared.subscribed.lock();
-        if let Some(channels) = subscribed.get_mut(&slot) {
-            channels.remove(channel);
-            if channels.is_empty() {
-                subscribed.remove(&slot);
-            }
-        }
     }
 
     fn timeout(&self) -> Duration {

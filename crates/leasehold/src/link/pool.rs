@@ -143,7 +143,7 @@ impl ConnectionManager {
         self.changed.notify_waiters();
     }
 
-    pub(super) async fn open(self: &Arc<Self>) -> Result<(), ConnectError> {
+    pub(super) async fn open(&self) -> Result<(), ConnectError> {
         let shared = &self.shared;
         let made = Connection::connect(&shared.target, self.server.clone(), &shared.settings, &shared.inbox).await;
         let mut state = self.state.lock();
@@ -165,8 +165,8 @@ impl ConnectionManager {
         opened
     }
 
-    /// Reconnects until the manager closes, on the current runtime. `opened` is whether the first connection is open.
-    async fn keep(self: Arc<Self>, opened: bool) {
+    /// Reconnects, on the current runtime. `opened` is whether the first connection is open.
+    async fn keep(&self, opened: bool) {
         let mut backoff = Backoff::default();
         let mut first = !opened;
         let mut lost_at = Instant::now();
@@ -176,62 +176,49 @@ impl ConnectionManager {
             self.tell(|server| LinkEvent::Connected { server, again: false });
         }
         loop {
-            let Ok(connection) = self.current() else {
-                if self.closed.is_cancelled() {
-                    return;
-                }
+            if let Ok(connection) = self.current() {
+                let began = Instant::now();
                 tokio::select! {
                     biased;
-                    () = self.closed.cancelled() => return,
-                    () = tokio::time::sleep(backoff.next(&self.shared.settings.network)) => {}
+                    () = connection.ended() => {}
+                    () = self.watch(&connection) => {}
+                    () = self.load_scripts(&connection) => {}
                 }
-                let had_subscriptions = self.had_subscriptions();
-                tokio::select! {
-                    biased;
-                    () = self.closed.cancelled() => return,
-                    opened = self.open() => match opened {
-                        Ok(()) => {
-                            event!(debug, server = %self.label(), role = self.role.word(), "connected");
-                            reported.clear();
-                            let again = !std::mem::take(&mut first);
-                            self.tell(|server| LinkEvent::Connected { server, again });
-                            if again && self.role == Role::Calls {
-                                self.shared.events.event(LinkEvent::CallsReset);
-                            }
-                            if had_subscriptions {
-                                self.shared.reset_notices();
-                            }
-                        }
-                        Err(error) => {
-                            event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
-                            let kind = discriminant(&error);
-                            if !reported.contains(&kind) {
-                                reported.push(kind);
-                                self.tell(|server| LinkEvent::OutOfReach {
-                                    server,
-                                    why: error.to_string(),
-                                    lost_for: lost_at.elapsed(),
-                                    slots: self.owned_slots(),
-                                });
-                            }
-                        }
-                    },
-                }
-                continue;
-            };
-            let began = Instant::now();
-            tokio::select! {
-                biased;
-                () = self.closed.cancelled() => {}
-                () = connection.ended() => {}
-                () = self.watch(&connection) => {}
-                () = self.load_scripts(&connection) => {}
+                connection.end();
+                lost_at = Instant::now();
+                self.state.lock().trouble = "the connection was lost".to_owned();
+                event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");
+                backoff.stood(began.elapsed());
             }
-            connection.end();
-            lost_at = Instant::now();
-            self.state.lock().trouble = "the connection was lost".to_owned();
-            event!(debug, server = %self.label(), role = self.role.word(), "the connection ended");
-            backoff.stood(began.elapsed());
+            tokio::time::sleep(backoff.next(&self.shared.settings.network)).await;
+            let had_subscriptions = self.had_subscriptions();
+            match self.open().await {
+                Ok(()) => {
+                    event!(debug, server = %self.label(), role = self.role.word(), "connected");
+                    reported.clear();
+                    let again = !std::mem::take(&mut first);
+                    self.tell(|server| LinkEvent::Connected { server, again });
+                    if again && self.role == Role::Calls {
+                        self.shared.events.event(LinkEvent::CallsReset);
+                    }
+                    if had_subscriptions {
+                        self.shared.reset_notices();
+                    }
+                }
+                Err(error) => {
+                    event!(debug, server = %self.label(), role = self.role.word(), %error, "not connected");
+                    let kind = discriminant(&error);
+                    if !reported.contains(&kind) {
+                        reported.push(kind);
+                        self.tell(|server| LinkEvent::OutOfReach {
+                            server,
+                            why: error.to_string(),
+                            lost_for: lost_at.elapsed(),
+                            slots: self.owned_slots(),
+                        });
+                    }
+                }
+            }
         }
     }
 
@@ -289,10 +276,10 @@ impl ConnectionManager {
     }
 }
 
-/// Ends the connection with the manager's task: the manager closed, or the runtime was dropped.
-struct Gone(Arc<ConnectionManager>);
+/// Closes a manager whose runtime drops its task.
+struct CloseOnDrop(Arc<ConnectionManager>);
 
-impl Drop for Gone {
+impl Drop for CloseOnDrop {
     fn drop(&mut self) {
         self.0.close();
     }
@@ -407,13 +394,10 @@ impl Pool {
     }
 
     fn keep(&self, manager: &Arc<ConnectionManager>, opened: bool) {
+        let closed = manager.closed.clone();
         // Created outside the task, so that it is dropped even if the runtime rejects the task.
-        let gone = Gone(Arc::clone(manager));
-        let manager = Arc::clone(manager);
-        drop(self.runtime.spawn(async move {
-            let _gone = gone;
-            manager.keep(opened).await;
-        }));
+        let kept = CloseOnDrop(Arc::clone(manager));
+        drop(self.runtime.spawn(closed.run_until_cancelled_owned(async move { kept.0.keep(opened).await })));
     }
 }
 

@@ -57,13 +57,12 @@ impl fmt::Debug for RawConnection {
 
 /// Connects to the only server, or to each reachable primary of a cluster, ordered by address.
 pub(crate) async fn primaries(
-    target: ServerTarget,
+    target: &ServerTarget,
     settings: &LinkSettings,
 ) -> Result<Vec<RawConnection>, ConnectError> {
-    let target = target.prepared()?;
     let mut trouble = None;
     for seed in target.seeds() {
-        let first = match RawConnection::open(&target, seed, settings).await {
+        let first = match RawConnection::open(target, seed, settings).await {
             Ok(first) => first,
             Err(error) => {
                 trouble.get_or_insert(error);
@@ -78,7 +77,7 @@ pub(crate) async fn primaries(
         let mut addresses: Vec<_> = slots.primaries().into_iter().filter_map(|node| slots.address(node)).collect();
         addresses.sort();
         let each = addresses.iter().filter_map(|address| target::host_and_port(address));
-        let opened = each.map(|(host, port)| RawConnection::open(&target, target.node(host, port), settings));
+        let opened = each.map(|(host, port)| RawConnection::open(target, target.node(host, port), settings));
         return Ok(join_all(opened).await.into_iter().filter_map(Result::ok).collect());
     }
     Err(trouble.unwrap_or_else(|| ConnectError::silent(target.to_string())))
@@ -86,13 +85,12 @@ pub(crate) async fn primaries(
 
 /// The service that Sentinels watch, and each Sentinel's address and connection; `None` without Sentinels.
 pub(crate) async fn sentinels(
-    target: ServerTarget,
+    target: &ServerTarget,
     settings: &LinkSettings,
 ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
-    let target = target.prepared()?;
     let Some(Server::OfSentinels(sentinels)) = target.seeds().into_iter().next() else { return Ok(None) };
     let each = sentinels.hosts.iter().map(|host| async {
-        let opened = handshake::sentinel(&target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
+        let opened = handshake::sentinel(target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
         let timeout = settings.command_timeout;
         (host.label(), opened.map(|connection| RawConnection { connection, timeout }))
     });

@@ -1,43 +1,30 @@
-//! Settling: ensuring that the server can no longer apply earlier calls.
+//! Settling: ensuring that the server can no longer apply earlier calls of a slot. The proof:
 //!
-//! The proof, for the earlier calls of a slot:
-//!
-//! 1. **Where such a call can be.** It was queued on one [`connection`](super::connection) of a *carrier* of the slot.
-//!    Carriers are the nodes that owned the slot during the link's life, and the targets of an `ASK`. Without a cluster
-//!    there is one carrier. A call without a reply may send one more command. That happens after `NOSCRIPT`, a
-//!    redirection, a refused batch, or a plain command that changed nothing. Settling first raises the send barrier. So
-//!    either the call meets the raised barrier and sends nothing, or its command is queued before the steps below.
-//! 2. **A live connection** gets a `PING`, queued behind these commands. A connection has one queue, and the server
-//!    replies in order. So after any reply to the `PING`, even an error, the server has applied or refused all earlier
-//!    commands.
-//! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned. The link sends
-//!    `CLIENT KILL ID` by a live connection for calls to the same node. "Killed" and "no such client" both prove that
-//!    the server reads nothing more from the old connection. Unwritten bytes cannot reach the server by another
-//!    connection.
-//! 4. **The right server.** Each server process counts its own ids. So the process that replies must have the run id of
-//!    the old connection's process. If the run id differs, the link must have found that process *after* the old
-//!    connection ended. Then the server was restarted, or replaced in a failover. Late calls of the old process do not
-//!    reach visible data.
-//! 5. **The right list of ids.** A Redis proxy may count its own ids, beside other proxies at the same address. A kill
-//!    through another proxy finds no such id, or another client's. So both connections must see the same server address
-//!    (`laddr` in `CLIENT INFO`), under the ids of the kill. A connection opened after the end of the other one must
-//!    have the greater id.
-//!
-//! The target of an `ASK` is included although it may own no slot yet, because it will own this slot. If it still owns
-//! nothing, and no recent `ASK` has named it, its connections are killed and it is dropped. An unreachable target is
-//! dropped as well; otherwise no settling of the slot would end.
-//!
-//! Any other carrier without slots is skipped. After a failover it is gone, or will be a replica. The data of the new
-//! owner replaces its late writes. After a move of its slots it replies with redirections. One case remains: the same
-//! process has a new address, and owns the slot there. So the link remembers the connections to abandoned addresses. If
-//! one of them has the run id of the slot's owner, the owner must kill it.
-//!
+//! 1. **Where such a call can be.** On one [`connection`](super::connection) of a *carrier* of the slot: a node that
+//!    owned the slot during the link's life, or the target of an `ASK`. A call without a reply may send one more
+//!    command, after `NOSCRIPT`, a redirection, a refused batch, or a plain command that changed nothing. Settling
+//!    first raises the send barrier, so this command is queued before the steps below, or never.
+//! 2. **A live connection** gets a `PING` behind these commands. The server replies in order. So any reply, even an
+//!    error, proves that the server has applied or refused all earlier commands.
+//! 3. **A dead connection**, or one without a reply to `PING` within the command timeout, is abandoned, and killed with
+//!    `CLIENT KILL ID` over a live connection to the same node. "Killed" and "no such client" both prove that the
+//!    server reads nothing more from it. Unwritten bytes have no other connection.
+//! 4. **The right server.** Each process counts its own ids, so both connections must have the same run id. Otherwise
+//!    the link must have found the other process *after* the old connection ended: then the server was restarted, or
+//!    replaced in a failover, and late calls of the old process do not reach visible data.
+//! 5. **The right list of ids.** A proxy may count its own ids. So both connections must see the same server address
+//!    (`laddr` in `CLIENT INFO`), and a connection opened after the end of the other one must have the greater id.
 //! 6. **Durable calls** ([`durable`](super::durable)) have several connections. Their send barrier is in front of the
-//!    queue for a connection. An unsent call behind a raised barrier is never sent. A blocked connection answers its
-//!    `PING` after the wait for replicas, and gets that much more time.
+//!    queue for a connection. A blocked connection answers its `PING` after the wait for replicas, and gets that much
+//!    more time.
 //!
-//! The result is [`Settled::Unproven`] if the id is unknown or the kill is forbidden. It is the same if the process or
-//! the list of ids cannot be identified.
+//! The target of an `ASK` counts although it may own no slot yet. It is dropped once no recent `ASK` names it and its
+//! connections are killed, or once it stays unreachable; otherwise no settling of the slot would end. Any other carrier
+//! without slots is skipped: after a failover the new owner's data replaces its late writes, and after a move it
+//! redirects. But its process may own the slot under a new address. So the link remembers the connections to abandoned
+//! addresses, and the slot's owner must kill those with its own run id.
+//!
+//! The result is [`Settled::Unproven`] if the id, the process or the list of ids is unknown, or the kill is forbidden.
 
 use super::connection::{Connection, word};
 use super::pool::{ConnectionManager, Pool, Unconfirmed};

@@ -4,11 +4,12 @@ use super::call::{Inbox, Scripts};
 use super::network::{Home, Network};
 use super::route::Slots;
 use super::target::ServerTarget;
+use crate::PublishCommand;
 use crate::telemetry::event;
 use bytes::Bytes;
 use leasehold_core::link::{LinkError, LinkEvent, ServerInfo};
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::collections::{BTreeSet, VecDeque};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -44,8 +45,8 @@ pub(super) struct LinkShared {
     pub(super) inbox: Arc<Inbox>,
     pub(super) scripts: Scripts,
     pub(super) slots: Option<Slots>,
-    /// The sharded subscriptions of each slot.
-    pub(super) subscribed: Mutex<BTreeMap<u16, BTreeSet<Bytes>>>,
+    /// The sharded subscriptions, each with its slot.
+    pub(super) subscribed: Mutex<BTreeSet<(u16, Bytes)>>,
     /// Raised by every settling. Stops calls that the session decided on earlier.
     pub(super) calls_barrier: RwLock<u64>,
     /// The send barrier of durable calls. These may wait long for a connection, and no other settling stops them.
@@ -93,8 +94,8 @@ impl LinkShared {
 
     /// A slot has a new owner. The old owner silently dropped its sharded subscriptions.
     pub(super) fn slot_moved(&self, slot: u16) {
-        let concerned = self.subscribed.lock().contains_key(&slot);
-        if concerned {
+        let concerned = self.subscribed.lock().range((slot, Bytes::new())..).next().map(|(slot, _)| *slot);
+        if concerned == Some(slot) {
             self.reset_notices();
         }
     }
@@ -119,15 +120,6 @@ impl LinkShared {
     }
 }
 
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Publish {
-    /// As Redisson does: `SPUBLISH` on a cluster that supports it, else `PUBLISH`.
-    #[default]
-    Auto,
-    Classic,
-    Sharded,
-}
-
 #[derive(Clone, Debug)]
 pub(crate) struct LinkSettings {
     /// The background's timeout for a reply, and for silence on its connections. At least 10 ms.
@@ -135,7 +127,7 @@ pub(crate) struct LinkSettings {
     pub(crate) connect_deadline: Duration,
     /// Whether durable calls wait for the append-only files of the primary and the replicas.
     pub(crate) fsync: bool,
-    pub(crate) publish: Publish,
+    pub(crate) publish: PublishCommand,
     /// The interval of checks: servers drop sharded subscriptions of moved slots, and proxies drop idle connections.
     pub(crate) audit_interval: Duration,
     /// Minimum number of calls written together that are sent as one command. `None`: no batches.
@@ -149,7 +141,7 @@ impl Default for LinkSettings {
             command_timeout: Duration::from_secs(1),
             connect_deadline: Duration::from_secs(10),
             fsync: false,
-            publish: Publish::Auto,
+            publish: PublishCommand::Auto,
             audit_interval: Duration::from_secs(5),
             // Fewer calls are cheaper alone.
             batch_from: Some(4),
@@ -166,39 +158,33 @@ impl LinkSettings {
 }
 
 /// Events for the driver: repeated resets merge, and only the last event of each server stays. So memory is bounded.
-#[derive(Default)]
 pub(super) struct Events {
-    waiting: Mutex<Waiting>,
+    /// `None` once closed.
+    waiting: Mutex<Option<VecDeque<LinkEvent>>>,
     changed: Notify,
 }
 
-#[derive(Default)]
-struct Waiting {
-    calls_reset: bool,
-    notices_reset: bool,
-    servers: VecDeque<LinkEvent>,
-    closed: bool,
+impl Default for Events {
+    fn default() -> Self {
+        Self { waiting: Mutex::new(Some(VecDeque::new())), changed: Notify::new() }
+    }
 }
 
 impl Events {
     /// Queues an event. Messages go directly to the session.
     pub(super) fn event(&self, event: LinkEvent) {
-        let mut waiting = self.waiting.lock();
-        match event {
-            LinkEvent::NoticesReset => waiting.notices_reset = true,
-            LinkEvent::Notice { .. } | LinkEvent::Offered { .. } | LinkEvent::Wanted { .. } => {}
-            LinkEvent::CallsReset => waiting.calls_reset = true,
-            LinkEvent::Connected { .. } | LinkEvent::OutOfReach { .. } | LinkEvent::Retired { .. } => {
-                waiting.servers.retain(|earlier| server_of(earlier) != server_of(&event));
-                waiting.servers.push_back(event);
+        if let Some(waiting) = &mut *self.waiting.lock() {
+            let server = server_of(&event);
+            waiting.retain(|earlier| server.is_none() || server_of(earlier) != server);
+            if !waiting.contains(&event) {
+                waiting.push_back(event);
             }
         }
-        drop(waiting);
         self.changed.notify_one();
     }
 
     pub(super) fn close(&self) {
-        self.waiting.lock().closed = true;
+        *self.waiting.lock() = None;
         self.changed.notify_one();
     }
 
@@ -208,21 +194,16 @@ impl Events {
     pub(super) async fn next(&self) -> Option<LinkEvent> {
         loop {
             let changed = self.changed.notified();
-            {
-                let mut waiting = self.waiting.lock();
-                if waiting.closed {
+            match &mut *self.waiting.lock() {
+                Some(waiting) => {
+                    if let Some(event) = waiting.pop_front() {
+                        return Some(event);
+                    }
+                }
+                None => {
                     // Another waiter must also see the end.
                     self.changed.notify_one();
                     return None;
-                }
-                if let Some(event) = waiting.servers.pop_front() {
-                    return Some(event);
-                }
-                if std::mem::take(&mut waiting.notices_reset) {
-                    return Some(LinkEvent::NoticesReset);
-                }
-                if std::mem::take(&mut waiting.calls_reset) {
-                    return Some(LinkEvent::CallsReset);
                 }
             }
             changed.await;

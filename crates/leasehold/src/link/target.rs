@@ -116,7 +116,9 @@ impl ServerTarget {
                 if path.contains('@') {
                     return Err(bad(format!("{DATABASE}; {ENCODE}")));
                 }
-                let hosts = std::iter::once(self::host(host, kind)?).chain(query.nodes).collect::<Vec<_>>();
+                let hosts = std::iter::once(self::host(host, Some(if kind == "-sentinel" { 26_379 } else { 6_379 }))?)
+                    .chain(query.nodes)
+                    .collect::<Vec<_>>();
                 let servers = match (kind, query.sentinels) {
                     ("-cluster", _) => Servers::Cluster(hosts),
                     ("-sentinel", (service, credentials)) => {
@@ -146,12 +148,13 @@ impl ServerTarget {
         }
     }
 
-    /// Replaces the certificates that the URL implies.
+    /// Sets the certificates for TLS. Reads the operating system's root certificates by default.
     pub(crate) fn with_certificates(mut self, certificates: &Certificates) -> Result<Self, ConnectError> {
-        if !self.secure {
+        if self.secure {
+            self.tls = Some(tls::client_side(certificates)?);
+        } else if certificates.ca.is_some() || certificates.client.is_some() {
             return Err(ConnectError::Certificates("the URL has no TLS; use rediss://".to_owned()));
         }
-        self.tls = Some(tls::client_side(certificates)?);
         Ok(self)
     }
 
@@ -174,14 +177,6 @@ impl ServerTarget {
             Servers::One(server) => vec![server.clone()],
             Servers::Cluster(hosts) => hosts.iter().cloned().map(Endpoint::Tcp).map(Server::At).collect(),
         }
-    }
-
-    /// Reads the operating system's root certificates, if TLS needs them, once for all connections.
-    pub(super) fn prepared(mut self) -> Result<Self, ConnectError> {
-        if self.secure && self.tls.is_none() {
-            self.tls = Some(tls::client_side(&Certificates::default())?);
-        }
-        Ok(self)
     }
 
     pub(crate) fn with(mut self, provider: Option<Provider>, addresses: Option<AddressMap>) -> Self {
@@ -336,14 +331,13 @@ impl Query {
 }
 
 fn node(text: &str) -> Result<Host, ConnectError> {
-    match host_and_port_of_url(text) {
-        Some((name, port)) if is_host(name) && port != 0 => Ok(Host::new(name, port)),
-        _ => Err(bad("a node must be host:port, with an IPv6 address in brackets: node=[::1]:6379")),
-    }
+    // Without brackets, the last group of an IPv6 address could be a port.
+    let is_clear = text.starts_with('[') || text.matches(':').count() == 1;
+    let form = "a node must be host:port, with an IPv6 address in brackets: node=[::1]:6379";
+    host(text, None).ok().filter(|_| is_clear).ok_or_else(|| bad(form))
 }
 
-fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
-    let default = if kind == "-sentinel" { 26_379 } else { 6_379 };
+fn host(text: &str, default_port: Option<u16>) -> Result<Host, ConnectError> {
     // After a bracket or a name, a colon begins the port. Inside brackets it belongs to the address.
     let (name, port) = match text.rsplit_once(':') {
         Some((name, port)) if !port.contains(']') => (name, port),
@@ -361,8 +355,8 @@ fn host(text: &str, kind: &str) -> Result<Host, ConnectError> {
     if !is_known {
         return Err(bad(format!("the host is not a name or an address; {ENCODE}")));
     }
-    match if port.is_empty() { Ok(default) } else { port.parse() } {
-        Ok(port) if port != 0 => Ok(Host::new(name, port)),
+    match if port.is_empty() { default_port } else { port.parse().ok() } {
+        Some(port) if port != 0 => Ok(Host::new(name, port)),
         _ => Err(bad(format!("the port is not a number from 1 to 65535; {ENCODE}"))),
     }
 }
@@ -400,14 +394,6 @@ pub(super) fn host_and_port(address: &str) -> Option<(&str, u16)> {
     let (host, port) = address.rsplit_once(':')?;
     let bare = host.strip_prefix('[').and_then(|host| host.strip_suffix(']'));
     Some((bare.unwrap_or(host), port.parse().ok()?))
-}
-
-/// Splits `host:port` of a URL. IPv6 addresses have brackets, because their last group could be a port.
-pub(super) fn host_and_port_of_url(address: &str) -> Option<(&str, u16)> {
-    let (host, port) = host_and_port(address)?;
-    let is_ipv6 = host.parse::<Ipv6Addr>().is_ok();
-    let is_clear = address.starts_with('[') == is_ipv6 && (is_ipv6 || !host.contains(':'));
-    is_clear.then_some((host, port))
 }
 
 /// Formats an address for people and URLs. IPv6 addresses get brackets, because their last group could be a port.
@@ -602,11 +588,11 @@ mod tests {
     }
 
     #[test]
-    fn ipv6_address_of_a_url_must_have_brackets() {
-        assert_eq!(host_and_port_of_url("[::1]:7000"), Some(("::1", 7000)));
-        assert_eq!(host_and_port_of_url("a:7000"), Some(("a", 7000)));
+    fn ipv6_address_of_a_node_must_have_brackets() {
+        assert_eq!(node("[::1]:7000").ok(), Some(Host::new("::1", 7000)));
+        assert_eq!(node("a:7000").ok(), Some(Host::new("a", 7000)));
         for address in ["::1:7000", "::1", "[a]:7000", "[::1]", "[::1]:x", "a", "a:b:1", "[::1:7000", ""] {
-            assert_eq!(host_and_port_of_url(address), None, "{address}");
+            assert!(node(address).is_err(), "{address}");
         }
     }
 }

@@ -57,7 +57,7 @@ fn on_each(test: impl Fn(&Binary)) {
 
 /// A connected link, on the current runtime.
 async fn open(target: ServerTarget, settings: LinkSettings, home: Option<Home>) -> Result<ServerLink, ConnectError> {
-    let link = ServerLink::new(target, settings, home)?;
+    let link = ServerLink::new(target, settings, home);
     link.connect().await?;
     Ok(link)
 }

@@ -1,7 +1,7 @@
 //! Connecting: turns settings and a server into a client.
 
-use super::{ClientBuilder, PublishCommand};
-use crate::background::{self, Background};
+use super::ClientBuilder;
+use crate::background::{self, Background, Place};
 use crate::blocking::is_waited_for;
 use crate::client::Client;
 use crate::client::inner::{ClientInner, Handle};
@@ -125,7 +125,7 @@ impl ClientBuilder {
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
             Clock::of_machine(),
-            Background::in_thread(),
+            Background::new(Place::Thread),
             Chance::new(),
         )?;
         let client = Arc::downgrade(&inner);
@@ -186,7 +186,7 @@ impl ClientBuilder {
     pub async fn connect_raw(self, url: &str) -> Result<Vec<RawConnection>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let target = builder.complete(target)?;
-        server_link::raw::primaries(target, &builder.link_settings()).await.map_err(ConnectError::from)
+        server_link::raw::primaries(&target, &builder.link_settings()).await.map_err(ConnectError::from)
     }
 
     /// Connects to the Sentinels of a [URL](Self::connect) for plain commands. Returns the name of the service, and the address and the
@@ -206,7 +206,7 @@ impl ClientBuilder {
     ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
         let (builder, target) = url::read(self, url)?;
         let target = builder.complete(target)?;
-        let found = server_link::raw::sentinels(target, &builder.link_settings()).await.map_err(ConnectError::from)?;
+        let found = server_link::raw::sentinels(&target, &builder.link_settings()).await.map_err(ConnectError::from)?;
         Ok(found.map(|(service, all)| {
             let all = all.into_iter().map(|(address, opened)| (address, opened.map_err(ConnectError::from)));
             (service, all.collect())
@@ -268,19 +268,19 @@ impl ClientBuilder {
         match clock {
             Clock::Machine(_) => {
                 let ((), hand_over) = background::thread::start(|| ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::of_machine(), Background::in_thread(), chance)?;
+                let client = self.assemble(link, Clock::of_machine(), Background::new(Place::Thread), chance)?;
                 // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
             Clock::Manual(clock) => {
-                let background = Background::inline(clock.clone());
+                let background = Background::new(Place::Inline(clock.clone()));
                 let inner = self.assemble(link, Clock::Manual(clock.clone()), background, chance)?;
                 background::inline::start(&inner, &clock);
                 Ok(Client::from_handle(Handle::new(inner)))
             }
             Clock::Tokio(zero) => {
-                let inner = self.assemble(link, Clock::Tokio(zero), Background::in_task(), chance)?;
+                let inner = self.assemble(link, Clock::Tokio(zero), Background::new(Place::Task), chance)?;
                 drop(tokio::spawn(background::run(inner.clone())));
                 Ok(Client::from_handle(Handle::new(inner)))
             }
@@ -295,7 +295,7 @@ impl ClientBuilder {
         clock: leasehold_embedded::ManualClock,
     ) -> Arc<ClientInner> {
         let link = AnyLink::Embedded(server.link());
-        self.assemble(link, Clock::Manual(clock), Background::in_thread(), Chance::of_seed(7)).expect("a client")
+        self.assemble(link, Clock::Manual(clock), Background::new(Place::Thread), Chance::of_seed(7)).expect("a client")
     }
 
     /// Validates everything that needs no server, checks that the current runtime supports connections, and starts the background's thread.
@@ -316,16 +316,12 @@ impl ClientBuilder {
         let target = self.complete(target)?;
         let settings = self.link_settings();
         let unconnected = || ServerLink::new(target, settings, home.map(server_link::Home::Runtime));
-        let (link, hand_over) = background::thread::start(unconnected).map_err(no_thread)?;
-        Ok((link?, hand_over))
+        background::thread::start(unconnected).map_err(no_thread)
     }
 
     /// Adds the certificates, the credentials and the address map of the builder to the target.
     fn complete(&self, target: ServerTarget) -> Result<ServerTarget, ConnectError> {
         let target = target.with(self.provider.clone(), self.addresses.clone());
-        if self.certificates.ca.is_none() && self.certificates.client.is_none() {
-            return Ok(target);
-        }
         target.with_certificates(&self.certificates).map_err(ConnectError::from)
     }
 
@@ -334,7 +330,7 @@ impl ClientBuilder {
         let (link, hand_over) = self.start_link(target)?;
         link.connect().await?;
         let inner =
-            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::in_thread(), Chance::new())?;
+            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), Chance::new())?;
         connecting.done(inner.link.server());
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
@@ -346,11 +342,7 @@ impl ClientBuilder {
             command_timeout: self.settings.command_timeout,
             connect_deadline: self.settings.connect_deadline,
             fsync: self.settings.fsync,
-            publish: match self.publish {
-                PublishCommand::Auto => server_link::Publish::Auto,
-                PublishCommand::Classic => server_link::Publish::Classic,
-                PublishCommand::Sharded => server_link::Publish::Sharded,
-            },
+            publish: self.publish,
             batch_from: defaults.batch_from.filter(|_| !self.sends_alone),
             ..defaults
         }

@@ -1,7 +1,6 @@
 //! The two readers of a connection: home and the stand-in.
 
-use super::{Answer, HomeReader, Reading, SHARE, STALL, Shared, Writer, lost};
-use crate::link::call::Arrivals;
+use super::{Answer, SHARE, STALL, Shared, Writer, lost};
 use crate::link::network::Watched;
 use leasehold_core::wire::Event;
 use std::future::poll_fn;
@@ -19,11 +18,8 @@ pub(super) async fn read_at_home(shared: Weak<Shared>) {
     let shared = &LeaveOnDrop(shared).0;
     // The runtime is shutting down.
     let Ok(watched) = shared.stream.socket.watch() else { return };
-    let count = |home: &mut HomeReader| {
-        *home = match *home {
-            HomeReader::Away => HomeReader::Awake(0),
-            HomeReader::Awake(times) => HomeReader::Awake(times + 1),
-        };
+    let count = |home: &mut Option<u64>| {
+        *home = Some(home.map_or(0, |turns| turns + 1));
         true
     };
     if let Some(why) = serve(shared, &watched, count).await {
@@ -37,7 +33,7 @@ pub(super) async fn stand_in(shared: EndOnDrop, watched: Watched) {
     let mut watched = Some(watched);
     let why = loop {
         let before = shared.state.lock().home;
-        let goes_on = |home: &mut HomeReader| *home == before;
+        let goes_on = |home: &mut Option<u64>| *home == before;
         let end = match &watched {
             Some(watched) => serve(shared, watched, goes_on).await,
             // The process has no file descriptor left: poll.
@@ -74,7 +70,7 @@ pub(super) async fn stand_in(shared: EndOnDrop, watched: Watched) {
 
 /// Reads and writes while `goes_on` returns true. Returns the reason if the connection must end. All state is in the
 /// connection, so nothing is lost when a runtime drops this.
-async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut HomeReader) -> bool) -> Option<String> {
+async fn serve(shared: &Shared, watched: &Watched, goes_on: impl Fn(&mut Option<u64>) -> bool) -> Option<String> {
     let mut ended = std::pin::pin!(shared.ended.cancelled());
     let mut handed = std::pin::pin!(shared.handed.notified());
     // The other reader may have left a cork.
@@ -131,7 +127,7 @@ struct LeaveOnDrop(Arc<Shared>);
 
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
-        self.0.state.lock().home = HomeReader::Away;
+        self.0.state.lock().home = None;
         self.0.left.notify_one();
     }
 }
@@ -157,27 +153,26 @@ impl Shared {
 
     /// Reads the available bytes with `read`, and delivers replies and messages. Fails with the reason if the connection must end.
     fn read(&self, read: impl Fn(&mut [u8]) -> io::Result<usize>) -> Result<(), String> {
-        let mut arrivals = Arrivals::new(&self.inbox);
-        let read = self.read_into(read, &mut arrivals);
-        // The session may send calls in here, so the lock is released.
-        arrivals.deliver();
+        let mut arrivals = std::mem::take(&mut *self.spare.lock());
+        let read = self.read_into(read, &mut arrivals.events);
+        arrivals.deliver(&self.inbox);
+        *self.spare.lock() = arrivals;
         read
     }
 
     fn read_into(
         &self,
         read: impl Fn(&mut [u8]) -> io::Result<usize>,
-        arrivals: &mut Arrivals<'_>,
+        events: &mut Vec<Event<Answer>>,
     ) -> Result<(), String> {
         if self.is_forked() {
             return Ok(());
         }
-        let mut reading = self.reading.lock();
-        let Reading { bytes, events } = &mut *reading;
+        let mut bytes = self.reading.lock();
         for _ in 0..READS {
-            match read(bytes) {
+            match read(&mut bytes) {
                 Ok(0) => return Err("the server closed the connection".to_owned()),
-                Ok(read) => self.received(&bytes[..read], events, arrivals)?,
+                Ok(read) => self.received(&bytes[..read], events)?,
                 Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
                 Err(error) => return Err(lost(&error)),
             }
@@ -185,12 +180,7 @@ impl Shared {
         Ok(())
     }
 
-    fn received(
-        &self,
-        bytes: &[u8],
-        events: &mut Vec<Event<Answer>>,
-        arrivals: &mut Arrivals<'_>,
-    ) -> Result<(), String> {
+    fn received(&self, bytes: &[u8], events: &mut Vec<Event<Answer>>) -> Result<(), String> {
         let mut plain = Vec::new();
         let mut tls_waits = false;
         if let Some(tls) = &self.stream.tls {
@@ -225,13 +215,6 @@ impl Shared {
         // Only `uncork` ends a cork: the session may queue calls during this read, and the next read may be small.
         state.corked |= answered > 1 && state.in_flight() + answered > SHARE;
         drop(state);
-        for event in events.drain(..) {
-            match event {
-                Event::Answered(answer, frame) => arrivals.answer(answer, Ok(frame)),
-                Event::Message { channel, payload } => arrivals.message(channel, &payload),
-                Event::Unsubscribed { channel } => arrivals.unsubscribed(channel),
-            }
-        }
         match malformed {
             Some(malformed) => Err(self.malformed.get_or_init(|| malformed).to_string()),
             None => Ok(()),
@@ -250,7 +233,7 @@ impl Shared {
             }
             let reads = {
                 let state = self.state.lock();
-                if state.home == HomeReader::Away || state.broken.is_some() {
+                if state.home.is_none() || state.broken.is_some() {
                     return Ok(());
                 }
                 state.reads

@@ -1,7 +1,7 @@
 //! Calls, settling and notices on a cluster.
 
-use super::super::Publish;
 use super::*;
+use crate::PublishCommand;
 use leasehold_core::call::Replicas;
 use leasehold_test_support::{Cluster, Proxy, Server, until};
 
@@ -488,7 +488,7 @@ fn fr1_classic_cluster_notices_are_confirmed_where_subscribed() {
     on_each(|binary| {
         let cluster = Cluster::builder().binary(binary).arg("cluster-require-full-coverage", "no").start();
         let before: Vec<_> = cluster.nodes().iter().map(|node| node.client_list().len()).collect();
-        let settings = LinkSettings { publish: Publish::Classic, ..settings() };
+        let settings = LinkSettings { publish: PublishCommand::Classic, ..settings() };
         let world = World::with(&cluster.url(), settings);
         let anchor = || {
             cluster.nodes().iter().filter(|node| node.is_up()).find(|node| {

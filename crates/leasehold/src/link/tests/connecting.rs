@@ -322,7 +322,7 @@ fn a_call_to_a_server_never_met_ends_at_once() {
     let target = ServerTarget::parse("redis://127.0.0.1:1").expect("a target");
     let home = runtime();
     let _context = home.enter();
-    let link = ServerLink::new(target, settings(), None).expect("no TLS");
+    let link = ServerLink::new(target, settings(), None);
     let decided = link.settlings(false);
     let known = link.start(decided, CallId::new(1), inspect("a"));
     assert!(matches!(known, Ok(Some(Err(LinkError::NotSent(_))))), "{known:?}");

@@ -170,7 +170,7 @@ fn fr13_a_dropped_subscription_may_be_asked_for_again() {
 fn sharded_notices_work_on_one_server_where_they_are_asked_for() {
     on_each(|binary| {
         let server = Server::builder().binary(binary).start();
-        let settings = LinkSettings { publish: super::super::Publish::Sharded, ..settings() };
+        let settings = LinkSettings { publish: crate::PublishCommand::Sharded, ..settings() };
         let world = World::with(&server.url(), settings);
         subscribe(&world, "c").expect("a subscription");
         assert_eq!(server.command(&["SPUBLISH", "c", "0"]).as_int(), Some(1));

@@ -74,7 +74,7 @@ fn an_authority_that_is_given_replaces_those_of_the_system() {
         return;
     };
     let target = ServerTarget::parse(&format!("rediss://{addr}")).expect("a target");
-    works(target.clone());
+    works(target.clone().with_certificates(&Certificates::default()).expect("certificates"));
     let certificates = Certificates { ca: Some(Ca::new().pem().into_bytes()), client: None };
     let error = failure(target.with_certificates(&certificates).expect("certificates"));
     assert!(matches!(error, ConnectError::Tls { .. }), "{error:?}");

@@ -1,6 +1,5 @@
 //! The caller of a link in a world. It runs the steps of the plan, and records the link's reports.
 
-use super::super::super::Publish;
 use super::super::super::network::Network;
 use super::super::memory::Tasks;
 use super::super::*;
@@ -10,6 +9,7 @@ use super::plan::{CHANNELS, Deed, Disturbance, LOCKS, Manner, Plan};
 use super::servers::{FIRST_PORT, Servers};
 use super::tally::{Happened, Tally};
 use super::trace::{End, Event, Number, Trace};
+use crate::PublishCommand;
 use leasehold_core::call::Replicas;
 use leasehold_core::link::{Arrival, Receiver};
 use leasehold_core::script::Script;
@@ -168,9 +168,9 @@ impl Caller {
 /// A link to the servers.
 pub(super) async fn connect(plan: &Plan, servers: &Servers, home: Option<Home>) -> ServerLink {
     let publish = match (plan.sharded, plan.cluster) {
-        (true, true) => Publish::Auto,
-        (true, false) => Publish::Sharded,
-        (false, _) => Publish::Classic,
+        (true, true) => PublishCommand::Auto,
+        (true, false) => PublishCommand::Sharded,
+        (false, _) => PublishCommand::Classic,
     };
     let settings = LinkSettings {
         fsync: false,
