@@ -8,14 +8,16 @@ mod driver;
 pub(crate) mod inline;
 #[cfg(all(test, leasehold_loom, feature = "embedded"))]
 mod interleavings;
-pub(crate) mod thread;
 
 pub(crate) use driver::{is_at_rest, run};
 
+use crate::client::inner::ClientInner;
 use crate::runtime::sync::{Condvar, Mutex};
 use leasehold_core::time::Instant;
+use std::io;
+use std::sync::Arc;
 use std::time::Duration;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio_util::sync::CancellationToken;
 
 #[cfg(feature = "embedded")]
@@ -145,7 +147,7 @@ impl Background {
         drop(end);
         self.wake();
         let may_block = match owes {
-            true => self.has_thread() && std::thread::current().name() != Some(thread::NAME),
+            true => self.has_thread() && std::thread::current().name() != Some(NAME),
             false => self.may_block(),
         };
         if may_block {
@@ -176,6 +178,31 @@ impl Background {
         self.changed.notify_all();
         self.report(unreleased);
     }
+}
+
+/// Thread name of every background.
+const NAME: &str = "leasehold-background";
+
+/// Starts a thread with its own runtime, and runs `prepare` in the context of that runtime. The thread waits for a client, and runs the client's
+/// background. Without a client it ends.
+pub(crate) fn start<T>(prepare: impl FnOnce() -> T) -> io::Result<(T, oneshot::Sender<Arc<ClientInner>>)> {
+    let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
+    let prepared = {
+        let _context = runtime.enter();
+        prepare()
+    };
+    let (hand_over, client) = oneshot::channel::<Arc<ClientInner>>();
+    let thread = std::thread::Builder::new().name(NAME.to_owned());
+    thread.spawn(move || {
+        runtime.block_on(async {
+            if let Ok(inner) = client.await {
+                run(inner).await;
+            }
+        });
+        // Connection tasks end with their connections. A task that does not end must not keep the process alive.
+        runtime.shutdown_background();
+    })?;
+    Ok((prepared, hand_over))
 }
 
 /// The instant until which the background sleeps.

@@ -192,4 +192,45 @@ mod tests {
         guard.lost().await;
         client.lock("orders").acquire().await.expect_err("no renewals");
     }
+
+    #[tokio::test]
+    async fn a_background_that_prepares_nothing_waits_for_its_client() {
+        for _ in 0..20 {
+            let client = Client::embedded();
+            drop(client.lock("left").acquire().await.expect("the lock"));
+            // It is the background that ends a shutdown.
+            let ended = tokio::time::timeout(Duration::from_secs(20), client.shutdown(Duration::from_secs(5))).await;
+            ended.expect("a background").expect("nothing is left");
+        }
+    }
+
+    #[tokio::test]
+    async fn clean_up_of_many_locks_needs_no_deep_stack() {
+        let link = leasehold_embedded::EmbeddedServer::new().link();
+        let client = Client::builder().embedded_link(link.clone()).expect("a client");
+        let mut guards = Vec::new();
+        for number in 0..10_000 {
+            guards.push(client.lock(format!("stock-{number}")).acquire().await.expect("the lock"));
+        }
+        link.set_down(true);
+        drop(guards);
+        link.set_down(false);
+        client.shutdown(Duration::from_secs(60)).await.expect("nothing is left");
+    }
+
+    #[tokio::test]
+    async fn reply_that_is_due_within_a_call_of_the_session_is_delivered() {
+        let clock = leasehold_embedded::ServerClock::tokio(tokio::time::Instant::now());
+        let server = leasehold_embedded::EmbeddedServer::with_clock(clock);
+        server.set_round_trip(Duration::from_millis(40));
+        let client = Client::builder().embedded(&server).expect("a client");
+        let first = client.lock("first");
+        let first = tokio::spawn(async move { first.acquire().await.map(drop) });
+        // The server has received the request, and its reply is in flight.
+        tokio::time::sleep(Duration::from_millis(25)).await;
+        // Block the runtime, so that the clock does not wake the server.
+        std::thread::sleep(Duration::from_millis(100));
+        drop(client.lock("second").acquire().await.expect("the lock"));
+        first.await.expect("no panic").expect("the lock");
+    }
 }

@@ -27,7 +27,6 @@ pub(super) struct Links {
     pub(super) pool: Arc<Pool>,
     pub(super) notices: Arc<Notices>,
     pub(super) durable: Arc<Durable>,
-    /// Every connection of the link.
     pools: Arc<[Arc<Pool>]>,
 }
 
@@ -104,7 +103,7 @@ impl Links {
                 return Err(error);
             }
             if matches!(error, ConnectError::Unreachable { .. })
-                && let Some(refusal) = refused_by_all(&settings.network, &target.seeds()).await
+                && let Some(refusal) = refused_by_all(&settings.network, &target.servers).await
             {
                 return Err(ConnectError::NothingListens { server: target.to_string(), source: Cause::new(refusal) });
             }
@@ -128,7 +127,7 @@ impl Links {
                     let error = self.explained(error).await;
                     // The cluster's nodes are still unknown.
                     if let (true, Some(seed), None) =
-                        (error.is_transient(), shared.target.seeds().first(), &shared.slots)
+                        (error.is_transient(), shared.target.servers.first(), &shared.slots)
                         && !std::mem::replace(&mut is_reported, true)
                     {
                         let (server, why, lost_for) = (seed.label(), error.to_string(), began.elapsed());
@@ -155,8 +154,8 @@ impl Links {
     async fn explained(&self, error: ConnectError) -> ConnectError {
         let LinkShared { target, settings, .. } = &*self.pool.shared;
         if matches!(error, ConnectError::Unreachable { .. } | ConnectError::Protocol { .. }) {
-            for seed in target.seeds() {
-                if let Some(mismatch) = tls_mismatch(&settings.network, &seed, target.secure).await {
+            for seed in &target.servers {
+                if let Some(mismatch) = tls_mismatch(&settings.network, seed, target.secure).await {
                     return mismatch;
                 }
             }
@@ -189,8 +188,8 @@ impl Drop for Links {
 /// Connects to the only server, or to all reachable nodes of a cluster, at least one. Tries the addresses in order.
 async fn open(pool: &Arc<Pool>) -> Result<Arc<ConnectionManager>, ConnectError> {
     let mut trouble = None;
-    for seed in pool.shared.target.seeds() {
-        match first(pool, seed).await {
+    for seed in &pool.shared.target.servers {
+        match first(pool, seed.clone()).await {
             Err(error) if error.is_transient() => trouble = Some(error),
             opened => return opened,
         }

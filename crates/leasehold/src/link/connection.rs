@@ -72,15 +72,12 @@ pub(super) struct Connection {
     /// Whether the connection uses RESP3, so that it can carry subscriptions beside calls.
     pub(super) resp3: bool,
     shared: Arc<Shared>,
-    /// The server confirmed that the connection is dead.
     pub(super) confirmed_dead: AtomicBool,
-    /// The server refused to kill the connection.
     pub(super) kill_forbidden: AtomicBool,
     /// Hashes of the scripts that this connection has loaded. The server may have flushed them since.
     pub(super) loaded: Mutex<Vec<&'static str>>,
 }
 
-/// The state that callers and the readers share.
 struct Shared {
     stream: Stream,
     /// The buffer of a reader, held while it reads or writes.
@@ -90,9 +87,8 @@ struct Shared {
     state: Mutex<State>,
     /// Wakes the readers to write.
     handed: Notify,
-    /// Wakes the ping loop and the stand-in of an idle connection.
+    /// Wakes the ping loop and the stand-in: an idle connection is used, or home is gone.
     used: Notify,
-    left: Notify,
     inbox: Arc<Inbox>,
     ended: CancellationToken,
     ended_at: OnceLock<Instant>,
@@ -136,7 +132,6 @@ enum Writer {
     Reader,
 }
 
-/// The recipient of a reply.
 pub(super) enum Answer {
     /// A future. It may have been dropped.
     Future(oneshot::Sender<Result<Frame, LinkError>>),
@@ -200,7 +195,6 @@ impl Connection {
             state: Mutex::new(State { batch_from: settings.batch_from.unwrap_or(usize::MAX), ..State::default() }),
             handed: Notify::new(),
             used: Notify::new(),
-            left: Notify::new(),
             inbox: Arc::clone(inbox),
             ended: CancellationToken::new(),
             ended_at: OnceLock::new(),

@@ -22,6 +22,7 @@ use leasehold_core::link::{LinkError, ServerError};
 use leasehold_core::reply::Reply;
 use leasehold_core::wire::Frame;
 use std::sync::Arc;
+use std::time::Duration;
 use tokio::sync::OwnedMutexGuard;
 
 /// Maximum number of acquires that wait for one node's replicas at a time. Further acquires queue.
@@ -31,46 +32,9 @@ const LANES: usize = 4;
 const NO_FILE: &str = "appendonly is disabled";
 
 pub(super) struct Durable {
-    wait: Wait,
+    fsync: bool,
     renewals: Arc<Pool>,
     acquires: [Arc<Pool>; LANES],
-}
-
-/// The command that ends a durable call: `WAIT`, or `WAITAOF` if the disks must acknowledge.
-#[derive(Clone, Copy)]
-struct Wait {
-    fsync: bool,
-}
-
-impl Wait {
-    const fn command(self) -> &'static str {
-        if self.fsync { "WAITAOF" } else { "WAIT" }
-    }
-
-    fn with(self, replicas: Replicas) -> (&'static str, Vec<Bytes>) {
-        let millis = replicas.within.as_millis().max(1).to_string().into();
-        let args = match self.fsync {
-            false => vec![replicas.at_least.to_string().into(), millis],
-            // The primary is one of the required acknowledgements.
-            true => vec![word("1"), replicas.at_least.saturating_sub(1).to_string().into(), millis],
-        };
-        (self.command(), args)
-    }
-
-    /// The command on a connection that has written nothing. The server replies at once.
-    fn for_nothing(self) -> (&'static str, Vec<Bytes>) {
-        let own = if self.fsync { &["1", "0", "1"][..] } else { &["0", "1"] };
-        (self.command(), own.iter().copied().map(word).collect())
-    }
-
-    /// Decodes the number of acknowledgements. Without the primary's acknowledgement, none counts.
-    fn acknowledgements(self, reply: &Frame) -> Option<i64> {
-        if !self.fsync {
-            return reply.int().map(|replicas| replicas.max(0));
-        }
-        let [own, replicas] = reply.array()? else { return None };
-        Some(if own.int()? > 0 { replicas.int()?.max(0) + 1 } else { 0 })
-    }
 }
 
 struct Turn {
@@ -83,15 +47,30 @@ impl Durable {
     /// Creates pools without connections. They will run on the current runtime.
     pub(super) fn new(shared: &Arc<LinkShared>) -> Self {
         let pool = || Pool::new(shared, Role::Durable);
-        Self {
-            wait: Wait { fsync: shared.settings.fsync },
-            renewals: pool(),
-            acquires: std::array::from_fn(|_| pool()),
-        }
+        Self { fsync: shared.settings.fsync, renewals: pool(), acquires: std::array::from_fn(|_| pool()) }
     }
 
     pub(super) fn all(&self) -> impl Iterator<Item = &Arc<Pool>> {
         std::iter::once(&self.renewals).chain(&self.acquires)
+    }
+
+    /// The command that ends a durable call, and its arguments: `WAIT`, or `WAITAOF` if the disks must acknowledge.
+    fn wait(&self, Replicas { at_least, within }: Replicas) -> (&'static str, Vec<Bytes>) {
+        let millis = within.as_millis().max(1).to_string().into();
+        match self.fsync {
+            false => ("WAIT", vec![at_least.to_string().into(), millis]),
+            // The primary is one of the required acknowledgements.
+            true => ("WAITAOF", vec![word("1"), at_least.saturating_sub(1).to_string().into(), millis]),
+        }
+    }
+
+    /// Decodes the number of acknowledgements. Without the primary's acknowledgement, none counts.
+    fn acknowledgements(&self, reply: &Frame) -> Option<i64> {
+        if !self.fsync {
+            return reply.int().map(|replicas| replicas.max(0));
+        }
+        let [own, replicas] = reply.array()? else { return None };
+        Some(if own.int()? > 0 { replicas.int()?.max(0) + 1 } else { 0 })
     }
 
     /// Waits for a free connection. Prefers the first connections; further connections open only on demand. `node` is the target of a redirection;
@@ -135,9 +114,9 @@ impl Durable {
             let prepared = prepared.unwrap_or_else(|_| Err(LinkError::NotSent(late.to_owned())));
             let (turn, connection) = prepared.map_err(unsent)?;
             turn.manager.blocks_for(replicas.within);
-            let wait = self.wait.with(replicas);
+            let (waiting, args) = self.wait(replicas);
             let sent = route::unless_settled(turn.pool.shared.send_barrier(true), begun, || {
-                pipeline(&connection, call, command, script, wait, asking)
+                pipeline(&connection, call, command, script, (waiting, &args), asking)
             });
             let [answer, mark, wait] = sent.map_err(unsent)?;
             let answered = |sent| connection.answered(sent, turn.manager.reply_timeout());
@@ -145,7 +124,7 @@ impl Durable {
             let (answer, mark, wait) = (answer?, mark.map_err(unknown)?, wait.map_err(unknown)?);
             let refusal = match answer.into_reply() {
                 Ok(reply) => {
-                    let acknowledged = self.acknowledged(&turn.manager, mark, &wait)?;
+                    let acknowledged = self.acknowledged(&turn.manager, mark, waiting, &wait)?;
                     return Ok(Reply::Array(vec![reply, Reply::Int(acknowledged)]));
                 }
                 Err(refusal) => refusal,
@@ -165,9 +144,15 @@ impl Durable {
         Err(LinkError::Refused(refused))
     }
 
-    fn acknowledged(&self, manager: &ConnectionManager, mark: Frame, wait: &Frame) -> Result<i64, LinkError> {
+    fn acknowledged(
+        &self,
+        manager: &ConnectionManager,
+        mark: Frame,
+        waiting: &str,
+        wait: &Frame,
+    ) -> Result<i64, LinkError> {
         let marked = mark.into_reply().map(|reply| mark::marked(&reply));
-        let refusals = [("EVAL", marked.as_ref().err()), (self.wait.command(), wait.error())];
+        let refusals = [("EVAL", marked.as_ref().err()), (waiting, wait.error())];
         for (command, refusal) in refusals {
             if let Some(refusal) = refusal.filter(|refusal| refusal.is_of_a_missing_command()) {
                 // The server has executed the script.
@@ -175,7 +160,7 @@ impl Durable {
                 return Err(LinkError::Refused(ServerError::new(text)));
             }
         }
-        match (marked, self.wait.acknowledgements(wait)) {
+        match (marked, self.acknowledgements(wait)) {
             (Ok(Ok(true)), Some(count)) => Ok(count),
             (Ok(Err(error)), _) => Err(LinkError::Unknown(error.to_string())),
             // The number is unknown, so count none. A primary that became a replica refuses `WAIT`, for example.
@@ -199,7 +184,7 @@ impl Durable {
         let timeout = turn.manager.timeout();
         if connection.loaded.lock().is_empty() {
             // The server replies at once. After a refusal the script must not be sent.
-            let (command, args) = self.wait.for_nothing();
+            let (command, args) = self.wait(Replicas { at_least: 0, within: Duration::ZERO });
             let answer = connection.send(command, args, timeout).await.map_err(unsent)?;
             match answer.error().cloned() {
                 Some(refusal) if refusal.is_of_a_missing_command() || refusal.text().contains(NO_FILE) => {
@@ -241,7 +226,7 @@ fn pipeline(
     call: &Call,
     command: &'static str,
     script: &'static str,
-    (waiting, wait): (&'static str, Vec<Bytes>),
+    (waiting, wait): (&'static str, &[Bytes]),
     asking: bool,
 ) -> Result<[Sent; 3], LinkError> {
     let mark = mark::mark(call.keys().first().unwrap_or_default());
@@ -252,7 +237,7 @@ fn pipeline(
     ask().map_err(unknown)?;
     // By its source, because an unknown hash would mark nothing.
     let mark = connection.begin("EVAL", &route::arguments(&mark, mark.script().source())).map_err(unknown)?;
-    Ok([script, mark, connection.begin(waiting, &wait).map_err(unknown)?])
+    Ok([script, mark, connection.begin(waiting, wait).map_err(unknown)?])
 }
 
 /// The error of a command behind the script, which the server may have run.

@@ -81,7 +81,6 @@ pub(super) async fn greet(
     Ok(Some(about))
 }
 
-/// The command that authenticates and selects RESP3.
 fn login(credentials: Option<&Credentials>, resp3: bool) -> Option<(&'static str, Vec<Bytes>)> {
     if !resp3 {
         return credentials.map(|credentials| ("AUTH", auth(credentials)));
@@ -99,7 +98,6 @@ fn auth(credentials: &Credentials) -> Vec<Bytes> {
     credentials.user.iter().chain([&credentials.password]).cloned().map(Bytes::from).collect()
 }
 
-/// Returns whether the server refuses `HELLO` or RESP3.
 fn is_unknown(refusal: &ServerError) -> bool {
     refusal.code() == "NOPROTO" || refusal.text().contains("unknown command")
 }
@@ -144,7 +142,6 @@ pub(super) async fn endpoint(
     Err(answered.or(silent).unwrap_or_else(|| ConnectError::silent(server.label())))
 }
 
-/// Connects to a Sentinel, and logs in.
 pub(super) async fn sentinel(
     target: &ServerTarget,
     to: &Endpoint,
@@ -301,7 +298,6 @@ pub(super) async fn server_info(shared: &LinkShared, manager: &ConnectionManager
     Ok(info)
 }
 
-/// The error of a server that refused `WAITAOF`.
 fn without_fsync(server: String, refusal: &ServerError) -> ConnectError {
     let remedy = if refusal.text().contains("unknown command") {
         "use Redis 7.2 or later, or Valkey"

@@ -74,9 +74,10 @@ impl Search {
             return;
         }
         let shared = &pool.shared;
-        let seeds = shared.target.seeds().into_iter().map(|seed| {
+        let seeds = shared.target.servers.iter().map(|seed| {
             Box::pin(async move {
-                let connection = Connection::connect(&shared.target, seed, &shared.settings, &shared.inbox).await?;
+                let connection =
+                    Connection::connect(&shared.target, seed.clone(), &shared.settings, &shared.inbox).await?;
                 slots.read(&connection, shared.settings.command_timeout).await
             })
         });

@@ -25,7 +25,6 @@ pub(super) fn client_side(_certificates: &Certificates) -> Result<ClientSide, Co
     available("rediss").map(|()| unreachable!("it is refused"))
 }
 
-/// A session that cannot exist.
 pub(super) enum Session {}
 
 impl Session {

@@ -338,7 +338,7 @@ impl Pool {
             return Some(manager);
         }
         let server = match &self.shared.slots {
-            None => self.shared.target.seeds().into_iter().next()?,
+            None => self.shared.target.servers.first()?.clone(),
             Some(slots) => {
                 let address = slots.address(node)?;
                 let (host, port) = target::host_and_port(&address)?;

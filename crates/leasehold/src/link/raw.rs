@@ -61,15 +61,15 @@ pub(crate) async fn primaries(
     settings: &LinkSettings,
 ) -> Result<Vec<RawConnection>, ConnectError> {
     let mut trouble = None;
-    for seed in target.seeds() {
-        let first = match RawConnection::open(target, seed, settings).await {
+    for seed in &target.servers {
+        let first = match RawConnection::open(target, seed.clone(), settings).await {
             Ok(first) => first,
             Err(error) => {
                 trouble.get_or_insert(error);
                 continue;
             }
         };
-        if !target.is_cluster() {
+        if !target.is_cluster {
             return Ok(vec![first]);
         }
         let slots = Slots::default();
@@ -88,9 +88,9 @@ pub(crate) async fn sentinels(
     target: &ServerTarget,
     settings: &LinkSettings,
 ) -> Result<Option<(String, Vec<(String, Result<RawConnection, ConnectError>)>)>, ConnectError> {
-    let Some(Server::OfSentinels(sentinels)) = target.seeds().into_iter().next() else { return Ok(None) };
+    let Some(Server::OfSentinels(sentinels)) = target.servers.first() else { return Ok(None) };
     let each = sentinels.hosts.iter().map(|host| async {
-        let opened = handshake::sentinel(target, &Endpoint::Tcp(host.clone()), &sentinels, settings).await;
+        let opened = handshake::sentinel(target, &Endpoint::Tcp(host.clone()), sentinels, settings).await;
         let timeout = settings.command_timeout;
         (host.label(), opened.map(|connection| RawConnection { connection, timeout }))
     });

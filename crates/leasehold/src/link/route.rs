@@ -17,7 +17,6 @@ use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::Notify;
 
-/// The manager of the owner of a hash slot.
 pub(super) fn manager_of(pool: &Pool, slot: u16) -> Result<Arc<ConnectionManager>, LinkError> {
     let slots = pool.shared.slots.as_ref();
     let manager = slots.map_or(Some(0), |slots| slots.owner(slot)).and_then(|node| pool.to(node));
@@ -74,7 +73,6 @@ pub(super) struct Redirect {
 }
 
 impl Redirect {
-    /// Parses the redirection in `error`, if any.
     pub(super) fn of(error: &ServerError) -> Option<Self> {
         let mut words = error.text().split(' ');
         let asks = match words.next()? {
@@ -289,42 +287,34 @@ impl Slots {
     /// Applies a reply to `CLUSTER SLOTS`, and returns the slots with a new owner. `asked` is the host of the replying
     /// node. It replaces a host that the node does not know about itself.
     fn learn(&self, answer: &Frame, asked: &str) -> Result<Vec<u16>, String> {
-        let ranges = answer.array().ok_or("CLUSTER SLOTS did not answer with an array")?;
+        let parse = |range: &Frame| {
+            let [first, last, primary, ..] = range.array()? else { return None };
+            let [host, port, ..] = primary.array()? else { return None };
+            let slots = u16::try_from(first.int()?).ok()?..=u16::try_from(last.int()?).ok()?;
+            let port = u16::try_from(port.int()?).ok().filter(|port| *port != 0)?;
+            let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
+            (!slots.is_empty() && target::is_announced_host(host)).then(|| (slots, format!("{host}:{port}")))
+        };
         let mut free = vec![true; SLOTS];
         let mut read = Vec::new();
-        for range in ranges {
-            let parts = range.array().unwrap_or_default();
-            let [first, last, primary, ..] = parts else {
-                return Err("CLUSTER SLOTS answered with a range of fewer than three parts".to_owned());
-            };
-            let node = primary.array().unwrap_or_default();
-            let (Some(first), Some(last), [host, port, ..]) = (first.int(), last.int(), node) else {
-                return Err("CLUSTER SLOTS answered with a range that cannot be read".to_owned());
-            };
-            let slots = usize::try_from(first).ok().zip(usize::try_from(last).ok());
-            let port = port.int().and_then(|port| u16::try_from(port).ok()).filter(|port| *port != 0);
-            let (Some((first, last)), Some(port)) = (slots.filter(|(first, last)| first <= last), port) else {
-                return Err("CLUSTER SLOTS answered with numbers out of range".to_owned());
-            };
-            let own = free.get_mut(first..=last).ok_or("CLUSTER SLOTS answered with numbers out of range")?;
+        for range in answer.array().ok_or("CLUSTER SLOTS did not answer with an array")? {
+            let (slots, address) = parse(range).ok_or("CLUSTER SLOTS answered with a range that cannot be read")?;
+            let own = free.get_mut(usize::from(*slots.start())..=usize::from(*slots.end()));
+            let own = own.ok_or("CLUSTER SLOTS answered with numbers out of range")?;
             if own.contains(&false) {
                 return Err("CLUSTER SLOTS answered with two owners of one slot".to_owned());
             }
             own.fill(false);
-            let host = host.text().filter(|host| !host.is_empty() && *host != "?").unwrap_or(asked);
-            if !target::is_announced_host(host) {
-                return Err("CLUSTER SLOTS answered with a host that cannot be read".to_owned());
-            }
-            read.push((first as u16, last as u16, format!("{host}:{port}")));
+            read.push((slots, address));
         }
         if read.is_empty() {
             return Err("no node owns any slot".to_owned());
         }
-        let read: Vec<_> = read.into_iter().map(|(first, last, address)| (first, last, self.node(&address))).collect();
+        let read: Vec<_> = read.into_iter().map(|(slots, address)| (slots, self.node(&address))).collect();
         let mut map = self.map.write();
         let mut changed = Vec::new();
-        for (first, last, node) in read {
-            changed.extend((first..=last).filter(|slot| map.assign(*slot, node)));
+        for (slots, node) in read {
+            changed.extend(slots.filter(|slot| map.assign(*slot, node)));
         }
         Ok(changed)
     }

@@ -47,10 +47,9 @@ pub(super) struct LinkShared {
     pub(super) slots: Option<Slots>,
     /// The sharded subscriptions, each with its slot.
     pub(super) subscribed: Mutex<BTreeSet<(u16, Bytes)>>,
-    /// Raised by every settling. Stops calls that the session decided on earlier.
-    pub(super) calls_barrier: RwLock<u64>,
-    /// The send barrier of durable calls. These may wait long for a connection, and no other settling stops them.
-    pub(super) durable_barrier: RwLock<u64>,
+    /// Raised by every settling. Stops calls that the session decided on earlier. Durable calls have their own, because they
+    /// may wait long for a connection, and no other settling stops them.
+    send_barriers: [RwLock<u64>; 2],
     pub(super) identity: Identity,
     /// The server has refused keys of several hash slots, although the URL names no cluster.
     pub(super) splits: AtomicBool,
@@ -67,11 +66,10 @@ impl LinkShared {
             events: Events::default(),
             inbox: Arc::default(),
             scripts: Scripts::default(),
-            slots: target.is_cluster().then(Slots::default),
+            slots: target.is_cluster.then(Slots::default),
             subscribed: Mutex::default(),
-            calls_barrier: RwLock::default(),
-            durable_barrier: RwLock::default(),
-            identity: Identity::new(target.is_cluster()),
+            send_barriers: Default::default(),
+            identity: Identity::new(target.is_cluster),
             splits: AtomicBool::new(false),
             closed: CancellationToken::new(),
             began: Instant::now(),
@@ -81,7 +79,8 @@ impl LinkShared {
 
     /// The send barrier of durable calls, or of all other calls.
     pub(super) const fn send_barrier(&self, durable: bool) -> &RwLock<u64> {
-        if durable { &self.durable_barrier } else { &self.calls_barrier }
+        let [of_calls, of_durable] = &self.send_barriers;
+        if durable { of_durable } else { of_calls }
     }
 
     /// The time of the next audit. Idle connections are pinged at that time too: the background wakes up once for all.

@@ -18,7 +18,9 @@ use std::time::Duration;
 /// error shows a password.
 #[derive(Clone)]
 pub(crate) struct ServerTarget {
-    servers: Servers,
+    /// The servers to connect to first, at least one: the known nodes of a cluster, or the only server.
+    pub(super) servers: Vec<Server>,
+    pub(super) is_cluster: bool,
     credentials: Option<Credentials>,
     /// Overrides the credentials of the URL.
     provider: Option<Provider>,
@@ -27,12 +29,6 @@ pub(crate) struct ServerTarget {
     pub(super) resp3: bool,
     pub(super) secure: bool,
     pub(super) tls: Option<ClientSide>,
-}
-
-#[derive(Clone)]
-enum Servers {
-    One(Server),
-    Cluster(Vec<Host>),
 }
 
 /// The location of a server, which each connect resolves anew.
@@ -111,7 +107,7 @@ impl ServerTarget {
         let (authority, path) = place.split_once('/').unwrap_or((place, ""));
         let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
         let (servers, database) = match kind {
-            "+unix" => (Servers::One(Server::At(socket(host, path)?)), query.database),
+            "+unix" => (vec![Server::At(socket(host, path)?)], query.database),
             "" | "-cluster" | "-sentinel" => {
                 if path.contains('@') {
                     return Err(bad(format!("{DATABASE}; {ENCODE}")));
@@ -120,11 +116,10 @@ impl ServerTarget {
                     .chain(query.nodes)
                     .collect::<Vec<_>>();
                 let servers = match (kind, query.sentinels) {
-                    ("-cluster", _) => Servers::Cluster(hosts),
                     ("-sentinel", (service, credentials)) => {
-                        Servers::One(Server::OfSentinels(Sentinels { hosts, service, credentials }))
+                        vec![Server::OfSentinels(Sentinels { hosts, service, credentials })]
                     }
-                    _ => Servers::One(Server::At(hosts.into_iter().next().map(Endpoint::Tcp).expect("a host"))),
+                    _ => hosts.into_iter().map(Endpoint::Tcp).map(Server::At).collect(),
                 };
                 (servers, if path.is_empty() { 0 } else { number(path, DATABASE)? })
             }
@@ -134,7 +129,17 @@ impl ServerTarget {
         let credentials = Credentials::of_url(decoded(user)?, decoded(password)?)
             .map_err(|()| bad("a user without a password; write user:password@, or :password@ for the default user"))?;
         let resp3 = query.resp3;
-        Ok(Self { servers, credentials, provider: None, addresses: None, database, resp3, secure, tls: None })
+        Ok(Self {
+            servers,
+            is_cluster: kind == "-cluster",
+            credentials,
+            provider: None,
+            addresses: None,
+            database,
+            resp3,
+            secure,
+            tls: None,
+        })
     }
 
     /// The connection parameters that a URL with this scheme may have.
@@ -160,22 +165,10 @@ impl ServerTarget {
 
     /// The topology of the servers, for logs.
     pub(crate) const fn topology(&self) -> &'static str {
-        match self.servers {
-            Servers::One(Server::At(_)) => "standalone",
-            Servers::One(Server::OfSentinels(_)) => "sentinel",
-            Servers::Cluster(_) => "cluster",
-        }
-    }
-
-    pub(crate) const fn is_cluster(&self) -> bool {
-        matches!(self.servers, Servers::Cluster(_))
-    }
-
-    /// The servers to connect to first: a cluster's known nodes, or the only server.
-    pub(crate) fn seeds(&self) -> Vec<Server> {
-        match &self.servers {
-            Servers::One(server) => vec![server.clone()],
-            Servers::Cluster(hosts) => hosts.iter().cloned().map(Endpoint::Tcp).map(Server::At).collect(),
+        match self.servers.as_slice() {
+            _ if self.is_cluster => "cluster",
+            [Server::OfSentinels(_), ..] => "sentinel",
+            _ => "standalone",
         }
     }
 
@@ -217,12 +210,8 @@ impl ServerTarget {
     pub(super) fn node(&self, name: &str, port: u16) -> Server {
         let is_address = |name: &str| name.parse::<std::net::IpAddr>().is_ok();
         let host = self.announced(name, port);
-        let certificate_name = match &self.servers {
-            Servers::Cluster(hosts) if self.secure && is_address(&host.name) => {
-                hosts.first().map(|first| first.name.clone()).filter(|first| !is_address(first))
-            }
-            _ => None,
-        };
+        let first = self.servers.first().and_then(|first| first.hosts().first()).map(|first| first.name.clone());
+        let certificate_name = first.filter(|first| self.secure && is_address(&host.name) && !is_address(first));
         Server::At(Endpoint::Tcp(Host { certificate_name, ..host }))
     }
 }
@@ -230,10 +219,8 @@ impl ServerTarget {
 /// The address, without user and password.
 impl fmt::Display for ServerTarget {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.servers {
-            Servers::One(server) => f.write_str(&server.label()),
-            Servers::Cluster(hosts) => write!(f, "the cluster at {}", list(hosts)),
-        }
+        let all = self.servers.iter().map(Server::label).collect::<Vec<_>>().join(", ");
+        if self.is_cluster { write!(f, "the cluster at {all}") } else { f.write_str(&all) }
     }
 }
 
@@ -251,7 +238,8 @@ impl Server {
         match self {
             Self::At(endpoint) => endpoint.label(),
             Self::OfSentinels(sentinels) => {
-                format!("{}, by the Sentinels at {}", sentinels.service, list(&sentinels.hosts))
+                let hosts = sentinels.hosts.iter().map(Host::label).collect::<Vec<_>>().join(", ");
+                format!("{}, by the Sentinels at {hosts}", sentinels.service)
             }
         }
     }
@@ -283,10 +271,6 @@ impl Host {
     pub(super) fn label(&self) -> String {
         address_of(&self.name, self.port)
     }
-}
-
-fn list(hosts: &[Host]) -> String {
-    hosts.iter().map(Host::label).collect::<Vec<_>>().join(", ")
 }
 
 fn bad(text: impl Into<String>) -> ConnectError {

@@ -45,7 +45,7 @@ impl Clock {
             #[cfg(feature = "embedded")]
             Self::Manual(clock) => clock.now(),
             #[cfg(feature = "embedded")]
-            Self::Tokio(zero) => since(*zero),
+            Self::Tokio(zero) => Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX)),
         }
     }
 
@@ -70,12 +70,6 @@ impl Clock {
             Self::Tokio(zero) => tokio::time::sleep_until(*zero + Duration::from_nanos(instant.as_nanos())).await,
         }
     }
-}
-
-/// Returns the time of tokio's clock since `zero`.
-#[cfg(feature = "embedded")]
-pub(crate) fn since(zero: tokio::time::Instant) -> Instant {
-    Instant::from_nanos(u64::try_from(zero.elapsed().as_nanos()).unwrap_or(u64::MAX))
 }
 
 #[cfg(any(target_os = "linux", target_os = "android", target_os = "fuchsia"))]

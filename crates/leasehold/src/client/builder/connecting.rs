@@ -267,7 +267,7 @@ impl ClientBuilder {
         let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
         match clock {
             Clock::Machine(_) => {
-                let ((), hand_over) = background::thread::start(|| ()).map_err(no_thread)?;
+                let ((), hand_over) = background::start(|| ()).map_err(no_thread)?;
                 let client = self.assemble(link, Clock::of_machine(), Background::new(Place::Thread), chance)?;
                 // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
@@ -316,7 +316,7 @@ impl ClientBuilder {
         let target = self.complete(target)?;
         let settings = self.link_settings();
         let unconnected = || ServerLink::new(target, settings, home.map(server_link::Home::Runtime));
-        background::thread::start(unconnected).map_err(no_thread)
+        background::start(unconnected).map_err(no_thread)
     }
 
     /// Adds the certificates, the credentials and the address map of the builder to the target.

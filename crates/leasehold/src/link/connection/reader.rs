@@ -128,7 +128,7 @@ struct LeaveOnDrop(Arc<Shared>);
 impl Drop for LeaveOnDrop {
     fn drop(&mut self) {
         self.0.state.lock().home = None;
-        self.0.left.notify_one();
+        self.0.used.notify_waiters();
     }
 }
 
@@ -224,13 +224,10 @@ impl Shared {
     /// Waits until home is gone, or has left bytes for [`STALL`]. Reads and writes these bytes.
     async fn stalls(&self) -> Result<(), String> {
         let socket = &self.stream.socket;
-        let mut left = std::pin::pin!(self.left.notified());
         loop {
-            tokio::select! {
-                biased;
-                () = &mut left => return Ok(()),
-                () = self.busy() => {}
-            }
+            self.busy().await;
+            // Created before the check, so that no end of home is missed.
+            let used = self.used.notified();
             let reads = {
                 let state = self.state.lock();
                 if state.home.is_none() || state.broken.is_some() {
@@ -240,7 +237,7 @@ impl Shared {
             };
             tokio::select! {
                 biased;
-                () = &mut left => return Ok(()),
+                () = used => continue,
                 () = tokio::time::sleep(STALL) => {}
             }
             if self.state.lock().reads == reads {
@@ -255,7 +252,7 @@ impl Shared {
         }
     }
 
-    /// Waits until a reply is owed or a message arrives.
+    /// Waits until home is gone, a reply is owed, or a message arrives.
     async fn busy(&self) {
         let mut watched = None;
         loop {
@@ -263,7 +260,7 @@ impl Shared {
             let used = self.used.notified();
             let is_subscribed = {
                 let mut state = self.state.lock();
-                if state.is_owed_a_reply() {
+                if state.home.is_none() || state.is_owed_a_reply() {
                     return;
                 }
                 state.idle = true;

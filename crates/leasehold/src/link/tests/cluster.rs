@@ -378,7 +378,7 @@ fn retire(world: &World, server: &Server, addresses: usize) {
     let pool = &world.link.0.pool;
     let slots = pool.shared.slots.as_ref().expect("a cluster");
     let primaries = slots.primaries();
-    let seed = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
+    let seed = ServerTarget::parse(&server.url()).expect("a target").servers.remove(0);
     world.block_on(async {
         for number in 0..addresses {
             let manager = pool.manager(seed.clone());

@@ -132,7 +132,7 @@ fn sentinel_that_answers_with_no_address_is_told_of() {
         let sent = reply.to_vec();
         let target = target(peer(move |stream| answering(stream, |_, stream| stream.write_all(&sent))));
         let target = target.expect("a target");
-        let server = target.seeds().pop().expect("a server");
+        let server = target.servers.first().cloned().expect("a server");
         let error = runtime.block_on(Connection::connect(&target, server, &settings(), &Arc::default())).err();
         assert!(matches!(error, Some(ConnectError::Protocol { .. })), "{}: {error:?}", reply.escape_ascii());
     }
@@ -247,7 +247,7 @@ fn connection_that_ends_at_any_byte_of_the_greeting_is_made_again() {
     let settings = patient();
     let runtime = Builder::new_current_thread().enable_all().build().expect("a runtime");
     for _ in 0..greeting {
-        let server = target.seeds().pop().expect("a server");
+        let server = target.servers.first().cloned().expect("a server");
         let error = runtime
             .block_on(Connection::connect(&target, server, &settings, &Arc::default()))
             .err()

@@ -102,7 +102,7 @@ fn connection_that_ends_before_it_is_watched_resets_its_subscriptions() {
         let server = Server::builder().binary(binary).start();
         let world = World::new(&server.url());
         let pool = &world.link.0.pool;
-        let manager = pool.manager(ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0));
+        let manager = pool.manager(ServerTarget::parse(&server.url()).expect("a target").servers.remove(0));
         world.block_on(async {
             manager.open().await.expect("a connection");
             let connection = manager.current().expect("a connection");

@@ -359,7 +359,7 @@ fn a_connection_that_had_to_be_forgotten_is_never_proven_dead() {
         let server = Server::builder().binary(binary).start();
         let world = World::with(&server.url(), patient());
         let pool = &world.link.0.pool;
-        let target = ServerTarget::parse(&server.url()).expect("a target").seeds().remove(0);
+        let target = ServerTarget::parse(&server.url()).expect("a target").servers.remove(0);
         let settled_after = |connections: usize| {
             let manager = pool.manager(target.clone());
             world.block_on(async {

@@ -135,9 +135,9 @@ async fn connect(network: Arc<Memory>) -> (Connection, JoinHandle<(Vec<Bytes>, u
 
 async fn open(network: Arc<Memory>) -> Connection {
     let target = ServerTarget::parse("redis://127.0.0.1:7000").expect("a target");
-    let Some(Server::At(to)) = target.seeds().into_iter().next() else { panic!("an address") };
+    let Some(Server::At(to)) = target.servers.first() else { panic!("an address") };
     let settings = LinkSettings { network: Network::Memory(network), ..patient() };
-    Connection::open(&target, &to, &settings, &Arc::default(), true).await.expect("a connection")
+    Connection::open(&target, to, &settings, &Arc::default(), true).await.expect("a connection")
 }
 
 /// Answers each command with its argument, in two parts if several commands arrive together. Returns the arguments when
