@@ -11,30 +11,23 @@ use leasehold::kind::{AllMembers, Fencing, LockKind, Owned};
 use leasehold::leader::{Leader, LeaderHandle, LeaderState, Term};
 use leasehold::once::{Occurrence, Once, Period};
 use leasehold::{
-    Acquire, Acquiring, Adopt, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId,
-    ClientStats, ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock,
-    FencedLock, Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, Lock, LossReason, Lost, MultiLock,
-    NotReleased, Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore, ServerInfo,
-    SimpleLock, SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
+    Acquire, Adopt, AnyLock, Backoff, BareSemaphore, CancellationToken, Client, ClientBuilder, ClientId, ClientStats,
+    ConnectError, CountDownLatch, Credentials, Error, FairLock, FairSettings, Fallback, FencedFairLock, FencedLock,
+    Guard, HoldEnd, HoldToken, HolderId, InvalidInput, LatchWait, Lock, LossReason, Lost, MultiLock, NotReleased,
+    Owner, PermitId, PublishCommand, QuorumLock, ReadLock, ReadWriteLock, Replicas, Semaphore, ServerInfo, SimpleLock,
+    SpinLock, StripedLock, Ticket, Tuning, WithError, WriteLock,
 };
 use leasehold::{embedded, fence};
 use std::time::Duration;
 
 struct Ambiguous;
 
-/// A trait that a type implements twice if it has the auto trait, so that naming the method does not compile then.
-macro_rules! ambiguous_if {
-    ($name:ident, $auto:path) => {
-        trait $name<A> {
-            fn lacks(_: &Self) {}
-        }
-        impl<T: ?Sized> $name<()> for T {}
-        impl<T: ?Sized + $auto> $name<Ambiguous> for T {}
-    };
+/// A trait that a type implements twice if it is `Unpin`, so that naming the method does not compile then.
+trait LacksUnpin<A> {
+    fn lacks(_: &Self) {}
 }
-
-ambiguous_if!(LacksSync, Sync);
-ambiguous_if!(LacksUnpin, Unpin);
+impl<T: ?Sized> LacksUnpin<()> for T {}
+impl<T: ?Sized + Unpin> LacksUnpin<Ambiguous> for T {}
 
 const fn send<T: Send>(_: &T) {}
 const fn sync<T: Sync>(_: &T) {}
@@ -53,7 +46,6 @@ macro_rules! types {
 
 types! {
     Acquire: send sync unpin forever;
-    Acquiring: send unpin forever;
     Adopt: send sync unpin forever;
     AnnouncedClient: send sync unpin forever;
     AnnouncedClients: send sync unpin forever;
@@ -150,20 +142,13 @@ types! {
 
 /// The locks and guards of a kind are what those of every other kind are.
 #[expect(dead_code, reason = "compiling it is the test")]
-fn every_kind<K: LockKind>(lock: &Lock<K>, acquire: &Acquire<K>, acquiring: &Acquiring<K>, guard: &Guard<K>) {
+fn every_kind<K: LockKind>(lock: &Lock<K>, acquire: &Acquire<K>, guard: &Guard<K>) {
     send(lock);
     sync(lock);
     send(acquire);
     sync(acquire);
-    send(acquiring);
     send(guard);
     sync(guard);
-}
-
-/// The future of a wait holds a boxed one that only one thread polls.
-#[expect(dead_code, reason = "compiling it is the test")]
-fn the_future_of_a_wait_is_not_shared(acquiring: &Acquiring) {
-    LacksSync::lacks(acquiring);
 }
 
 /// Futures of async functions may be sent while they are under way, and must be pinned.

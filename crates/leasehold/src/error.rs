@@ -21,6 +21,7 @@ pub use leasehold_core::name::NameError;
 pub use with::WithError;
 
 use crate::client::ids::HolderId;
+use crate::client::settings;
 use crate::fence::FencingToken;
 use leasehold_core::error::{AcquireError, LossReason, MoveError, ReleaseError};
 use leasehold_core::link::LinkError;
@@ -393,7 +394,7 @@ const LEAST_TOLD: Duration = Duration::from_millis(1);
 
 /// Truncates a time to milliseconds, if it is at least one millisecond.
 fn readable(time: Duration) -> Duration {
-    let whole = Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX));
+    let whole = settings::whole_millis(time);
     if whole.is_zero() { time } else { whole }
 }
 

@@ -137,7 +137,7 @@ pub use leasehold_core::session::{ClientStats, Fallback};
 pub use leasehold_macros::once;
 pub use link::Credentials;
 pub use lock::Lock;
-pub use lock::acquire::{Acquire, Acquiring};
+pub use lock::acquire::Acquire;
 pub use lock::fair_settings::FairSettings;
 pub use lock::guard::Guard;
 pub use lock::loss::{HoldToken, Lost};

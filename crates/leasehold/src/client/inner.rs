@@ -4,7 +4,7 @@ use crate::background::{Alarm, Background, is_at_rest};
 use crate::client::settings::Settings;
 use crate::error::InvalidInput;
 use crate::link::AnyLink;
-use crate::lock::acquire::wait::Wait;
+use crate::lock::acquire::Wait;
 use crate::runtime::clock::Clock;
 use crate::runtime::process::Process;
 use crate::runtime::sync::Mutex;

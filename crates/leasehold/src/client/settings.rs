@@ -5,8 +5,6 @@ use crate::error::InvalidInput;
 use crate::telemetry::Spans;
 use bytes::Bytes;
 use leasehold_core::call::Replicas;
-use leasehold_core::command::Kind;
-use leasehold_core::command::permits::MAX_AT_ONCE;
 use leasehold_core::link::ServerInfo;
 use leasehold_core::settings::HandOver;
 use std::time::Duration;
@@ -143,14 +141,6 @@ pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
     if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
 }
 
-/// Validates the number of permits of an acquire of this kind.
-pub(crate) fn check_asked(kind: Kind, permits: u32) -> Result<(), InvalidInput> {
-    if kind == Kind::Permits && permits > MAX_AT_ONCE {
-        return Err(InvalidInput::TooManyPermits { given: permits, most: MAX_AT_ONCE });
-    }
-    check_permits(permits)
-}
-
 /// Validates the value of a counter that a JVM may share.
 pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Result<(), InvalidInput> {
     let most = i32::MAX.unsigned_abs();
@@ -158,20 +148,6 @@ pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Resul
         return Ok(());
     }
     Err(InvalidInput::Number { what, given: number.into(), least: least.into(), most: most.into() })
-}
-
-/// Validates a linger time. The lease must not need a renewal while the lock lingers.
-pub(crate) fn check_linger(linger: Duration, lease: Duration) -> Result<(), InvalidInput> {
-    within("time for which the lock lingers", linger, Duration::from_millis(1), lease / 3)
-}
-
-/// Validates the minimum time for which a lock stays busy.
-pub(crate) fn check_keep_busy(least: Duration) -> Result<(), InvalidInput> {
-    within("least time for which the lock stays busy", least, Duration::from_millis(1), MAX_LEASE)
-}
-
-pub(crate) fn check_max_hold(most: Duration) -> Result<(), InvalidInput> {
-    within("longest hold", most, MIN_LEASE, MAX_LEASE)
 }
 
 /// Validates replicas, and a time for them that leaves a renewal a second attempt. Returns the required acknowledgements:
@@ -187,8 +163,13 @@ pub(crate) fn acknowledgements(replicas: Replicas, lease: Duration, fsync: bool)
     Ok(Replicas { at_least: at_least + u32::from(fsync), within: time })
 }
 
-fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {
+pub(crate) fn within(what: &'static str, given: Duration, least: Duration, most: Duration) -> Result<(), InvalidInput> {
     if (least..=most).contains(&given) { Ok(()) } else { Err(InvalidInput::Duration { what, given, least, most }) }
+}
+
+/// Truncates a time to milliseconds, the unit of leases on the server.
+pub(crate) fn whole_millis(time: Duration) -> Duration {
+    Duration::from_millis(u64::try_from(time.as_millis()).unwrap_or(u64::MAX))
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use crate::error::{Error, InvalidInput, WithError};
 use crate::kind::{Any, GroupRule};
 use crate::kinds::AnyLock;
 use crate::lock::acquire::Acquire;
-use crate::lock::acquire::wait::Wait;
+use crate::lock::acquire::Wait;
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;

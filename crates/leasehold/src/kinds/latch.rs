@@ -2,7 +2,7 @@
 
 use crate::client::settings;
 use crate::error::Error;
-use crate::lock::acquire::wait::Wait;
+use crate::lock::acquire::Wait;
 use crate::lock::attempt;
 use crate::lock::spec::{LockSpec, Outcome};
 use leasehold_core::command::latch::{self as command, Deleted, Inspected};
@@ -192,7 +192,7 @@ impl LatchWait {
         wish.patience = Patience::Until(handle.end_of_wait(self.wait));
         wish.waits_out_outage = self.wait.is_some();
         // The grant is irrelevant, because an open latch has no holder.
-        match attempt::request(handle, wish).await {
+        match attempt::acquire(handle, wish).await {
             Ok(_) => Ok(()),
             Err(error) => {
                 let waited = handle.clock.now().since(begun);

@@ -1,30 +1,27 @@
 //! The builder of an acquire.
 
-mod keep_busy;
-pub(crate) mod wait;
-mod watch;
-
-use crate::client::settings;
+use crate::client::settings::{self, MAX_LEASE, MIN_LEASE};
 use crate::error::{Error, InvalidInput, WithError};
 use crate::inspect::seen;
-use crate::kind::{Counted, Leased, LockKind, Owned, Polled, Reentrant, Simple};
+use crate::kind::{Counted, Keepable, Leased, LockKind, Owned, Polled, Reentrant, Simple};
 use crate::lock::attempt;
 use crate::lock::guard::Guard;
 use crate::lock::owner::Owner;
 use crate::lock::spec::LockSpec;
+use crate::telemetry::{self, event};
 use leasehold_core::backoff::Backoff;
 use leasehold_core::call::Replicas;
+use leasehold_core::command::Kind;
+use leasehold_core::command::permits::MAX_AT_ONCE;
 use leasehold_core::error::AcquireError;
 use leasehold_core::owner::HoldNumber;
-use leasehold_core::session::{AcquireRequest, Fallback, LingerTime, OuterOwners, Patience};
+use leasehold_core::session::{AcquireRequest, Fallback, Granted, LingerTime, OuterOwners, Patience};
 use std::future::{IntoFuture, poll_fn};
 use std::marker::PhantomData;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::task::{Context, Poll};
 use std::time::Duration;
-use wait::Wait;
-use watch::Watch;
+use tokio::time::Instant;
 
 /// A builder for an acquire. Awaiting it acquires the lock.
 ///
@@ -121,7 +118,7 @@ impl<K: LockKind> Acquire<K> {
     /// # stock.release().await?;
     /// # Ok::<(), leasehold::Error>(()) }).unwrap();
     /// ```
-    pub fn wait_until(mut self, deadline: impl Into<tokio::time::Instant>) -> Self {
+    pub fn wait_until(mut self, deadline: impl Into<Instant>) -> Self {
         self.wait = Some(Wait::Until(deadline.into()));
         self
     }
@@ -195,15 +192,15 @@ impl<K: LockKind> Acquire<K> {
 
     /// Acquires the lock. Returns `None` if a try finds it busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
-        let mut watch = Watch::new(&self.spec);
         let begun = self.spec.handle().clock.now_in_process();
         let wish = self.wish(patience)?;
-        watch.begin();
-        let mut acquiring = attempt::request(self.spec.handle(), wish);
+        let watch = Watch::new(&self.spec);
+        let mut acquiring = attempt::acquire(self.spec.handle(), wish);
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
-        let result = poll_fn(|cx| watch.span().in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
+        let result = poll_fn(|cx| watch.span.in_scope(|| Pin::new(&mut acquiring).poll(cx))).await;
         let waited = self.spec.handle().clock.now_in_process().since(begun);
-        match watch.end(waited, result) {
+        watch.end(waited, &result);
+        match result {
             Ok(Some(granted)) => {
                 let guard = Guard::new(self.spec.clone(), granted);
                 self.keep_busy_for.into_iter().for_each(|least| guard.keep_busy(least));
@@ -223,36 +220,34 @@ impl<K: LockKind> Acquire<K> {
 
     /// Validates the request and builds it.
     fn wish(&self, patience: Option<Patience>) -> Result<Box<AcquireRequest>, Error> {
-        let handle = self.spec.handle();
+        let (handle, kind, options) = (self.spec.handle(), self.spec.kind(), self.spec.options());
         handle.check_process()?;
-        let options = self.spec.options();
         let fixed = self.lease.or(options.lease);
-        if let Some(lease) = fixed {
-            settings::check_lease(lease)?;
-        }
+        fixed.map_or(Ok(()), settings::check_lease)?;
         if let Some(most) = self.max_hold {
-            settings::check_max_hold(most)?;
+            settings::within("longest hold", most, MIN_LEASE, MAX_LEASE)?;
         }
+        let scopes = Owner::scopes(handle);
         let owner = match &self.owner {
             Some(owner) => Some(owner.id_for(handle).ok_or(InvalidInput::ForeignOwner)?),
-            None => Owner::current(handle),
+            None => scopes.first().copied().or(options.owner),
         };
         let patience = patience.unwrap_or_else(|| Patience::Until(handle.end_of_wait(self.wait)));
-        settings::check_asked(self.spec.kind(), self.permits)?;
-        let (lease, renewed) = if self.spec.kind().has_lease() {
+        if kind == Kind::Permits && self.permits > MAX_AT_ONCE {
+            return Err(InvalidInput::TooManyPermits { given: self.permits, most: MAX_AT_ONCE }.into());
+        }
+        settings::check_permits(self.permits)?;
+        let (lease, renewed) = if kind.has_lease() {
             (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed)
         } else {
             (settings::NO_LEASE, false)
         };
-        let mut wish = Box::new(AcquireRequest::new(
-            self.spec.checked_name()?.clone(),
-            self.spec.kind(),
-            Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX)),
-        ));
+        let mut wish =
+            Box::new(AcquireRequest::new(self.spec.checked_name()?.clone(), kind, settings::whole_millis(lease)));
         wish.class = self.spec.metrics().name.clone();
-        wish.owner = owner.or(options.owner);
-        let outer: Vec<_> = Owner::scopes(handle).into_iter().filter(|outer| Some(*outer) != wish.owner).collect();
+        let outer: Vec<_> = scopes.into_iter().filter(|outer| Some(*outer) != owner).collect();
         wish.outer = (!outer.is_empty()).then(|| Box::new(OuterOwners(outer)));
+        wish.owner = owner;
         wish.reenter = self.reenter;
         wish.beside = self.beside;
         wish.renewed = renewed;
@@ -266,16 +261,19 @@ impl<K: LockKind> Acquire<K> {
         wish.field.clone_from(&options.field);
         wish.prefer_writers = options.prefer_writers;
         wish.fallback = self.spec.fallback();
+        let millisecond = Duration::from_millis(1);
         if let Some(linger) = options.linger.filter(|_| renewed) {
-            settings::check_linger(linger, lease)?;
+            // The lease must not need a renewal while the lock lingers.
+            settings::within("time for which the lock lingers", linger, millisecond, lease / 3)?;
             wish.linger = LingerTime::new(linger);
         }
-        if wish.fallback != Fallback::Fail && wish.replicas.is_some() {
+        let falls_back = wish.fallback != Fallback::Fail;
+        if falls_back && wish.replicas.is_some() {
             return Err(InvalidInput::Contradiction("a lock with a fallback cannot be durable".to_owned()).into());
         }
         if let Some(least) = self.keep_busy_for {
-            settings::check_keep_busy(least)?;
-            if wish.fallback != Fallback::Fail {
+            settings::within("least time for which the lock stays busy", least, millisecond, MAX_LEASE)?;
+            if falls_back {
                 let why = "a lock with a fallback cannot stay busy after its release".to_owned();
                 return Err(InvalidInput::Contradiction(why).into());
             }
@@ -337,9 +335,6 @@ impl<K: Owned> Acquire<K> {
     /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
     /// then `at_least` may be 0.
     ///
-    /// With [`ClientBuilder::fsync`](crate::ClientBuilder::fsync), the acknowledgements are of disks, and the primary's disk is required, too:
-    /// then `at_least` may be 0.
-    ///
     /// This narrows the window in which a failover loses the lock, but does not close it: `WAIT` is not a consensus
     /// protocol, and a failover may promote a replica without the acknowledged write. See
     /// [docs/safety.md](https://github.com/leasehold/leasehold/blob/main/docs/safety.md).
@@ -366,6 +361,41 @@ impl<K: Owned> Acquire<K> {
     }
 }
 
+impl<K: Keepable> Acquire<K> {
+    /// Keeps the lock busy for at least this long after the grant. If the guard is released or dropped earlier, the lock stays on the
+    /// server for the rest of the time, without a holder and without renewals. The client need not stay alive.
+    ///
+    /// **When to use it:** for a short job that several processes start at about the same time. No process starts it again before the time is over.
+    /// `ShedLock` calls this `lockAtLeastFor`. [`Client::once`](crate::Client::once) builds on it, and also reports the process that ran the job.
+    /// **When not:** for an exact rate limit, because the clocks of a process and the server differ.
+    ///
+    /// The time starts when the caller receives the guard, and is truncated to milliseconds. A re-entry can extend it. A lock that is lost or
+    /// [detached](crate::Guard::detach), or whose process dies, is free at the end of its lease. While the lock stays busy, its holder on the server
+    /// ends with `!` ([`Holder::is_kept`](crate::inspect::Holder::is_kept)). It is also busy for its former owner. A force release frees it.
+    ///
+    /// # Errors
+    ///
+    /// When awaited: [`Error::Invalid`] for a time of less than a millisecond or more than
+    /// [`MAX_LEASE`], and for a lock with a [`fallback`](crate::Lock::fallback), which cannot exclude other processes.
+    ///
+    /// # Examples
+    ///
+    /// ```
+    /// # use std::time::Duration;
+    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
+    /// # let client = leasehold::Client::embedded();
+    /// let report = client.lock("report");
+    /// let guard = report.acquire().keep_busy_for(Duration::from_secs(300)).await?;
+    /// guard.release().await?; // done in a moment
+    /// assert!(report.try_acquire().await?.is_none(), "and done for five minutes");
+    /// # Ok::<(), leasehold::Error>(()) }).unwrap();
+    /// ```
+    pub const fn keep_busy_for(mut self, least: Duration) -> Self {
+        self.keep_busy_for = Some(least);
+        self
+    }
+}
+
 impl<K: Polled> Acquire<K> {
     /// Sets the pauses between attempts at a busy lock. Default: exponential with full jitter, from 2 ms to 128 ms.
     pub fn backoff(mut self, backoff: Backoff) -> Self {
@@ -384,10 +414,10 @@ impl Acquire<Simple> {
 
 impl<K: LockKind> IntoFuture for Acquire<K> {
     type Output = Result<Guard<K>, Error>;
-    type IntoFuture = Acquiring<K>;
+    type IntoFuture = Pin<Box<dyn Future<Output = Self::Output> + Send>>;
 
-    fn into_future(self) -> Acquiring<K> {
-        Acquiring(Box::pin(async move {
+    fn into_future(self) -> Self::IntoFuture {
+        Box::pin(async move {
             let elapsed = || Error::from_acquire(self.spec.name(), Duration::ZERO, AcquireError::WaitElapsed);
             // Only a try returns `None`, and this acquire is not a try.
             match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
@@ -399,25 +429,7 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
                 }
                 result => result,
             }
-        }))
-    }
-}
-
-/// The future of an [`Acquire`].
-#[must_use = "futures do nothing unless they are awaited"]
-pub struct Acquiring<K: LockKind = Reentrant>(Pin<Box<dyn Future<Output = Result<Guard<K>, Error>> + Send>>);
-
-impl<K: LockKind> Future for Acquiring<K> {
-    type Output = Result<Guard<K>, Error>;
-
-    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<Self::Output> {
-        self.0.as_mut().poll(cx)
-    }
-}
-
-impl<K: LockKind> std::fmt::Debug for Acquiring<K> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Acquiring").finish_non_exhaustive()
+        })
     }
 }
 
@@ -430,5 +442,73 @@ impl<K: LockKind> std::fmt::Debug for Acquire<K> {
             .field("max_hold", &self.max_hold)
             .field("replicas", &self.replicas)
             .finish_non_exhaustive()
+    }
+}
+
+/// The caller's limit of a wait.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Wait {
+    /// From the first poll on.
+    For(Duration),
+    /// By tokio's clock, whatever clock the client has.
+    Until(Instant),
+}
+
+impl Wait {
+    /// Returns the rest of the wait, at the first poll.
+    pub(crate) fn left(self) -> Duration {
+        match self {
+            Self::For(wait) => wait,
+            Self::Until(deadline) => deadline.saturating_duration_since(Instant::now()),
+        }
+    }
+}
+
+/// Counts a running acquire, and records its outcome at its end or drop.
+struct Watch<'a> {
+    spec: &'a LockSpec,
+    outcome: &'a telemetry::Outcome,
+    span: telemetry::Span,
+}
+
+impl<'a> Watch<'a> {
+    fn new(spec: &'a LockSpec) -> Self {
+        spec.metrics().waiting.change(1.0);
+        Self { spec, outcome: &spec.metrics().cancelled, span: telemetry::span_of_acquire(spec) }
+    }
+
+    fn end(mut self, waited: Duration, result: &Result<Option<Granted>, AcquireError>) {
+        let class = self.spec.metrics();
+        self.outcome = match result {
+            Ok(Some(_)) => &class.acquired,
+            Ok(None) => &class.busy,
+            Err(AcquireError::WaitElapsed) => &class.wait_elapsed,
+            Err(_) => &class.failed,
+        };
+        event!(
+            debug,
+            lock = self.spec.name(),
+            kind = self.spec.kind_word(),
+            outcome = self.outcome.word,
+            waited_ms = telemetry::millis(waited),
+            "an acquire ended"
+        );
+        self.span.record("waited_ms", telemetry::millis(waited));
+        if let Ok(Some(granted)) = result {
+            class.acquire_seconds.record(waited);
+            class.held.change(1.0);
+            if granted.handed_on {
+                class.handed_on.add(1);
+            }
+            telemetry::record_hold(&self.span, &granted.cell);
+        }
+    }
+}
+
+impl Drop for Watch<'_> {
+    fn drop(&mut self) {
+        self.spec.metrics().waiting.change(-1.0);
+        self.outcome.count();
+        self.span.record("outcome", self.outcome.word);
     }
 }

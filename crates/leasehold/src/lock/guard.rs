@@ -9,13 +9,13 @@ use crate::fence::FencingToken;
 use crate::kind::{Counted, Fencing, Leased, LockKind, Movable, Owned, Reentrant};
 use crate::lock::Lock;
 use crate::lock::acquire::Acquire;
-use crate::lock::attempt::{self, Extend, Offer, Release};
+use crate::lock::attempt;
 use crate::lock::loss::{HoldToken, Lost};
 use crate::lock::spec::LockSpec;
 use crate::lock::ticket::Ticket;
 use crate::telemetry::{self, InSpan, Outcome, event};
 use futures_util::future::{Either, select};
-use leasehold_core::error::{AcquireError, HoldEnd, LossReason, ReleaseError};
+use leasehold_core::error::{AcquireError, HoldEnd, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
@@ -124,10 +124,7 @@ impl<K: LockKind> Guard<K> {
         let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
             watch.wake_at_end(cx.waker());
-            match self.cell.ended(self.lock.spec().handle().clock.now()) {
-                Some(HoldEnd::Lost(reason)) => Poll::Ready(self.lost_by(reason)),
-                _ => Poll::Pending,
-            }
+            self.loss().map_or(Poll::Pending, Poll::Ready)
         })
         .await
     }
@@ -146,10 +143,7 @@ impl<K: LockKind> Guard<K> {
     pub async fn run<T>(&self, work: impl Future<Output = T>) -> Result<T, Lost> {
         let value = self.guarded(work).await?;
         // The lease may have ended during the last poll.
-        match self.cell.ended(self.lock.spec().handle().clock.now()) {
-            Some(HoldEnd::Lost(reason)) => Err(self.lost_by(reason)),
-            _ => Ok(value),
-        }
+        self.loss().map_or(Ok(value), Err)
     }
 
     /// Runs `work` like [`Guard::run`], for a caller that detects a loss during the last poll itself.
@@ -160,13 +154,9 @@ impl<K: LockKind> Guard<K> {
         let mut watch = EndWatch::new(self.cell.clone());
         poll_fn(|cx| {
             watch.wake_at_end(cx.waker());
-            match self.cell.ended(self.lock.spec().handle().clock.now()) {
-                Some(HoldEnd::Lost(reason)) => {
-                    span.record("outcome", "lost");
-                    Poll::Ready(Err(self.lost_by(reason)))
-                }
-                _ => work.poll(cx).map(Ok),
-            }
+            let Some(lost) = self.loss() else { return work.poll(cx).map(Ok) };
+            span.record("outcome", "lost");
+            Poll::Ready(Err(lost))
         })
         .await
     }
@@ -202,8 +192,7 @@ impl<K: LockKind> Guard<K> {
         let span = telemetry::span_of_release(self.lock.spec(), &self.cell);
         let (spec, class) = (self.lock.spec(), self.lock.spec().metrics());
         let mut end = GuardEnd { spec, how: &class.dropped, held_for: self.held_for() };
-        let mut releasing =
-            attempt::request(self.lock.spec().handle(), Release { hold: self.hold, renewed: self.renewed });
+        let mut releasing = attempt::release(spec.handle(), self.hold, self.renewed);
         // Entering the span here avoids a wrapper future, which would contain a second copy of this one.
         let result = poll_fn(|cx| span.in_scope(|| Pin::new(&mut releasing).poll(cx))).await;
         end.how = match &result {
@@ -245,15 +234,19 @@ impl<K: LockKind> Guard<K> {
         let spec = self.lock.spec();
         let handle = spec.handle();
         if self.waits && handle.background.may_block() && spec.out_of_reach_for().is_none() {
-            let releasing = attempt::request(handle, Release { hold: self.hold, renewed: self.renewed });
-            drop(wait(select(releasing, pin!(attempt::pause(handle, FLUSH)))));
+            let releasing = attempt::release(handle, self.hold, self.renewed);
+            drop(wait(select(releasing, attempt::pause(handle, FLUSH))));
         } else {
             handle.with(|session, now| session.drop_guard(now, self.hold, self.renewed));
         }
     }
 
-    fn lost_by(&self, reason: LossReason) -> Lost {
-        Lost::new(self.lock.name(), reason)
+    /// Returns the loss of the lock, if the client knows of one, or if the local deadline has passed.
+    fn loss(&self) -> Option<Lost> {
+        match self.cell.ended(self.lock.spec().handle().clock.now())? {
+            HoldEnd::Lost(reason) => Some(Lost::new(self.lock.name(), reason)),
+            _ => None,
+        }
     }
 }
 
@@ -283,14 +276,13 @@ impl<K: Movable> Guard<K> {
     /// See [`Ticket`].
     pub async fn into_ticket(mut self, life: Duration) -> Result<Ticket<K>, Error> {
         settings::check_lease(life)?;
-        let life = Duration::from_millis(u64::try_from(life.as_millis()).unwrap_or(u64::MAX));
+        let life = settings::whole_millis(life);
         let spec = self.lock.spec().clone();
         let name = spec.checked_name()?;
         let secret = uuid::Uuid::new_v4().simple().to_string().into();
-        let offer = Offer { hold: self.hold, renewed: self.renewed, life, secret };
         self.spent = true;
         drop(GuardEnd { spec: &spec, how: &spec.metrics().detached, held_for: self.held_for() });
-        match Box::pin(attempt::request(spec.handle(), offer)).await {
+        match Box::pin(attempt::offer(spec.handle(), self.hold, self.renewed, life, secret)).await {
             Ok(offered) => Ok(Ticket::new(name.key(), &offered)),
             Err(error) => Err(Error::from_move(spec.name(), error)),
         }
@@ -362,9 +354,8 @@ impl<K: Leased> Guard<K> {
         settings::check_lease(lease)?;
         let handle = self.lock.spec().handle();
         handle.check_process()?;
-        let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
-        let extending = pin!(attempt::request(handle, Extend { hold: self.hold, lease }));
-        match select(pin!(self.lost()), extending).await {
+        let lease = settings::whole_millis(lease);
+        match select(pin!(self.lost()), attempt::extend(handle, self.hold, lease)).await {
             Either::Left((lost, _)) => Err(lost.into()),
             Either::Right((result, _)) => {
                 result.map_err(|error| Error::from_acquire(self.lock.name(), Duration::ZERO, error))

@@ -68,7 +68,7 @@ impl Owner {
 
     /// Returns the owner of the innermost enclosing scope, if it belongs to the client of `handle`.
     pub(crate) fn current(handle: &Arc<Handle>) -> Option<OwnerId> {
-        CURRENT.try_with(|scope| scope.innermost_of(handle)).ok().flatten()
+        Self::scopes(handle).first().copied()
     }
 
     /// Returns the owners of the enclosing scopes that belong to the client of `handle`, innermost first.
@@ -95,10 +95,6 @@ impl Scope {
     fn inside(owner: &Owner) -> Self {
         let outer = CURRENT.try_with(|outer| Arc::new(outer.clone())).ok();
         Self { owner: owner.clone(), outer }
-    }
-
-    fn innermost_of(&self, handle: &Arc<Handle>) -> Option<OwnerId> {
-        self.outward().find_map(|scope| scope.owner.id_for(handle))
     }
 
     /// Iterates over the scope and its enclosing scopes, innermost first.

@@ -231,7 +231,7 @@ impl<K: Movable> Adopt<K> {
         acquire.owner = owner;
         acquire.renewed = self.lease.is_none();
         let request = AdoptRequest { acquire, offered: holder.into(), secret: secret.into() };
-        let outcome = attempt::request(handle, request).await;
+        let outcome = attempt::adopt(handle, request).await;
         let class = spec.metrics();
         match outcome {
             Ok(granted) => {
