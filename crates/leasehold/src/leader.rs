@@ -203,7 +203,7 @@ impl Leader {
     /// Waits for the lock. A wait without an error for `unreachable_after` means that another candidate leads.
     async fn wait(&self, acquire: Acquire<Fenced>, campaign: &Campaign<'_>) -> Result<Guard<Fenced>, Error> {
         let handle = self.lock.spec().handle();
-        let settings = &handle.settings;
+        let settings = &handle.settings.session;
         let in_touch = pin!(attempt::pause(handle, settings.unreachable_after + settings.command_timeout * 2));
         match select(acquire.into_future(), in_touch).await {
             Either::Left((won, _)) => won,

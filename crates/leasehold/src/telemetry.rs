@@ -59,7 +59,7 @@ mod spans;
 pub use names::*;
 use names::{describe, register};
 pub use spans::SpanLevel;
-pub(crate) use spans::{InSpan, Span, Spans, record_hold, span_of_acquire, span_of_hold, span_of_release};
+pub(crate) use spans::{InSpan, Span, record_hold, span_of_acquire, span_of_hold, span_of_release};
 
 use crate::runtime::user_code::{self, UserCode};
 use handles::{Count, Level, Seconds};
@@ -374,25 +374,17 @@ impl Drop for Classes {
     }
 }
 
-/// The servers of a client, for the line that reports its connection.
-#[derive(Debug)]
-pub(crate) struct Connecting {
-    /// The addresses, without credentials.
-    pub(crate) address: String,
-    pub(crate) topology: &'static str,
-    pub(crate) begun: Instant,
-}
-
-impl Connecting {
-    /// Reports that the client has connected.
-    pub(crate) fn done(&self, server: &ServerInfo) {
+/// Begins to measure a connect to `address`, which has no credentials. The result reports the connection.
+pub(crate) fn connecting(address: String, topology: &'static str) -> impl Fn(&ServerInfo) {
+    let begun = Instant::now();
+    move |server| {
         event!(
             info,
-            server = self.address,
-            topology = self.topology,
+            server = address,
+            topology,
             flavor = server.flavor,
             version = server.version,
-            took_ms = millis(self.begun.elapsed()),
+            took_ms = millis(begun.elapsed()),
             "connected"
         );
     }

@@ -93,7 +93,7 @@ impl End {
         }
         session.retract(now);
         session.stop_all_lingering(now);
-        let patience = inner.settings.lease.max(LAST_EFFORT);
+        let patience = inner.settings.session.lease.max(LAST_EFFORT);
         let deadline = inner.background.deadline().filter(|_| self.answer_at.is_none());
         if deadline.is_some_and(|deadline| deadline <= now) {
             // Work that stops when its guard is lost still needs time for a release.

@@ -13,6 +13,7 @@ use crate::error::ConnectError;
 use crate::link::{AddressMap, Certificates, Credentials, Provider};
 use crate::lock::fair_settings::FairSettings;
 use crate::telemetry;
+use leasehold_core::settings::HandOver;
 use std::error::Error;
 use std::time::Duration;
 
@@ -83,7 +84,7 @@ impl ClientBuilder {
     /// Sets the default lease. The client renews it after a third of its duration. After a crash the lock stays busy for up to one lease.
     /// From 50 ms to a year. Default: 30 s, as in Redisson.
     pub const fn lease(mut self, lease: Duration) -> Self {
-        self.settings.lease = lease;
+        self.settings.session.lease = lease;
         self
     }
 
@@ -102,7 +103,7 @@ impl ClientBuilder {
     /// timeouts](ClientBuilder::command_timeout) after a command or a waiter needs it. The reconnect takes at most two more. The client checks an
     /// idle connection every 5 s. Until the outage is known, the time starts with the first command that fails.
     pub const fn unreachable_after(mut self, after: Duration) -> Self {
-        self.settings.unreachable_after = after;
+        self.settings.session.unreachable_after = after;
         self
     }
 
@@ -161,7 +162,7 @@ impl ClientBuilder {
 
     /// Sets how long a reply may take before its connection counts as dead. Default: 1 s.
     pub const fn command_timeout(mut self, timeout: Duration) -> Self {
-        self.settings.command_timeout = timeout;
+        self.settings.session.command_timeout = timeout;
         self
     }
 
@@ -244,8 +245,8 @@ impl ClientBuilder {
     /// assert_eq!(next.await??.holder_id(), holder);
     /// # Ok::<(), Box<dyn std::error::Error>>(()) }).unwrap();
     /// ```
-    pub const fn hand_over(mut self, hand_over: bool) -> Self {
-        self.settings.hand_over = Some(hand_over);
+    pub fn hand_over(mut self, hand_over: bool) -> Self {
+        self.settings.session.hand_over = hand_over.then(HandOver::default);
         self
     }
 
@@ -281,21 +282,21 @@ impl ClientBuilder {
     /// Sets the timeouts of the queues of fair locks. All clients that share a fair lock must use the same settings. Default:
     /// [`FairSettings::new`].
     pub fn fair(mut self, fair: FairSettings) -> Self {
-        self.settings.fair = fair.to_wire();
+        self.settings.session.fair = fair.to_wire();
         self
     }
 
     /// Sets the level of the spans of acquires, releases and work under [`Guard::run`](crate::Guard::run). Default:
     /// [`SpanLevel::Debug`](crate::telemetry::SpanLevel). See [`telemetry`](crate::telemetry).
     pub const fn span_level(mut self, level: telemetry::SpanLevel) -> Self {
-        self.settings.spans.level = level;
+        self.settings.span_level = level;
         self
     }
 
     /// Sets whether spans include the names of their locks. Use `false` if names are secret, or if the trace store indexes every value.
     /// WARN and ERROR events always include the name. Default: `true`.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
-        self.settings.spans.lock_names = named;
+        self.settings.span_lock_names = named;
         self
     }
 

@@ -11,12 +11,11 @@ use crate::runtime::sync::Mutex;
 use crate::runtime::user_code::{self, UserCode};
 use crate::telemetry::Classes;
 use leasehold_core::call::Call;
-use leasehold_core::link::{Arrival, Link, Outcome, Receiver};
+use leasehold_core::link::{Arrival, Link, Receiver};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::{CallId, Outgoing, Session};
 use leasehold_core::time::Instant;
 use std::sync::{Arc, OnceLock, Weak};
-use std::task::Waker;
 
 /// The shared state of a client.
 #[derive(Debug)]
@@ -91,20 +90,26 @@ impl ClientInner {
         let mut state = self.state.lock();
         // Read the clock under the lock, so that the session's time never decreases.
         let result = work(&mut state.session, self.clock.now_in_process());
-        while let Some(outgoing) = state.session.poll_call() {
+        while let Some(Outgoing { id, call, .. }) = state.session.poll_call() {
             // Read under the lock, so that a later settling stops the call.
-            let decided = self.link.settlings(outgoing.call.replicas().is_some());
+            let decided = self.link.settlings(call.replicas().is_some());
             drop(state);
-            let known = self.send(outgoing, decided);
+            let known = self.link.start(decided, id, call).unwrap_or_else(|call| {
+                self.deferred.lock().push((id, call, decided));
+                self.background.wake();
+                None
+            });
             state = self.state.lock();
-            if let Some((id, outcome)) = known {
+            if let Some(outcome) = known {
                 state.session.handle_called(self.clock.now_in_process(), id, outcome);
             }
         }
         let woken = state.session.take_woken();
         let then = then(&mut state);
         drop(state);
-        wake(woken);
+        for waker in woken {
+            user_code::call(UserCode::Waker, || waker.wake());
+        }
         (result, then)
     }
 
@@ -137,19 +142,6 @@ impl ClientInner {
         wait.map_or(Instant::FAR_FUTURE, |wait| self.clock.now() + wait)
     }
 
-    /// Sends a call from this thread, or defers it to the background if it must wait. Returns an outcome that is already known.
-    fn send(&self, Outgoing { id, call, .. }: Outgoing, decided: u64) -> Option<(CallId, Outcome)> {
-        match self.link.start(decided, id, call) {
-            Ok(known) => known.map(|outcome| (id, outcome)),
-            Err(call) => {
-                self.deferred.lock().push((id, call, decided));
-                self.background.wake();
-                None
-            }
-        }
-    }
-
-    /// Takes the deferred calls.
     pub(crate) fn take_deferred(&self) -> Vec<(CallId, Call, u64)> {
         std::mem::take(&mut *self.deferred.lock())
     }
@@ -165,13 +157,6 @@ impl Receiver for ClientInner {
                 }
             }
         });
-    }
-}
-
-/// Wakes futures, without the session's lock. A panicking waker does not affect other wakers.
-fn wake(woken: impl Iterator<Item = Waker>) {
-    for waker in woken {
-        user_code::call(UserCode::Waker, || waker.wake());
     }
 }
 

@@ -2,11 +2,11 @@
 
 use crate::client::ids::HolderId;
 use crate::error::InvalidInput;
-use crate::telemetry::Spans;
+use crate::telemetry::SpanLevel;
 use bytes::Bytes;
 use leasehold_core::call::Replicas;
 use leasehold_core::link::ServerInfo;
-use leasehold_core::settings::HandOver;
+use leasehold_core::settings::{HandOver, RENEWALS_BY_SLOT};
 use std::time::Duration;
 
 /// The shortest lease. A shorter lease leaves no time for work beside the margin, the renewal and a round trip.
@@ -27,49 +27,37 @@ const MAX_REPLICAS: u32 = 1_000;
 /// The settings of a client. [`ClientBuilder`](crate::ClientBuilder) documents each field.
 #[derive(Clone, Debug)]
 pub(crate) struct Settings {
+    /// The settings of the session, before the server is known.
+    pub(crate) session: leasehold_core::settings::Settings,
     pub(crate) prefix: String,
-    pub(crate) lease: Duration,
     pub(crate) default_wait: Option<Duration>,
-    pub(crate) recheck: Duration,
-    pub(crate) unreachable_after: Duration,
-    pub(crate) command_timeout: Duration,
     pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
     pub(crate) fsync: bool,
-    pub(crate) not_after: bool,
     pub(crate) announce: Option<String>,
     pub(crate) within: Vec<HolderId>,
-    /// The note of the record.
     pub(crate) note: String,
-    pub(crate) fair: leasehold_core::settings::FairSettings,
     pub(crate) fallback: leasehold_core::session::Fallback,
-    pub(crate) jvm_watchdog: Duration,
-    /// `None`: only while no other client listens.
-    pub(crate) hand_over: Option<bool>,
-    pub(crate) spans: Spans,
+    pub(crate) span_level: SpanLevel,
+    pub(crate) span_lock_names: bool,
 }
 
 impl Default for Settings {
     fn default() -> Self {
+        let hand_over = Some(HandOver::WITHOUT_LISTENERS);
         Self {
+            session: leasehold_core::settings::Settings { hand_over, ..Default::default() },
             prefix: String::new(),
-            lease: Duration::from_secs(30),
             default_wait: None,
-            recheck: Duration::from_secs(30),
-            unreachable_after: Duration::from_secs(10),
-            command_timeout: Duration::from_secs(1),
             connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
             fsync: false,
-            not_after: false,
             announce: None,
             within: Vec::new(),
             note: String::new(),
-            fair: leasehold_core::settings::FairSettings::default(),
             fallback: leasehold_core::session::Fallback::Fail,
-            jvm_watchdog: Duration::from_secs(30),
-            hand_over: None,
-            spans: Spans::default(),
+            span_level: SpanLevel::Debug,
+            span_lock_names: true,
         }
     }
 }
@@ -77,27 +65,22 @@ impl Default for Settings {
 impl Settings {
     /// Validates the settings.
     pub(crate) fn check(&self) -> Result<(), InvalidInput> {
-        let day = Duration::from_secs(24 * 60 * 60);
-        let short = Duration::from_millis(1);
-        check_lease(self.lease)?;
-        within("re-check interval", self.recheck, Duration::from_millis(10), day)?;
-        within("time after which a server counts as unreachable", self.unreachable_after, short, day)?;
-        within("command timeout", self.command_timeout, Duration::from_millis(10), Duration::from_secs(60))?;
-        within("connect deadline", self.connect_deadline, Duration::from_millis(10), day)?;
-        within("watchdog time of the JVMs", self.jvm_watchdog, Duration::from_millis(300), day)?;
+        let [millisecond, shortest, second] = [1, 10, 1_000].map(Duration::from_millis);
+        let (minute, hour, day) = (second * 60, second * 3_600, second * 86_400);
+        let (session, fair) = (&self.session, &self.session.fair);
+        check_lease(session.lease)?;
+        within("re-check interval", session.recheck, shortest, day)?;
+        within("time after which a server counts as unreachable", session.unreachable_after, millisecond, day)?;
+        within("command timeout", session.command_timeout, shortest, minute)?;
+        within("connect deadline", self.connect_deadline, shortest, day)?;
+        within("watchdog time of the JVMs", session.jvm_watchdog, Duration::from_millis(300), day)?;
         if let Some(wait) = self.default_wait {
-            within("default wait", wait, short, Duration::MAX)?;
+            within("default wait", wait, millisecond, Duration::MAX)?;
         }
-        let (hour, fair) = (Duration::from_secs(60 * 60), &self.fair);
         within("liveness timeout of fair locks", fair.liveness_timeout, Duration::from_millis(200), hour)?;
-        within(
-            "heartbeat interval of fair locks",
-            fair.heartbeat_interval,
-            Duration::from_millis(10),
-            fair.liveness_timeout / 4,
-        )?;
+        within("heartbeat interval of fair locks", fair.heartbeat_interval, shortest, fair.liveness_timeout / 4)?;
         within("offer timeout of fair locks", fair.offer_timeout, Duration::from_millis(100), hour)?;
-        within("longest wait of a JVM for a fair lock", fair.max_wait, Duration::from_secs(1), day)?;
+        within("longest wait of a JVM for a fair lock", fair.max_wait, second, day)?;
         within("difference between the clocks of JVMs and the server", fair.clock_skew, Duration::ZERO, hour)?;
         if self.prefix.len() >= leasehold_core::name::MAX_NAME_BYTES {
             return Err(leasehold_core::name::NameError::TooLong { bytes: self.prefix.len() }.into());
@@ -106,24 +89,15 @@ impl Settings {
         Ok(())
     }
 
+    /// Returns the settings of a session with this server.
     pub(crate) fn for_session(&self, server: &ServerInfo) -> leasehold_core::settings::Settings {
-        leasehold_core::settings::Settings {
-            lease: self.lease,
-            recheck: self.recheck,
-            turn: Duration::from_millis(50),
-            command_timeout: self.command_timeout,
-            unreachable_after: self.unreachable_after,
-            not_after: self.not_after,
-            renew_batch: 100,
-            renewals_in_flight: if server.cluster { leasehold_core::settings::RENEWALS_BY_SLOT } else { 4 },
-            cluster: server.cluster,
-            fair: self.fair,
-            jvm_watchdog: self.jvm_watchdog,
-            hand_over: self
-                .hand_over
-                .map_or(Some(HandOver::WITHOUT_LISTENERS), |always| always.then(HandOver::default)),
-            publish: publish(server),
+        let mut settings = self.session.clone();
+        settings.cluster = server.cluster;
+        settings.publish = publish(server);
+        if server.cluster {
+            settings.renewals_in_flight = RENEWALS_BY_SLOT;
         }
+        settings
     }
 }
 
@@ -136,12 +110,11 @@ pub(crate) fn check_lease(lease: Duration) -> Result<(), InvalidInput> {
     within("lease", lease, MIN_LEASE, MAX_LEASE)
 }
 
-/// Validates a number of permits. A JVM counts permits in signed 32 bits.
 pub(crate) fn check_permits(permits: u32) -> Result<(), InvalidInput> {
     if permits == 0 { Err(InvalidInput::NoPermits) } else { check_number("number of permits", permits, 1) }
 }
 
-/// Validates the value of a counter that a JVM may share.
+/// Validates the value of a counter that a JVM may share, which counts in signed 32 bits.
 pub(crate) fn check_number(what: &'static str, number: u32, least: u32) -> Result<(), InvalidInput> {
     let most = i32::MAX.unsigned_abs();
     if (least..=most).contains(&number) {
@@ -184,19 +157,22 @@ mod tests {
 
     #[test]
     fn what_cannot_work_is_refused_by_name() {
-        let refused = |settings: Settings| settings.check().expect_err("it must be refused").to_string();
-        assert!(refused(Settings { lease: Duration::ZERO, ..Settings::default() }).contains("lease"));
-        assert!(refused(Settings { lease: Duration::MAX, ..Settings::default() }).contains("lease"));
-        assert!(refused(Settings { recheck: Duration::ZERO, ..Settings::default() }).contains("re-check"));
-        assert!(refused(Settings { default_wait: Some(Duration::ZERO), ..Settings::default() }).contains("wait"));
-        let fair = Settings::default().fair;
-        let of_fair = |fair| refused(Settings { fair, ..Settings::default() });
-        assert!(of_fair(FairSettings { liveness_timeout: Duration::ZERO, ..fair }).contains("liveness"));
-        assert!(of_fair(FairSettings { heartbeat_interval: fair.liveness_timeout / 3, ..fair }).contains("heartbeat"));
-        assert!(of_fair(FairSettings { heartbeat_interval: Duration::ZERO, ..fair }).contains("heartbeat"));
-        assert!(of_fair(FairSettings { offer_timeout: Duration::MAX, ..fair }).contains("offer"));
-        assert!(of_fair(FairSettings { max_wait: Duration::ZERO, ..fair }).contains("JVM"));
-        assert!(of_fair(FairSettings { clock_skew: Duration::MAX, ..fair }).contains("clocks"));
-        assert!(refused(Settings { command_timeout: Duration::ZERO, ..Settings::default() }).contains("command"));
+        let refused = |change: &dyn Fn(&mut Settings)| {
+            let mut settings = Settings::default();
+            change(&mut settings);
+            settings.check().expect_err("it must be refused").to_string()
+        };
+        assert!(refused(&|settings| settings.session.lease = Duration::ZERO).contains("lease"));
+        assert!(refused(&|settings| settings.session.lease = Duration::MAX).contains("lease"));
+        assert!(refused(&|settings| settings.session.recheck = Duration::ZERO).contains("re-check"));
+        assert!(refused(&|settings| settings.session.command_timeout = Duration::ZERO).contains("command"));
+        assert!(refused(&|settings| settings.default_wait = Some(Duration::ZERO)).contains("wait"));
+        let of_fair = |change: &dyn Fn(&mut FairSettings)| refused(&|settings| change(&mut settings.session.fair));
+        assert!(of_fair(&|fair| fair.liveness_timeout = Duration::ZERO).contains("liveness"));
+        assert!(of_fair(&|fair| fair.heartbeat_interval = fair.liveness_timeout / 3).contains("heartbeat"));
+        assert!(of_fair(&|fair| fair.heartbeat_interval = Duration::ZERO).contains("heartbeat"));
+        assert!(of_fair(&|fair| fair.offer_timeout = Duration::MAX).contains("offer"));
+        assert!(of_fair(&|fair| fair.max_wait = Duration::ZERO).contains("JVM"));
+        assert!(of_fair(&|fair| fair.clock_skew = Duration::MAX).contains("clocks"));
     }
 }

@@ -121,7 +121,7 @@ impl Keys {
     async fn scan(&self, place: &Place) -> Result<Option<Scanned>, Error> {
         let handle = &self.handle;
         handle.check_process()?;
-        let end = handle.clock.now() + handle.settings.command_timeout;
+        let end = handle.clock.now() + handle.settings.session.command_timeout;
         let mut pause = Duration::from_millis(5);
         loop {
             let page = ScanPage { cursor: place.cursor, pattern: self.pattern.clone(), count: PAGE };

@@ -238,7 +238,7 @@ impl<K: LockKind> Acquire<K> {
         }
         settings::check_permits(self.permits)?;
         let (lease, renewed) = if kind.has_lease() {
-            (fixed.unwrap_or(handle.settings.lease), fixed.is_none() || self.renewed)
+            (fixed.unwrap_or(handle.settings.session.lease), fixed.is_none() || self.renewed)
         } else {
             (settings::NO_LEASE, false)
         };

@@ -167,7 +167,7 @@ impl LockSpec {
     ) -> Result<T, Error> {
         let handle = self.handle();
         handle.check_process()?;
-        let end = handle.clock.now() + handle.settings.command_timeout;
+        let end = handle.clock.now() + handle.settings.session.command_timeout;
         let mut pause = Duration::from_millis(5);
         let reply = loop {
             let reply = handle.link.call(call.clone()).await;
@@ -200,7 +200,7 @@ impl LockSpec {
     ) -> Result<T, Error> {
         let handle = self.handle();
         handle.check_process()?;
-        let end = handle.clock.now() + handle.settings.unreachable_after;
+        let end = handle.clock.now() + handle.settings.session.unreachable_after;
         let mut pause = Duration::from_millis(10);
         let mut unknown = None;
         loop {
@@ -219,7 +219,8 @@ impl LockSpec {
             }
             let closed = handle.with(|session, _| session.has_lost_all());
             // Like an acquire, it counts the time from the loss of the server.
-            let too_long = self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.unreachable_after);
+            let too_long =
+                self.out_of_reach_for().is_some_and(|lasted| lasted >= handle.settings.session.unreachable_after);
             if refused || closed || too_long || handle.clock.now() >= end {
                 // A copy without a reply may have been applied, whatever the replies to later copies are.
                 let error = unknown.unwrap_or_else(|| match error {

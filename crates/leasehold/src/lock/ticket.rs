@@ -224,7 +224,7 @@ impl<K: Movable> Adopt<K> {
             return Err(InvalidInput::ForeignTicket { key, prefix: prefix.to_string() }.into());
         };
         let spec = LockSpec::new(handle.clone(), K::KIND, name);
-        let lease = self.lease.unwrap_or(handle.settings.lease);
+        let lease = self.lease.unwrap_or(handle.settings.session.lease);
         let lease = Duration::from_millis(u64::try_from(lease.as_millis()).unwrap_or(u64::MAX));
         let mut acquire = Box::new(AcquireRequest::new(spec.checked_name()?.clone(), K::KIND, lease));
         acquire.class = spec.metrics().name.clone();

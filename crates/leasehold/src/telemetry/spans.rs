@@ -18,19 +18,6 @@ pub enum SpanLevel {
     Info,
 }
 
-/// The trace settings of a client.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Spans {
-    pub(crate) level: SpanLevel,
-    pub(crate) lock_names: bool,
-}
-
-impl Default for Spans {
-    fn default() -> Self {
-        Self { level: SpanLevel::default(), lock_names: true }
-    }
-}
-
 /// A span that catches panics of its subscriber, which is user code.
 pub(crate) struct Span(tracing::Span);
 
@@ -94,7 +81,7 @@ impl<F> Drop for InSpan<'_, F> {
 /// Creates a span of an operation on a lock, at the client's level. Unknown fields are recorded later.
 macro_rules! span {
     ($name:expr, $spec:expr) => {
-        Span::new(|| match $spec.handle().settings.spans.level {
+        Span::new(|| match $spec.handle().settings.span_level {
             SpanLevel::Debug => span!(debug_span, $name, $spec),
             SpanLevel::Info => span!(info_span, $name, $spec),
         })
@@ -102,7 +89,7 @@ macro_rules! span {
     ($at_level:ident, $name:expr, $spec:expr) => {
         tracing::$at_level!(
             $name,
-            lock = $spec.handle().settings.spans.lock_names.then(|| $spec.name()),
+            lock = $spec.handle().settings.span_lock_names.then(|| $spec.name()),
             class = &*$spec.metrics().name,
             outcome = tracing::field::Empty,
             waited_ms = tracing::field::Empty,

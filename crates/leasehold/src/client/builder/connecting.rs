@@ -13,12 +13,11 @@ use crate::link::AnyLink;
 use crate::link::{self as server_link, ServerLink, ServerTarget};
 use crate::runtime;
 use crate::runtime::clock::Clock;
-use crate::telemetry::{self, Connecting};
+use crate::telemetry;
 use leasehold_core::link::{Link as _, ServerInfo};
 use leasehold_core::owner::ClientId;
 use leasehold_core::session::Session;
 use std::sync::Arc;
-use std::time::Instant;
 use tokio::sync::oneshot;
 use uuid::Uuid;
 
@@ -119,20 +118,20 @@ impl ClientBuilder {
     /// ```
     pub fn connect_lazy(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
-        let connecting = connecting(&target);
+        let connected = telemetry::connecting(target.to_string(), target.topology());
         let (link, hand_over) = builder.start_link(target)?;
         let settings = builder.settings.clone();
         let inner = builder.assemble(
             AnyLink::Server(link.clone()),
             Clock::of_machine(),
             Background::new(Place::Thread),
-            Chance::new(),
+            None,
         )?;
         let client = Arc::downgrade(&inner);
         link.identify(
             move |server| check_eviction(&settings, server).map_err(|error| error.to_string()),
             move |server| {
-                connecting.done(server);
+                connected(server);
                 if let Some(client) = client.upgrade() {
                     client.with(|session, _| session.handle_met(publish(server)));
                 }
@@ -264,23 +263,23 @@ impl ClientBuilder {
             return Err(ConnectError::invalid(message));
         }
         let link = AnyLink::Embedded(link);
-        let chance = self.seed.map_or_else(Chance::new, Chance::of_seed);
+        let seed = self.seed;
         match clock {
             Clock::Machine(_) => {
                 let ((), hand_over) = background::start(|| ()).map_err(no_thread)?;
-                let client = self.assemble(link, Clock::of_machine(), Background::new(Place::Thread), chance)?;
+                let client = self.assemble(link, Clock::of_machine(), Background::new(Place::Thread), seed)?;
                 // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
                 Ok(Client::from_handle(Handle::new(client)))
             }
             Clock::Manual(clock) => {
                 let background = Background::new(Place::Inline(clock.clone()));
-                let inner = self.assemble(link, Clock::Manual(clock.clone()), background, chance)?;
+                let inner = self.assemble(link, Clock::Manual(clock.clone()), background, seed)?;
                 background::inline::start(&inner, &clock);
                 Ok(Client::from_handle(Handle::new(inner)))
             }
             Clock::Tokio(zero) => {
-                let inner = self.assemble(link, Clock::Tokio(zero), Background::new(Place::Task), chance)?;
+                let inner = self.assemble(link, Clock::Tokio(zero), Background::new(Place::Task), seed)?;
                 drop(tokio::spawn(background::run(inner.clone())));
                 Ok(Client::from_handle(Handle::new(inner)))
             }
@@ -295,7 +294,7 @@ impl ClientBuilder {
         clock: leasehold_embedded::ManualClock,
     ) -> Arc<ClientInner> {
         let link = AnyLink::Embedded(server.link());
-        self.assemble(link, Clock::Manual(clock), Background::new(Place::Thread), Chance::of_seed(7)).expect("a client")
+        self.assemble(link, Clock::Manual(clock), Background::new(Place::Thread), Some(7)).expect("a client")
     }
 
     /// Validates everything that needs no server, checks that the current runtime supports connections, and starts the background's thread.
@@ -326,12 +325,12 @@ impl ClientBuilder {
     }
 
     async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
-        let connecting = connecting(&target);
+        let connected = telemetry::connecting(target.to_string(), target.topology());
         let (link, hand_over) = self.start_link(target)?;
         link.connect().await?;
         let inner =
-            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), Chance::new())?;
-        connecting.done(inner.link.server());
+            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), None)?;
+        connected(inner.link.server());
         let _ = hand_over.send(inner.clone());
         Ok(Client::from_handle(Handle::new(inner)))
     }
@@ -339,7 +338,7 @@ impl ClientBuilder {
     fn link_settings(&self) -> server_link::LinkSettings {
         let defaults = server_link::LinkSettings::default();
         server_link::LinkSettings {
-            command_timeout: self.settings.command_timeout,
+            command_timeout: self.settings.session.command_timeout,
             connect_deadline: self.settings.connect_deadline,
             fsync: self.settings.fsync,
             publish: self.publish,
@@ -354,11 +353,15 @@ impl ClientBuilder {
         link: AnyLink,
         clock: Clock,
         background: Background,
-        chance: Chance,
+        seed: Option<u64>,
     ) -> Result<Arc<ClientInner>, ConnectError> {
         check_eviction(&self.settings, link.server())?;
-        let identity = ClientId::new(chance.identity);
-        let mut session = Session::new(identity, self.settings.for_session(link.server()), chance.seed);
+        let identity = seed.map_or_else(Uuid::new_v4, |seed| {
+            let bits = (u128::from(seed) << 64) | u128::from(!seed);
+            uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid()
+        });
+        let seed = seed.unwrap_or_else(|| Uuid::new_v4().as_u64_pair().0);
+        let mut session = Session::new(ClientId::new(identity), self.settings.for_session(link.server()), seed);
         if let Some(application) = self.settings.announce.clone() {
             let record = record::own(application, &self.settings.within, &self.settings.note);
             session.announce(clock.now(), record, record::LIFETIME);
@@ -367,33 +370,10 @@ impl ClientBuilder {
     }
 }
 
-/// The random choices of a client.
-struct Chance {
-    identity: Uuid,
-    seed: u64,
-}
-
-impl Chance {
-    fn new() -> Self {
-        Self { identity: Uuid::new_v4(), seed: Uuid::new_v4().as_u64_pair().0 }
-    }
-
-    #[cfg(feature = "embedded")]
-    fn of_seed(seed: u64) -> Self {
-        let bits = (u128::from(seed) << 64) | u128::from(!seed);
-        Self { identity: uuid::Builder::from_random_bytes(bits.to_be_bytes()).into_uuid(), seed }
-    }
-}
-
 impl From<InvalidInput> for ConnectError {
     fn from(error: InvalidInput) -> Self {
         Self::Invalid { message: error.to_string(), source: Some(Cause::new(error)) }
     }
-}
-
-/// Begins to measure a connect.
-fn connecting(target: &ServerTarget) -> Connecting {
-    Connecting { address: target.to_string(), topology: target.topology(), begun: Instant::now() }
 }
 
 fn check_eviction(settings: &Settings, server: &ServerInfo) -> Result<(), ConnectError> {

@@ -77,7 +77,7 @@ impl ClientBuilder {
     pub const fn tuning(mut self, tuning: Tuning) -> Self {
         let Tuning { recheck, batch_calls, publish, jvm_watchdog, server_side_expiry } = tuning;
         if let Some(interval) = recheck {
-            self.settings.recheck = interval;
+            self.settings.session.recheck = interval;
         }
         if let Some(batch) = batch_calls {
             self.sends_alone = !batch;
@@ -86,10 +86,10 @@ impl ClientBuilder {
             self.publish = command;
         }
         if let Some(watchdog) = jvm_watchdog {
-            self.settings.jvm_watchdog = watchdog;
+            self.settings.session.jvm_watchdog = watchdog;
         }
         if let Some(carry) = server_side_expiry {
-            self.settings.not_after = carry;
+            self.settings.session.not_after = carry;
         }
         self
     }
@@ -104,8 +104,8 @@ mod tests {
         let recheck = Tuning::new().recheck(Duration::from_secs(1));
         let alone = Tuning::new().batch_calls(false);
         let builder = ClientBuilder::default().tuning(recheck).tuning(alone).tuning(Tuning::new());
-        assert_eq!((builder.settings.recheck, builder.sends_alone), (Duration::from_secs(1), true));
+        assert_eq!((builder.settings.session.recheck, builder.sends_alone), (Duration::from_secs(1), true));
         let settings = ClientBuilder::default().tuning(Tuning::new()).settings;
-        assert_eq!(settings.jvm_watchdog, Duration::from_secs(30));
+        assert_eq!(settings.session.jvm_watchdog, Duration::from_secs(30));
     }
 }
