@@ -31,12 +31,12 @@ use thiserror::Error;
 /// The error of an operation on a lock.
 ///
 /// A busy lock is not an error of [`try_acquire`](crate::Lock::try_acquire), which returns `None`. It is an error of an acquire whose wait
-/// has elapsed.
+/// has elapsed. [Troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting) lists the causes and
+/// the remedies of all errors.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[non_exhaustive]
 pub enum Error {
     /// Other owners held the lock for the caller's whole wait, or a latch did not open in time. Nothing was acquired.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the {kind} {lock:?} {}{}; {}",
         still_busy(kind, *waited),
@@ -59,7 +59,6 @@ pub enum Error {
         waits_for_itself: bool,
     },
     /// The lock was lost after its grant. Other holders may have changed the protected data since.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("{}", lost_text(lock, *reason))]
     Lost {
         /// The lock.
@@ -69,7 +68,6 @@ pub enum Error {
     },
     /// The outcome of the operation is unknown: a reply is missing, or the server refused a part of an acquire and its rollback. The
     /// background cleans up after an acquire or a release: the lock is free after at most one lease.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the outcome of an operation on the lock {lock:?} is unknown: {message}")]
     OutcomeUnknown {
         /// The lock.
@@ -79,7 +77,6 @@ pub enum Error {
     },
     /// The server was unreachable for `unreachable_after`, or for the whole wait. An acquire certainly did not take effect; the background
     /// retries a release.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the server of the lock {lock:?} is unreachable: {message}")]
     Unreachable {
         /// The lock.
@@ -88,7 +85,6 @@ pub enum Error {
         message: String,
     },
     /// The key of the lock contains other data, or a lock of another kind.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the lock {lock:?} cannot be used: its name is already in use as a {kind}; use another name, and do not touch the key, \
          which may be a held lock"
@@ -102,7 +98,6 @@ pub enum Error {
     /// The server refused the command, or a command of its script, and will refuse it again until an operator intervenes. Nothing was acquired; the
     /// background retries a release. If the server also refuses the rollback of preparations, such as a place in a queue, the message contains that
     /// refusal. The background retries the rollback.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the server refused a command for the lock {lock:?}: {refusal}{}", advice::advice(refusal))]
     Refused {
         /// The lock.
@@ -112,7 +107,6 @@ pub enum Error {
         refusal: ServerError,
     },
     /// A search for locks failed before its end. Its earlier results are valid.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the search for names that match {pattern:?} failed before its end: {message}")]
     SearchFailed {
         /// The pattern of the search.
@@ -124,7 +118,6 @@ pub enum Error {
         refusal: Option<ServerError>,
     },
     /// The owner holds the read half of a read-write lock and requests its write half. It would wait for itself.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the write half of the lock {lock:?} cannot be acquired: the same owner holds its read half; release the read half \
          first"
@@ -134,7 +127,6 @@ pub enum Error {
         lock: String,
     },
     /// The caller requested more permits than the semaphore has, so the wait would never end.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the semaphore {lock:?} has {capacity} permits in total, fewer than requested; request fewer, or resize it"
     )]
@@ -146,7 +138,6 @@ pub enum Error {
     },
     /// The store has seen a greater fencing token: another holder followed, and data that this holder has read may be stale. Nothing was
     /// read or written.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the fencing token {token} is stale: {name:?} has seen {registered}, so another holder has acquired the lock since"
     )]
@@ -160,7 +151,6 @@ pub enum Error {
     },
     /// Another holder has already shown an equal fencing token to the store. The lock's server lost a write, for example in a failover, and granted
     /// the token twice. Nothing was read or written.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the fencing token {token} was granted twice: another holder has already shown it to {name:?}, because the lock's \
          server has lost data"
@@ -176,7 +166,6 @@ pub enum Error {
     /// lock is free now, or soon if the server has not confirmed the rollback within the command timeout.
     ///
     /// A durable re-entry of a hold that was granted without the server fails with the same error. The hold is unchanged.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} was not acquired: {acknowledged} of {wanted} required acknowledgements arrived in time")]
     NotReplicated {
         /// The lock.
@@ -187,7 +176,6 @@ pub enum Error {
         wanted: u32,
     },
     /// The hold of a ticket was adopted before, or nobody adopted it within the ticket's life.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the ticket for the lock {lock:?} was adopted already or has expired: acquire the lock again, or give the work to the process that \
          adopted it"
@@ -197,7 +185,6 @@ pub enum Error {
         lock: String,
     },
     /// The hold could not become a [`Ticket`](crate::Ticket). The background releases the guard.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} cannot move to another process, and its guard is released: {message}")]
     NotMovable {
         /// The lock.
@@ -206,14 +193,12 @@ pub enum Error {
         message: String,
     },
     /// The client was shut down.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the lock {lock:?} was not acquired: its client is shut down")]
     ShutDown {
         /// The lock.
         lock: String,
     },
     /// A name, a duration or another value is invalid. Nothing was sent.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(transparent)]
     Invalid(#[from] InvalidInput),
 }

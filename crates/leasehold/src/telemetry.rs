@@ -4,31 +4,8 @@
 //! recorder they cost nothing. Their label is the class of a lock ([`Lock::class`](crate::Lock::class)), never its name, because names are
 //! unbounded. Metrics of a connection have the server's address as their label.
 //!
-//! | metric | type | labels | meaning |
-//! |---|---|---|---|
-//! | [`ACQUIRE_TOTAL`] | counter | `class`, `outcome` | finished acquires |
-//! | [`ACQUIRE_SECONDS`] | histogram | `class` | time from the first poll to the guard, including the wait |
-//! | [`HANDED_ON_TOTAL`] | counter | `class` | acquires by hand-over from another task of the client, without a command |
-//! | [`WAITING`] | gauge | `class` | running acquires |
-//! | [`HELD`] | gauge | `class` | existing guards |
-//! | [`HOLD_SECONDS`] | histogram | `class` | time from the grant to the guard's end |
-//! | [`RELEASE_TOTAL`] | counter | `class`, `outcome` | finished releases and dropped guards |
-//! | [`LOST_TOTAL`] | counter | `class`, `reason` | lost holds |
-//! | [`RENEW_TOTAL`] | counter | `outcome` | renewals, one for each batch |
-//! | [`RENEWED_HOLDS_TOTAL`] | counter | | holds in renewals with a reply |
-//! | [`RENEWAL_LEFT_SECONDS`] | histogram | | time from a renewal to the earliest deadline in its batch |
-//! | [`OLDEST_HOLD_SECONDS`] | histogram | | age of the oldest hold in a renewed batch |
-//! | [`UNPOLLED_TURNS_TOTAL`] | counter | | waiters that were not polled in time |
-//! | [`QUEUE_POSITIONS_LOST_TOTAL`] | counter | | waiters of fair locks that lost their place and rejoined at the tail |
-//! | [`ENDLESS_TOTAL`] | counter | | locks without a time to live that block a caller |
-//! | [`UNSET_TOTAL`] | counter | | missing semaphores that block a caller |
-//! | [`BUG_TOTAL`] | counter | | panics of a client's background: please report them |
-//! | [`FALLBACK_TOTAL`] | counter | `event` | locks granted without the server, and locks restored afterwards |
-//! | [`CLEAN_UP_TOTAL`] | counter | `outcome` | cleanups by the background |
-//! | [`CONNECTED`] | gauge | `server` | clients whose background is connected to the server |
-//! | [`RECONNECTS_TOTAL`] | counter | | reconnects of backgrounds |
-//! | [`EVICTION_TOTAL`] | counter | | clients whose server has a policy that can evict a held lock |
-//! | [`USER_CODE_PANIC_TOTAL`] | counter | `code` | caught panics of the application's code |
+//! Each constant describes its metric: [`ACQUIRE_TOTAL`] counts acquires, [`HELD`] and [`WAITING`] are gauges, and the names of histograms end with
+//! `_seconds`.
 //!
 //! Every series of a class exists from the first lock of that class, and all other series from the first client, at 0. An alert on the growth of a
 //! counter therefore fires on the first event. Each metric has a unit and a description. [`BUCKETS_SECONDS`] are buckets for the histograms.
@@ -52,21 +29,18 @@
 //! `took_ms`. At DEBUG, a line for each finished acquire has `lock`, `kind`, `outcome` and `waited_ms`, and a line for the end of each guard
 //! has `held_ms` instead. Without a subscriber at that level they cost nothing.
 
-mod handles;
 pub(crate) mod names;
 mod spans;
 
 pub use names::*;
-use names::{describe, register};
 pub use spans::SpanLevel;
 pub(crate) use spans::{InSpan, Span, record_hold, span_of_acquire, span_of_hold, span_of_release};
 
 use crate::runtime::user_code::{self, UserCode};
-use handles::{Count, Level, Seconds};
 use leasehold_core::error::LossReason;
 use leasehold_core::link::ServerInfo;
 use leasehold_core::session::{Event, Failure};
-use metrics::{counter, gauge, histogram};
+use metrics::{Counter, Gauge, Histogram, counter, gauge, histogram};
 use parking_lot::Mutex;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -84,11 +58,46 @@ pub(crate) fn millis(time: Duration) -> u64 {
     u64::try_from(time.as_millis()).unwrap_or(u64::MAX)
 }
 
+/// A handle of the metrics recorder, or `None` after its panic. Each call catches panics, because the recorder is user code.
+#[derive(Debug)]
+pub(crate) struct Metric<T>(Option<T>);
+
+impl<T> Metric<T> {
+    fn of(register: impl FnOnce() -> T) -> Self {
+        Self(user_code::value(UserCode::Telemetry, register))
+    }
+
+    fn call(&self, work: impl FnOnce(&T)) {
+        if let Some(handle) = &self.0 {
+            user_code::call(UserCode::Telemetry, || work(handle));
+        }
+    }
+}
+
+impl Metric<Counter> {
+    pub(crate) fn add(&self, number: u64) {
+        self.call(|counter| counter.increment(number));
+    }
+}
+
+impl Metric<Gauge> {
+    /// Adds to the gauge. A negative change lowers it.
+    pub(crate) fn change(&self, change: f64) {
+        self.call(|gauge| gauge.increment(change));
+    }
+}
+
+impl Metric<Histogram> {
+    pub(crate) fn record(&self, time: Duration) {
+        self.call(|histogram| histogram.record(time.as_secs_f64()));
+    }
+}
+
 /// The counter of one outcome of an acquire or a release, and its label.
 #[derive(Debug)]
 pub(crate) struct Outcome {
     pub(crate) word: &'static str,
-    counter: Count,
+    counter: Metric<Counter>,
 }
 
 impl Outcome {
@@ -106,11 +115,11 @@ pub(crate) struct Class {
     pub(crate) wait_elapsed: Outcome,
     pub(crate) cancelled: Outcome,
     pub(crate) failed: Outcome,
-    pub(crate) acquire_seconds: Seconds,
-    pub(crate) handed_on: Count,
-    pub(crate) waiting: Level,
-    pub(crate) held: Level,
-    pub(crate) hold_seconds: Seconds,
+    pub(crate) acquire_seconds: Metric<Histogram>,
+    pub(crate) handed_on: Metric<Counter>,
+    pub(crate) waiting: Metric<Gauge>,
+    pub(crate) held: Metric<Gauge>,
+    pub(crate) hold_seconds: Metric<Histogram>,
     pub(crate) released: Outcome,
     pub(crate) release_lost: Outcome,
     pub(crate) release_failed: Outcome,
@@ -123,13 +132,13 @@ impl Class {
         let class = || name.clone();
         let outcome = |total: &'static str, word: &'static str| Outcome {
             word,
-            counter: Count::of(|| counter!(total, "class" => class(), "outcome" => word)),
+            counter: Metric::of(|| counter!(total, "class" => class(), "outcome" => word)),
         };
         let acquire = |word| outcome(ACQUIRE_TOTAL, word);
         let release = |word| outcome(RELEASE_TOTAL, word);
         // An alert on growth sees the first loss only if the series existed at 0.
         for reason in LossReason::ALL {
-            drop(Count::of(|| counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str())));
+            drop(Metric::of(|| counter!(LOST_TOTAL, "class" => class(), "reason" => reason.as_str())));
         }
         Self {
             name: class(),
@@ -138,11 +147,11 @@ impl Class {
             wait_elapsed: acquire("wait_elapsed"),
             cancelled: acquire("cancelled"),
             failed: acquire("failed"),
-            acquire_seconds: Seconds::of(|| histogram!(ACQUIRE_SECONDS, "class" => class())),
-            handed_on: Count::of(|| counter!(HANDED_ON_TOTAL, "class" => class())),
-            waiting: Level::of(|| gauge!(WAITING, "class" => class())),
-            held: Level::of(|| gauge!(HELD, "class" => class())),
-            hold_seconds: Seconds::of(|| histogram!(HOLD_SECONDS, "class" => class())),
+            acquire_seconds: Metric::of(|| histogram!(ACQUIRE_SECONDS, "class" => class())),
+            handed_on: Metric::of(|| counter!(HANDED_ON_TOTAL, "class" => class())),
+            waiting: Metric::of(|| gauge!(WAITING, "class" => class())),
+            held: Metric::of(|| gauge!(HELD, "class" => class())),
+            hold_seconds: Metric::of(|| histogram!(HOLD_SECONDS, "class" => class())),
             released: release("released"),
             release_lost: release("lost"),
             release_failed: release("failed"),
@@ -173,7 +182,7 @@ pub(crate) struct Classes {
 
 /// Counts and logs a panic of the background.
 pub(crate) fn report_panic() {
-    Count::of(|| counter!(BUG_TOTAL)).add(1);
+    Metric::of(|| counter!(BUG_TOTAL)).add(1);
     event!(
         error,
         "a bug of leasehold: the background panicked, and all locks of this client are lost; please report the panic's message and \
@@ -184,10 +193,7 @@ pub(crate) fn report_panic() {
 impl Classes {
     /// Describes every metric, and registers the metrics without a class and the default class.
     pub(crate) fn new() -> Self {
-        user_code::call(UserCode::Telemetry, || {
-            describe();
-            register();
-        });
+        user_code::call(UserCode::Telemetry, describe);
         let classes = Self { met: Mutex::default(), connected: Mutex::default() };
         classes.get(DEFAULT_CLASS);
         classes
@@ -215,14 +221,14 @@ impl Classes {
             false => -f64::from(u8::from(connected.remove(&server))),
         };
         drop(connected);
-        Level::of(|| gauge!(CONNECTED, "server" => server)).change(change);
+        Metric::of(|| gauge!(CONNECTED, "server" => server)).change(change);
     }
 
     /// Resets the gauges when the background and its connections have ended.
     pub(crate) fn end_connections(&self) {
         let connected = std::mem::take(&mut *self.connected.lock());
         for server in connected {
-            Level::of(|| gauge!(CONNECTED, "server" => server)).change(-1.0);
+            Metric::of(|| gauge!(CONNECTED, "server" => server)).change(-1.0);
         }
     }
 
@@ -230,45 +236,36 @@ impl Classes {
     pub(crate) fn report(&self, event: Event) {
         match event {
             Event::Lost { name, class, reason, holder, token, held } => {
-                Count::of(|| counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.as_str())).add(1);
+                Metric::of(|| counter!(LOST_TOTAL, "class" => class.clone(), "reason" => reason.as_str())).add(1);
                 let (class, holder, held_ms) = (&*class, &*String::from_utf8_lossy(&holder), millis(held));
-                if reason == LossReason::ShutDown {
-                    event!(
-                        debug,
-                        lock = name.as_str(),
-                        class,
-                        reason = reason.as_str(),
-                        holder,
-                        token,
-                        held_ms,
-                        "a guard outlived the shutdown of its client"
-                    );
-                } else {
-                    event!(
-                        warn,
-                        lock = name.as_str(),
-                        class,
-                        reason = reason.as_str(),
-                        holder,
-                        token,
-                        held_ms,
-                        "the lock was lost: {reason}"
-                    );
-                }
+                let text = match reason {
+                    LossReason::ShutDown => "a guard outlived the shutdown of its client".to_owned(),
+                    reason => format!("the lock was lost: {reason}"),
+                };
+                at_level!(
+                    reason != LossReason::ShutDown,
+                    lock = name.as_str(),
+                    class,
+                    reason = reason.as_str(),
+                    holder,
+                    token,
+                    held_ms,
+                    "{text}"
+                );
             }
             Event::Renewed { holds, left, oldest } => {
-                Seconds::of(|| histogram!(RENEWAL_LEFT_SECONDS)).record(left);
-                Seconds::of(|| histogram!(OLDEST_HOLD_SECONDS)).record(oldest);
-                Count::of(|| counter!(RENEW_TOTAL, "outcome" => "renewed")).add(1);
-                Count::of(|| counter!(RENEWED_HOLDS_TOTAL)).add(u64::try_from(holds).unwrap_or(u64::MAX));
+                Metric::of(|| histogram!(RENEWAL_LEFT_SECONDS)).record(left);
+                Metric::of(|| histogram!(OLDEST_HOLD_SECONDS)).record(oldest);
+                Metric::of(|| counter!(RENEW_TOTAL, "outcome" => "renewed")).add(1);
+                Metric::of(|| counter!(RENEWED_HOLDS_TOTAL)).add(u64::try_from(holds).unwrap_or(u64::MAX));
             }
             Event::RenewalFailed(holds, Failure { why, lasting }) => {
-                Count::of(|| counter!(RENEW_TOTAL, "outcome" => "failed")).add(1);
+                Metric::of(|| counter!(RENEW_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, holds, why, "renewal failed; retrying until the leases end");
             }
             Event::Connected { server, again, out_for } => {
                 if again {
-                    Count::of(|| counter!(RECONNECTS_TOTAL)).add(1);
+                    Metric::of(|| counter!(RECONNECTS_TOTAL)).add(1);
                 }
                 if let Some(out_for) = out_for {
                     event!(info, server, out_for_ms = millis(out_for), "the server is reachable again");
@@ -300,7 +297,7 @@ impl Classes {
                 self.set_connected(server, false);
             }
             Event::UnpolledTurn(name) => {
-                Count::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
+                Metric::of(|| counter!(UNPOLLED_TURNS_TOTAL)).add(1);
                 event!(debug, lock = name.as_str(), "a waiter's future was not polled in time for its turn");
             }
             Event::QueuesBehindOwnClient(name) => {
@@ -319,7 +316,7 @@ impl Classes {
                 );
             }
             Event::Endless(name) => {
-                Count::of(|| counter!(ENDLESS_TOTAL)).add(1);
+                Metric::of(|| counter!(ENDLESS_TOTAL)).add(1);
                 event!(
                     warn,
                     lock = name.as_str(),
@@ -328,7 +325,7 @@ impl Classes {
                 );
             }
             Event::Unset(name) => {
-                Count::of(|| counter!(UNSET_TOTAL)).add(1);
+                Metric::of(|| counter!(UNSET_TOTAL)).add(1);
                 event!(
                     warn,
                     lock = name.as_str(),
@@ -337,23 +334,23 @@ impl Classes {
                 );
             }
             Event::CleanedUp(name) => {
-                Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
+                Metric::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "done")).add(1);
                 event!(debug, lock = name.as_str(), "the background released an abandoned lock");
             }
             Event::CleanUpFailed(name, Failure { why, lasting }) => {
-                Count::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
+                Metric::of(|| counter!(CLEAN_UP_TOTAL, "outcome" => "failed")).add(1);
                 at_level!(lasting, lock = name.as_str(), why, "cleanup of a lock failed; retrying");
             }
             Event::Degraded(name) => {
-                Count::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
+                Metric::of(|| counter!(FALLBACK_TOTAL, "event" => "degraded")).add(1);
                 event!(warn, lock = name.as_str(), "the lock was granted without the server, which is unreachable");
             }
             Event::Restored(name) => {
-                Count::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
+                Metric::of(|| counter!(FALLBACK_TOTAL, "event" => "restored")).add(1);
                 event!(info, lock = name.as_str(), "the server confirmed a lock that was granted without it");
             }
             Event::QueuePositionLost(name) => {
-                Count::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
+                Metric::of(|| counter!(QUEUE_POSITIONS_LOST_TOTAL)).add(1);
                 event!(warn, lock = name.as_str(), "a waiter lost its place in the queue and rejoined at the tail");
             }
             Event::HeartbeatFailed(name, Failure { why, lasting }) => {
@@ -392,7 +389,7 @@ pub(crate) fn connecting(address: String, topology: &'static str) -> impl Fn(&Se
 
 /// Reports a server whose policy can evict a held lock.
 pub(crate) fn report_eviction_policy(policy: &str) {
-    Count::of(|| counter!(EVICTION_TOTAL)).add(1);
+    Metric::of(|| counter!(EVICTION_TOTAL)).add(1);
     event!(
         warn,
         policy,

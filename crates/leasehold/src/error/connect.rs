@@ -8,7 +8,8 @@ use thiserror::Error;
 /// The error of connecting a client.
 ///
 /// `Display` prints the complete text. [`source`](std::error::Error::source) returns the error of the operating system, the server or the client
-/// library, if any.
+/// library, if any. [Troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting) lists the causes
+/// and the remedies.
 ///
 /// # Examples
 ///
@@ -25,7 +26,6 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum ConnectError {
     /// A setting or the URL is invalid. Nothing was sent.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the client cannot be built: {message}")]
     Invalid {
         /// The setting and the remedy.
@@ -34,7 +34,6 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// No server answers at the address, or the operating system refused a thread.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Unreachable {
         /// The address, the last failure, and the duration of the attempts.
@@ -43,7 +42,6 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server refused the user or the password, or the user lacks a permission.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Denied {
         /// The server and its message.
@@ -52,7 +50,6 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The TLS handshake failed.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Tls {
         /// The server and the failed check.
@@ -61,7 +58,6 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server is up but cannot serve yet.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: {message}")]
     Loading {
         /// The server and its message.
@@ -70,7 +66,6 @@ pub enum ConnectError {
         source: Option<Cause>,
     },
     /// The server does not match the settings or the requirements of this crate.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("not connected: the server cannot be used: {message}")]
     Unsuitable {
         /// The server and the mismatch.

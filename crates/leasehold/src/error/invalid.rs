@@ -9,11 +9,9 @@ use thiserror::Error;
 #[non_exhaustive]
 pub enum InvalidInput {
     /// The name of a lock.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(transparent)]
     Name(#[from] NameError),
     /// A duration outside its limits. A lease must be long enough for renewals and the safety margin, and short enough for the server.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the {what} of {given:?} is invalid: it must be between {least:?} and {most:?}")]
     Duration {
         /// The duration's name.
@@ -26,25 +24,21 @@ pub enum InvalidInput {
         most: Duration,
     },
     /// A group lock without members.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("a lock over several members needs at least one member, but has none")]
     NoMembers,
     /// A striped lock without stripes.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the striped lock {name:?} has no stripes: set at least one, and the same number in all processes")]
     NoStripes {
         /// The lock.
         name: String,
     },
     /// A group lock with a repeated member.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("a lock over several members has the member {name:?} twice: add each member once")]
     SameMember {
         /// The member.
         name: String,
     },
     /// A quorum lock with two clients of one server. Its servers must fail independently.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "two clients of the quorum lock {name:?} are connected to the same server: use clients of independent servers"
     )]
@@ -53,7 +47,6 @@ pub enum InvalidInput {
         name: String,
     },
     /// A quorum lock with more clients than servers, or with fewer clients than a majority, which could never be acquired.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "the quorum lock {name:?} has {servers} servers and {clients} clients: pass one client for each server (Client::connect_lazy \
          if a server is down), or clients for at least {} servers", servers / 2 + 1
@@ -67,11 +60,9 @@ pub enum InvalidInput {
         clients: usize,
     },
     /// An acquire of zero permits.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("an acquire of a semaphore needs at least one permit")]
     NoPermits,
     /// An acquire of more permits of a semaphore than one command may process.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "{given} permits were requested at once, but the maximum is {most}: each permit of a semaphore has its own id and lease, \
          and a longer command would block the server; acquire several guards, let one permit stand for several units, or use \
@@ -84,7 +75,6 @@ pub enum InvalidInput {
         most: u32,
     },
     /// A number outside the range of a counter on the server.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the {what} of {given} is invalid: it must be between {least} and {most}")]
     Number {
         /// The number's name.
@@ -97,7 +87,6 @@ pub enum InvalidInput {
         most: i64,
     },
     /// The process is a fork of the process that built the client, and lacks its threads and connections.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error(
         "this process was forked from the process {built_by}, which built the client: build a client after the fork"
     )]
@@ -106,7 +95,6 @@ pub enum InvalidInput {
         built_by: u32,
     },
     /// An owner of another client.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the owner belongs to another client: an owner can only re-enter locks of the client that created it")]
     ForeignOwner,
     /// A ticket of a client with another prefix.
@@ -121,7 +109,6 @@ pub enum InvalidInput {
         prefix: String,
     },
     /// A [`Period`](crate::once::Period) that processes would name differently.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the period of the job {job:?} is invalid: {message}")]
     Period {
         /// The name of the job.
@@ -130,7 +117,6 @@ pub enum InvalidInput {
         message: String,
     },
     /// Two settings that contradict each other.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     #[error("the settings contradict each other: {0}")]
     Contradiction(String),
 }

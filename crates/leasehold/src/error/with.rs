@@ -11,10 +11,8 @@ use std::fmt;
 #[non_exhaustive]
 pub enum WithError<T> {
     /// The lock was not acquired, and the work did not start.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     NotAcquired(Error),
     /// The lock was lost. `value` is the result of the work if it had finished; otherwise the work was stopped.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     Lost {
         /// The lock.
         lock: String,
@@ -24,7 +22,6 @@ pub enum WithError<T> {
         value: Option<T>,
     },
     /// The work finished under the lock, but the release failed.
-    /// See [troubleshooting](https://github.com/leasehold/leasehold/blob/main/docs/operations.md#troubleshooting).
     NotReleased {
         /// The error of the release.
         error: Error,

@@ -69,62 +69,51 @@ pub const SPAN_RELEASE: &str = "leasehold.release";
 /// The default class of a lock.
 pub const DEFAULT_CLASS: &str = "default";
 
-/// Registers every series without a class, at 0.
-pub(super) fn register() {
-    for (name, label, words) in [
-        (RENEW_TOTAL, "outcome", ["renewed", "failed"]),
-        (CLEAN_UP_TOTAL, "outcome", ["done", "failed"]),
-        (FALLBACK_TOTAL, "event", ["degraded", "restored"]),
-        (USER_CODE_PANIC_TOTAL, "code", ["waker", "telemetry"]),
-    ] {
-        for word in words {
-            drop(counter!(name, label => word));
-        }
-    }
-    for name in [
-        RENEWED_HOLDS_TOTAL,
-        UNPOLLED_TURNS_TOTAL,
-        QUEUE_POSITIONS_LOST_TOTAL,
-        ENDLESS_TOTAL,
-        UNSET_TOTAL,
-        BUG_TOTAL,
-        RECONNECTS_TOTAL,
-        EVICTION_TOTAL,
-    ] {
-        drop(counter!(name));
-    }
-}
-
-/// Sets the unit and the description of each metric.
+/// Sets the unit and the description of each metric, and registers every series without a class, at 0.
 pub(super) fn describe() {
     for (name, help) in [
         (ACQUIRE_TOTAL, "Finished acquires"),
         (HANDED_ON_TOTAL, "Acquires by hand-over from another task of the client"),
         (RELEASE_TOTAL, "Finished releases, and dropped or detached guards"),
         (LOST_TOTAL, "Lost holds"),
-        (RENEW_TOTAL, "Renewals, one for each batch"),
+    ] {
+        describe_counter!(name, Unit::Count, help);
+    }
+    for (name, help) in [
         (RENEWED_HOLDS_TOTAL, "Holds in renewals with a reply"),
         (UNPOLLED_TURNS_TOTAL, "Waiters that were not polled in time for their turn"),
         (QUEUE_POSITIONS_LOST_TOTAL, "Waiters of fair locks that lost their place in the queue"),
         (ENDLESS_TOTAL, "Locks without a time to live that block a caller"),
         (UNSET_TOTAL, "Missing semaphores that block a caller"),
         (BUG_TOTAL, "Panics of a client's background, which lose all its locks"),
-        (FALLBACK_TOTAL, "Locks granted without the server, and locks restored afterwards"),
-        (CLEAN_UP_TOTAL, "Cleanups by the background"),
-        (USER_CODE_PANIC_TOTAL, "Caught panics of the application's code"),
         (RECONNECTS_TOTAL, "Reconnects of backgrounds"),
         (EVICTION_TOTAL, "Clients whose server has a policy that can evict a held lock"),
     ] {
         describe_counter!(name, Unit::Count, help);
+        drop(counter!(name));
     }
-    describe_histogram!(ACQUIRE_SECONDS, Unit::Seconds, "From the first poll of an acquire to its guard");
-    describe_histogram!(HOLD_SECONDS, Unit::Seconds, "From a grant to the guard's end");
-    describe_histogram!(OLDEST_HOLD_SECONDS, Unit::Seconds, "Age of the oldest hold in a renewed batch");
-    describe_histogram!(
-        RENEWAL_LEFT_SECONDS,
-        Unit::Seconds,
-        "Time from a renewal to the earliest deadline in its batch"
-    );
+    for (name, help, label, words) in [
+        (RENEW_TOTAL, "Renewals, one for each batch", "outcome", ["renewed", "failed"]),
+        (CLEAN_UP_TOTAL, "Cleanups by the background", "outcome", ["done", "failed"]),
+        (
+            FALLBACK_TOTAL,
+            "Locks granted without the server, and locks restored afterwards",
+            "event",
+            ["degraded", "restored"],
+        ),
+        (USER_CODE_PANIC_TOTAL, "Caught panics of the application's code", "code", ["waker", "telemetry"]),
+    ] {
+        describe_counter!(name, Unit::Count, help);
+        words.iter().for_each(|word| drop(counter!(name, label => *word)));
+    }
+    for (name, help) in [
+        (ACQUIRE_SECONDS, "From the first poll of an acquire to its guard"),
+        (HOLD_SECONDS, "From a grant to the guard's end"),
+        (OLDEST_HOLD_SECONDS, "Age of the oldest hold in a renewed batch"),
+        (RENEWAL_LEFT_SECONDS, "Time from a renewal to the earliest deadline in its batch"),
+    ] {
+        describe_histogram!(name, Unit::Seconds, help);
+    }
     describe_gauge!(WAITING, Unit::Count, "Running acquires");
     describe_gauge!(CONNECTED, Unit::Count, "Clients whose background is connected to the server");
     describe_gauge!(HELD, Unit::Count, "Existing guards");
