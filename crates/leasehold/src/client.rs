@@ -176,7 +176,7 @@ impl Client {
     /// Returns the simple lock of this name: one string with a lease, as in go-zero. See [`SimpleLock`].
     pub fn simple_lock(&self, name: impl AsRef<str>, lease: Duration) -> SimpleLock {
         let spec = self.spec(Kind::Simple, name.as_ref());
-        Lock::of(spec.with_options(|options| options.lease = Some(lease)))
+        Lock::of(spec.with(|options| options.lease = Some(lease)))
     }
 
     /// Returns the bare semaphore of this name: a counter of permits without leases. Prefer [`Client::semaphore`]; [`BareSemaphore`]

@@ -136,7 +136,7 @@ impl<K: LockKind> Lock<K> {
         if self.spec.options().linger.is_none() && self.spec.fallback() == Fallback::Fail {
             return self.clone();
         }
-        Self::of(self.spec.with_options(|options| {
+        Self::of(self.spec.with(|options| {
             options.linger = None;
             options.fallback = Some(Fallback::Fail);
         }))
@@ -156,7 +156,7 @@ impl<K: SupportsFallback> Lock<K> {
     /// [`Guard::is_degraded`] reports whether a guard was granted without the server.
     #[must_use]
     pub fn fallback(&self, fallback: Fallback) -> Self {
-        Self::of(self.spec.with_options(|options| options.fallback = Some(fallback)))
+        Self::of(self.spec.with(|options| options.fallback = Some(fallback)))
     }
 }
 
@@ -203,7 +203,7 @@ impl Lock {
     /// ```
     #[must_use]
     pub fn linger(&self, longest: Duration) -> Self {
-        Self::of(self.spec.with_options(|options| options.linger = Some(longest)))
+        Self::of(self.spec.with(|options| options.linger = Some(longest)))
     }
 }
 

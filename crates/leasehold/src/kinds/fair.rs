@@ -48,6 +48,6 @@ impl FairLock {
     /// token in force.
     #[must_use]
     pub fn fenced(&self) -> FencedFairLock {
-        Lock::of(self.spec().with_kind(Kind::FencedFair))
+        Lock::of(self.spec().with(|spec| spec.kind = Kind::FencedFair))
     }
 }

@@ -255,7 +255,7 @@ impl<R: GroupRule> GroupAcquire<R> {
                 Err(error) if R::is_transient(&error) => {
                     let failed_for = handle.clock.now().since(*failing_since.get_or_insert(started));
                     let out_for = if self.wait.is_none() { self.lock.out_of_reach_for() } else { Duration::ZERO };
-                    if failed_for.max(out_for) >= handle.settings.unreachable_after {
+                    if failed_for.max(out_for) >= handle.settings.session.unreachable_after {
                         return Err(error);
                     }
                     Some(error)

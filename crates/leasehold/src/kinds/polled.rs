@@ -61,7 +61,7 @@ impl SimpleLock {
     pub fn with_id(&self, id: impl Into<String>) -> Self {
         let id = Bytes::from(id.into());
         let owner = self.spec().handle().with(|session, _| session.new_owner());
-        Self::of(self.spec().with_options(|options| {
+        Self::of(self.spec().with(|options| {
             options.field = Some(id);
             options.owner = Some(owner);
         }))

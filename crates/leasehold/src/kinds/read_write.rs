@@ -92,7 +92,7 @@ impl ReadWriteLock {
     /// readers.
     #[must_use]
     pub fn prefer_writers(self) -> Self {
-        let spec = self.write.spec().with_options(|options| options.prefer_writers = Some(MARK));
+        let spec = self.write.spec().with(|options| options.prefer_writers = Some(MARK));
         Self { write: Lock::of(spec) }
     }
 
@@ -109,7 +109,7 @@ impl ReadWriteLock {
 
     /// Returns the read half, which any number of readers may hold.
     pub fn read(&self) -> ReadLock {
-        Lock::of(self.write.spec().with_kind(Kind::Read))
+        Lock::of(self.write.spec().with(|spec| spec.kind = Kind::Read))
     }
 
     /// Returns the write half, which one writer may hold.
@@ -129,7 +129,7 @@ impl Guard<Write> {
     ///
     /// See [`Acquire`]. The write half stays held.
     pub async fn read(&self) -> Result<Guard<Read>, Error> {
-        let spec = self.lock().spec().with_kind(Kind::Read);
+        let spec = self.lock().spec().with(|spec| spec.kind = Kind::Read);
         let acquire = Acquire::new(spec).standing_beside(self.hold());
         acquire.await
     }

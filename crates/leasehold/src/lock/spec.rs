@@ -21,20 +21,24 @@ use std::time::Duration;
 pub(crate) struct LockSpec(Arc<Inner>);
 
 #[derive(Clone)]
-struct Inner {
+pub(crate) struct Inner {
     handle: Arc<Handle>,
-    kind: Kind,
-    name: Result<LockName, Box<RefusedName>>,
+    pub(crate) kind: Kind,
+    /// An invalid name comes with the reason.
+    name: Result<LockName, Box<(String, InvalidInput)>>,
     class: Arc<Class>,
-    /// Boxed, because most locks have no options.
-    options: Option<Box<LockOptions>>,
-}
-
-/// An invalid name and the reason.
-#[derive(Clone)]
-struct RefusedName {
-    given: String,
-    why: InvalidInput,
+    /// A fixed lease, not renewed unless the acquire requests it.
+    pub(crate) lease: Option<Duration>,
+    /// The id of its holds on the server.
+    pub(crate) field: Option<Bytes>,
+    /// The owner of an acquire outside every scope. Default: a new owner for each acquire.
+    pub(crate) owner: Option<OwnerId>,
+    /// Default: the client's fallback.
+    pub(crate) fallback: Option<Fallback>,
+    /// The lifetime of a waiting writer's mark.
+    pub(crate) prefer_writers: Option<Duration>,
+    /// How long the lock lingers after a release.
+    pub(crate) linger: Option<Duration>,
 }
 
 /// The result of an operation on a counter, with the number from the server.
@@ -46,27 +50,6 @@ pub(crate) enum Outcome {
     /// The counter would leave its range.
     Overflow(i64),
 }
-
-/// The options of a lock, which an acquire may override.
-#[derive(Clone, Debug)]
-pub(crate) struct LockOptions {
-    /// A fixed lease, not renewed unless the acquire requests it.
-    pub(crate) lease: Option<Duration>,
-    /// The id of its holds on the server.
-    pub(crate) field: Option<Bytes>,
-    /// The owner of an acquire outside every scope. Default: a new owner for each acquire.
-    pub(crate) owner: Option<OwnerId>,
-    /// The fallback without the server. Default: the client's fallback.
-    pub(crate) fallback: Option<Fallback>,
-    /// The lifetime of a waiting writer's mark.
-    pub(crate) prefer_writers: Option<Duration>,
-    /// How long the lock lingers after a release.
-    pub(crate) linger: Option<Duration>,
-}
-
-/// The default options.
-static NO_OPTIONS: LockOptions =
-    LockOptions { lease: None, field: None, owner: None, fallback: None, prefer_writers: None, linger: None };
 
 impl LockSpec {
     /// Creates a lock with a name from the program.
@@ -87,36 +70,39 @@ impl LockSpec {
             }
             Ok(name)
         });
-        let name = name.map_err(|error| Box::new(RefusedName { given: given.to_owned(), why: error.into() }));
-        let class = handle.classes.get(DEFAULT_CLASS);
-        Self(Arc::new(Inner { handle, kind, name, class, options: None }))
+        Self(Arc::new(Inner {
+            class: handle.classes.get(DEFAULT_CLASS),
+            handle,
+            kind,
+            name: name.map_err(|error| Box::new((given.to_owned(), error.into()))),
+            lease: None,
+            field: None,
+            owner: None,
+            fallback: None,
+            prefer_writers: None,
+            linger: None,
+        }))
+    }
+
+    /// Returns a changed copy.
+    pub(crate) fn with(&self, change: impl FnOnce(&mut Inner)) -> Self {
+        let mut inner = Inner::clone(&self.0);
+        change(&mut inner);
+        Self(Arc::new(inner))
     }
 
     pub(crate) fn with_class(&self, class: &str) -> Self {
-        let class = self.0.handle.classes.get(class);
-        Self(Arc::new(Inner { class, ..Inner::clone(&self.0) }))
-    }
-
-    pub(crate) fn with_options(&self, change: impl FnOnce(&mut LockOptions)) -> Self {
-        let mut options = self.options().clone();
-        change(&mut options);
-        Self(Arc::new(Inner { options: Some(Box::new(options)), ..Inner::clone(&self.0) }))
-    }
-
-    /// Returns a lock of the same name and another kind.
-    pub(crate) fn with_kind(&self, kind: Kind) -> Self {
-        Self(Arc::new(Inner { kind, ..Inner::clone(&self.0) }))
+        self.with(|inner| inner.class = inner.handle.classes.get(class))
     }
 
     /// Returns a lock that fails at every use.
     pub(crate) fn refused(&self, why: InvalidInput) -> Self {
-        let name = Err(Box::new(RefusedName { given: self.name().to_owned(), why }));
-        Self(Arc::new(Inner { name, ..Inner::clone(&self.0) }))
+        self.with(|inner| inner.name = Err(Box::new((self.name().to_owned(), why))))
     }
 
     /// Returns the fallback of an acquire.
     pub(crate) fn fallback(&self) -> Fallback {
-        let said = self.options().fallback.unwrap_or(self.0.handle.settings.fallback);
+        let said = self.0.fallback.unwrap_or(self.0.handle.settings.fallback);
         if self.0.kind.supports_fallback() { said } else { Fallback::Fail }
     }
 
@@ -129,7 +115,7 @@ impl LockSpec {
     pub(crate) fn name(&self) -> &str {
         match &self.0.name {
             Ok(name) => name.as_str(),
-            Err(refused) => &refused.given,
+            Err(refused) => &refused.0,
         }
     }
 
@@ -141,8 +127,8 @@ impl LockSpec {
         self.0.kind.protocol().kind_name()
     }
 
-    pub(crate) fn options(&self) -> &LockOptions {
-        self.0.options.as_deref().unwrap_or(&NO_OPTIONS)
+    pub(crate) fn options(&self) -> &Inner {
+        &self.0
     }
 
     pub(crate) fn handle(&self) -> &Arc<Handle> {
@@ -155,7 +141,7 @@ impl LockSpec {
 
     /// Returns the name if it is valid.
     pub(crate) fn checked_name(&self) -> Result<&LockName, InvalidInput> {
-        self.0.name.as_ref().map_err(|refused| refused.why.clone())
+        self.0.name.as_ref().map_err(|refused| refused.1.clone())
     }
 
     /// Sends a call and reads the reply. It waits for up to one command timeout during a reconnect or the migration of the keys' slot. In a
