@@ -75,8 +75,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError`], within the connect deadline. It distinguishes a wrong password, an unreachable host, a server
-    /// that is still loading, and a malformed URL. If nothing listens at the address, the error is immediate;
+    /// [`ConnectError`], within the connect deadline. If nothing listens at the address, the error is immediate;
     /// [`connect_lazy`](Self::connect_lazy) is for a server that may start later.
     ///
     /// # Cancel safety
@@ -90,8 +89,7 @@ impl Client {
     ///
     /// # Errors
     ///
-    /// [`ConnectError::Invalid`] if the URL is invalid or the tokio runtime has no timers. [`ConnectError::Unreachable`] if the operating
-    /// system refuses another thread.
+    /// The errors of [`ClientBuilder::connect_lazy`].
     ///
     /// # Examples
     ///
@@ -117,14 +115,6 @@ impl Client {
     /// # Cancel safety
     ///
     /// Dropping the future closes the open connections.
-    ///
-    /// # Examples
-    ///
-    /// ```no_run
-    /// # async fn build() -> Result<(), leasehold::ConnectError> {
-    /// let client = leasehold::Client::from_env().await?;
-    /// # drop(client); Ok(()) }
-    /// ```
     pub async fn from_env() -> Result<Self, ConnectError> {
         Self::builder().connect_from_env().await
     }
@@ -285,16 +275,6 @@ impl Client {
 
     /// Whether the client has a connection to its server, or to all known primaries of a cluster, as far as it knows. This does no I/O: a
     /// loss of the network shows after a command timeout. [`ping`](Self::ping) waits for a reply.
-    ///
-    /// # Examples
-    ///
-    /// ```
-    /// # tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(async {
-    /// # let client = leasehold::Client::embedded();
-    /// let status = if client.is_connected() { 200 } else { 503 };
-    /// # assert_eq!(status, 200);
-    /// # });
-    /// ```
     pub fn is_connected(&self) -> bool {
         self.handle.check_process().is_ok()
             && self.handle.link.is_identified()
@@ -362,20 +342,21 @@ impl fmt::Debug for Client {
 
 /// The locks that a shutdown could not release in time: their guards still exist, or the server is unreachable.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
-#[error("{} were not released in time; they are free when their guards are dropped or their leases end", list(.locks))]
+#[error("the locks {} were not released in time; they are free when their guards are dropped or their leases end", self.list())]
 pub struct NotReleased {
     locks: Vec<String>,
 }
 
-/// Lists the first few names and the number of the remaining names.
-fn list(locks: &[String]) -> String {
-    const NAMED: usize = 10;
-    let named = locks.iter().take(NAMED).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
-    let more = locks.len().saturating_sub(NAMED);
-    if more == 0 { format!("the locks {named}") } else { format!("the locks {named} and {more} more") }
-}
-
 impl NotReleased {
+    /// Lists the first ten names and the number of the remaining names.
+    fn list(&self) -> String {
+        let named = self.locks.iter().take(10).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ");
+        match self.locks.len() {
+            0..=10 => named,
+            all => format!("{named} and {} more", all - 10),
+        }
+    }
+
     /// Returns the names of the locks.
     pub fn locks(&self) -> &[String] {
         &self.locks

@@ -287,11 +287,12 @@ impl Error {
             }
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
-            AcquireError::Unreachable(message) if waited >= LEAST_TOLD => {
-                let waited = readable(waited);
-                Self::Unreachable { lock, message: format!("{message}; retried for {waited:?}") }
+            AcquireError::Unreachable(mut message) => {
+                if waited >= Duration::from_millis(1) {
+                    message.push_str(&format!("; retried for {:?}", readable(waited)));
+                }
+                Self::Unreachable { lock, message }
             }
-            AcquireError::Unreachable(message) => Self::Unreachable { lock, message },
             AcquireError::OutcomeUnknown(message) => Self::OutcomeUnknown { lock, message },
             AcquireError::Refused(refusal) => Self::Refused { lock, refusal },
             AcquireError::UpgradeNotSupported => Self::UpgradeNotSupported { lock },
@@ -339,24 +340,15 @@ impl Error {
         }
     }
 
-    /// Returns the error of a search with a failed command.
-    pub(crate) fn of_a_search(pattern: &str, error: &LinkError) -> Self {
-        let (message, refusal) = match error {
-            LinkError::NotSent(message) | LinkError::Unknown(message) => (message.clone(), None),
-            LinkError::Refused(refusal) => (refusal.to_string(), Some(refusal.clone())),
+    /// Converts the error of a command into the error of the search.
+    pub(crate) fn in_a_search(self, pattern: &str) -> Self {
+        let (message, refusal) = match self {
+            Self::Unreachable { message, .. } | Self::OutcomeUnknown { message, .. } => (message, None),
+            Self::Refused { refusal, .. } => (refusal.to_string(), Some(refusal)),
+            other => return other,
         };
         // A transient refusal must not stop retries.
         Self::SearchFailed { pattern: pattern.to_owned(), message, refusal: refusal.filter(|one| !one.is_transient()) }
-    }
-
-    /// Converts an error at one lock into an error of the search.
-    pub(crate) fn in_a_search(self, pattern: &str) -> Self {
-        match self {
-            Self::Unreachable { message, .. } => Self::of_a_search(pattern, &LinkError::NotSent(message)),
-            Self::OutcomeUnknown { message, .. } => Self::of_a_search(pattern, &LinkError::Unknown(message)),
-            Self::Refused { refusal, .. } => Self::of_a_search(pattern, &LinkError::Refused(refusal)),
-            other => other,
-        }
     }
 
     pub(crate) fn from_link(lock: &str, error: &LinkError) -> Self {
@@ -373,9 +365,6 @@ impl Error {
 pub(crate) fn lost_text(lock: &str, reason: LossReason) -> String {
     format!("the lock {lock:?} was lost: {reason}; other holders may have changed the protected data")
 }
-
-/// The error text omits shorter times.
-const LEAST_TOLD: Duration = Duration::from_millis(1);
 
 /// Truncates a time to milliseconds, if it is at least one millisecond.
 fn readable(time: Duration) -> Duration {
@@ -463,13 +452,12 @@ mod tests {
 
     #[test]
     fn search_names_its_pattern_and_no_lock() {
-        let down = || LinkError::NotSent("it is down".to_owned());
-        let of_a_lock = Error::from_link("stock:1", &down()).in_a_search("stock:*");
-        assert_eq!(of_a_lock, Error::of_a_search("stock:*", &down()));
+        let found = |error| Error::from_link("stock:1", &error).in_a_search("stock:*");
+        let of_a_lock = found(LinkError::NotSent("it is down".to_owned()));
         assert_eq!((of_a_lock.lock_name(), of_a_lock.is_retryable()), (None, true));
         let text = of_a_lock.to_string();
         assert_eq!(text, "the search for names that match \"stock:*\" failed before its end: it is down");
-        let refused = |text: &str| Error::of_a_search("stock:*", &LinkError::Refused(ServerError::new(text)));
+        let refused = |text: &str| found(LinkError::Refused(ServerError::new(text)));
         assert!(refused("LOADING the data").is_retryable() && !refused("NOPERM no right").is_retryable());
     }
 

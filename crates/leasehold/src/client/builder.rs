@@ -1,7 +1,5 @@
 //! The builder of a client.
 
-#[cfg(feature = "tls")]
-mod certificates;
 mod connecting;
 mod tuning;
 
@@ -297,6 +295,21 @@ impl ClientBuilder {
     /// WARN and ERROR events always include the name. Default: `true`.
     pub const fn span_lock_names(mut self, named: bool) -> Self {
         self.settings.span_lock_names = named;
+        self
+    }
+
+    /// Trusts these certificate authorities, in PEM, instead of those of the operating system. Only for `rediss://`.
+    #[cfg(feature = "tls")]
+    pub fn tls_ca(mut self, pem: impl Into<Vec<u8>>) -> Self {
+        self.certificates.ca = Some(pem.into());
+        self
+    }
+
+    /// Presents this certificate chain, with its private key, to a server that requests a client certificate. Both are in PEM. Only for
+    /// `rediss://`.
+    #[cfg(feature = "tls")]
+    pub fn tls_identity(mut self, chain: impl Into<Vec<u8>>, key: impl Into<Vec<u8>>) -> Self {
+        self.certificates.client = Some((chain.into(), key.into()));
         self
     }
 

@@ -38,11 +38,13 @@ pub(crate) fn of_environment(
         match value(variable) {
             Ok(url) if !url.is_empty() => return Ok((variable, url)),
             Ok(_) | Err(VarError::NotPresent) => {}
-            Err(VarError::NotUnicode(_)) => return Err(invalid(format!("{variable} is not valid Unicode"))),
+            Err(VarError::NotUnicode(_)) => {
+                return Err(ConnectError::invalid(format!("{variable} is not valid Unicode")));
+            }
         }
     }
     let names = VARIABLES.join(" nor ");
-    Err(invalid(format!(
+    Err(ConnectError::invalid(format!(
         "the environment has no URL of a server: neither {names} is set; set one to a URL such as redis://host:6379"
     )))
 }
@@ -56,25 +58,27 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
     // A file or a variable may end with a line feed, which is not part of the last setting.
     let url = url.trim_matches(|end: char| end.is_ascii_whitespace());
     if url.contains(|inner: char| inner.is_ascii_control()) {
-        return Err(invalid("the URL contains a line feed or another control character: remove it".to_owned()));
+        return Err(ConnectError::invalid("the URL contains a line feed or another control character: remove it"));
     }
     if url.contains('#') {
-        return Err(invalid(format!("the URL contains a #, and the text after it would be ignored; {ENCODE}")));
+        return Err(ConnectError::invalid(format!(
+            "the URL contains a #, and the text after it would be ignored; {ENCODE}"
+        )));
     }
-    let Some((address, query)) = url.split_once('?') else { return Ok((builder, parse(url)?)) };
+    let Some((address, query)) = url.split_once('?') else { return Ok((builder, ServerTarget::parse(url)?)) };
     let of_link = ServerTarget::parameters(url);
     let (mut others, mut said) = (Vec::new(), HashSet::new());
     for part in query.split('&').filter(|part| !part.is_empty()) {
         let (name, _) = part.split_once('=').unwrap_or((part, ""));
         let is_known = SETTINGS.contains(&name) || of_link.contains(&name);
         if is_known && name != "node" && !said.insert(name) {
-            return Err(invalid(format!("the URL contains {name} twice: remove one")));
+            return Err(ConnectError::invalid(format!("the URL contains {name} twice: remove one")));
         }
         if SETTINGS.contains(&name) {
             // Values are percent-decoded, as in any URL.
             let value = form_urlencoded::parse(part.as_bytes()).next().map(|(_, value)| value.into_owned());
             builder = set(builder, name, &value.unwrap_or_default())
-                .map_err(|form| invalid(format!("{name} in the URL must be {form}")))?;
+                .map_err(|form| ConnectError::invalid(format!("{name} in the URL must be {form}")))?;
         } else if of_link.contains(&name) {
             others.push(part);
         } else {
@@ -82,11 +86,7 @@ pub(crate) fn read(mut builder: ClientBuilder, url: &str) -> Result<(ClientBuild
         }
     }
     let rest = if others.is_empty() { address.to_owned() } else { format!("{address}?{}", others.join("&")) };
-    Ok((builder, parse(&rest)?))
-}
-
-fn parse(url: &str) -> Result<ServerTarget, ConnectError> {
-    ServerTarget::parse(url).map_err(ConnectError::from)
+    Ok((builder, ServerTarget::parse(&rest)?))
 }
 
 /// Applies one setting.
@@ -131,7 +131,7 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
         let names: Vec<_> = SETTINGS.iter().chain(of_link).copied().collect();
         names.join(", ")
     };
-    invalid(match part.split_once('=') {
+    ConnectError::invalid(match part.split_once('=') {
         // An unencoded question mark in a password leads here.
         _ if query.contains('@') => {
             format!("the query of the URL contains an unknown setting; {ENCODE}")
@@ -141,10 +141,6 @@ fn unknown(query: &str, part: &str, of_link: &[&str]) -> ConnectError {
         }
         None => format!("the query of the URL contains a part without a value; known settings: {}", known()),
     })
-}
-
-fn invalid(message: String) -> ConnectError {
-    ConnectError::invalid(message)
 }
 
 #[cfg(test)]

@@ -134,7 +134,7 @@ impl Keys {
             }
             let may_pass = !matches!(error, LinkError::Unknown(_)) && !error.is_lasting();
             if !may_pass || handle.clock.now() >= end || handle.with(|session, _| session.has_lost_all()) {
-                return Err(Error::of_a_search(&self.label, &error));
+                return Err(Error::from_link(&self.label, &error).in_a_search(&self.label));
             }
             attempt::pause(handle, pause).await;
             pause = (pause * 2).min(Duration::from_millis(100));

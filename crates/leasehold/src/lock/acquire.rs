@@ -123,14 +123,11 @@ impl<K: LockKind> Acquire<K> {
         self
     }
 
-    /// Acquires the lock, runs `work` and releases the lock. The caller can neither forget the release nor overlook a loss.
-    ///
-    /// `work` receives the guard. Once the lock is lost, `work` is not polled again.
+    /// Acquires the lock, runs `work` and releases the lock, like [`Lock::with`](crate::Lock::with).
     ///
     /// # Errors
     ///
-    /// [`WithError`] distinguishes three cases: the lock was not acquired, the lock was lost, or the release failed. It contains the result of `work`
-    /// if `work` had finished. `?` converts it into [`Error`].
+    /// [`WithError`]; `?` converts it into [`Error`].
     ///
     /// # Cancel safety
     ///

@@ -33,14 +33,8 @@ use std::time::Duration;
 ///
 /// # Storing a guard
 ///
-/// `Guard` is the guard of a [`Lock`]. Guards of other kinds have the [kind](crate::kind) as a parameter:
-///
-/// | lock | guard |
-/// |---|---|
-/// | [`FairLock`](crate::FairLock), [`FencedLock`](crate::FencedLock), [`SpinLock`](crate::SpinLock), … | `Guard<kind::Fair>`, `Guard<kind::Fenced>`, `Guard<kind::Spin>`, … |
-/// | [`Semaphore`](crate::Semaphore), [`BareSemaphore`](crate::BareSemaphore) | `Guard<kind::Permit>`, `Guard<kind::Counter>` |
-/// | [`AnyLock`](crate::AnyLock) | `Guard<kind::Any>` |
-/// | [`MultiLock`](crate::MultiLock), [`QuorumLock`](crate::QuorumLock) | [`MultiGuard`](crate::group::MultiGuard), [`QuorumGuard`](crate::group::QuorumGuard) |
+/// `Guard` is the guard of a [`Lock`]. Guards of other kinds have the [kind](crate::kind) as a parameter. Groups have a
+/// [`MultiGuard`](crate::group::MultiGuard) or a [`QuorumGuard`](crate::group::QuorumGuard).
 ///
 /// ```
 /// use leasehold::{Guard, kind};
@@ -220,7 +214,6 @@ impl<K: LockKind> Guard<K> {
         self.lock.spec().handle().with(|session, now| session.keep_busy(self.hold, now + least));
     }
 
-    /// Returns the number of the hold.
     pub(crate) const fn hold(&self) -> HoldNumber {
         self.hold
     }
@@ -362,9 +355,7 @@ impl<K: Leased> Guard<K> {
             }
         }
     }
-}
 
-impl<K: Leased> Guard<K> {
     /// Completes when less than a third of the lease remains, or when the lock is lost.
     ///
     /// The client renews a lease after a third of it. So this means that renewals have failed for another third: the server is
@@ -477,7 +468,6 @@ impl<K: LockKind> fmt::Debug for Guard<K> {
 #[cfg(all(test, feature = "embedded"))]
 mod tests {
     use crate::Client;
-    #[cfg(feature = "embedded")]
     use std::time::Duration;
 
     #[tokio::test]
@@ -494,7 +484,6 @@ mod tests {
         releasing.await.expect("a release");
     }
 
-    #[cfg(feature = "embedded")]
     #[tokio::test(start_paused = true)]
     async fn lock_is_at_risk_with_a_third_of_its_lease_left() {
         let server = crate::embedded::EmbeddedServer::paused();
