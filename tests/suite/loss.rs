@@ -247,7 +247,7 @@ pub(crate) async fn with_releases_and_carries_the_value(world: World) {
     let outcome = lock.acquire().wait(ms(50)).with(async |_| ()).await;
     let error = outcome.expect_err("a busy lock");
     assert!(matches!(Error::from(error.clone()), Error::WaitElapsed { .. }), "{error:?}");
-    assert_eq!((error.error(), error.clone().into_value()), (error.into_error(), None));
+    assert_eq!((error.error(), error.clone().into_value()), (Error::from(error), None));
     guard.release().await.expect("a release");
     let owner = client.new_owner();
     let again = lock.acquire().owner(&owner).max_hold(secs(60)).wait(secs(5));

@@ -128,14 +128,9 @@ impl<K: LockKind> Lock<K> {
     pub(crate) const fn spec(&self) -> &LockSpec {
         &self.spec
     }
-}
 
-impl<K: LockKind> Lock<K> {
     /// Returns the lock as a member of a group: without a fallback, and without lingering.
     pub(crate) fn as_member(&self) -> Self {
-        if self.spec.options().linger.is_none() && self.spec.fallback() == Fallback::Fail {
-            return self.clone();
-        }
         Self::of(self.spec.with(|options| {
             options.linger = None;
             options.fallback = Some(Fallback::Fail);

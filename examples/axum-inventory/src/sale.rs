@@ -82,7 +82,7 @@ impl Shop {
             Ok(sale) => sale,
             // The sale stands: the database has admitted its token, and every later holder comes after it.
             Err(WithError::NotReleased { value, .. }) => value,
-            Err(error) => Err(Failure::Lock(error.into_error())),
+            Err(error) => Err(Failure::Lock(error.into())),
         }
     }
 

@@ -48,14 +48,6 @@ impl<T> WithError<T> {
         }
     }
 
-    /// Converts into the error, and drops the result of the work.
-    pub fn into_error(self) -> Error {
-        match self {
-            Self::NotAcquired(error) | Self::NotReleased { error, .. } => error,
-            Self::Lost { lock, reason, .. } => Error::Lost { lock, reason },
-        }
-    }
-
     /// Converts into the result of the work, if the work had finished.
     pub fn into_value(self) -> Option<T> {
         match self {
@@ -67,8 +59,12 @@ impl<T> WithError<T> {
 }
 
 impl<T> From<WithError<T>> for Error {
+    /// Drops the result of the work.
     fn from(error: WithError<T>) -> Self {
-        error.into_error()
+        match error {
+            WithError::NotAcquired(error) | WithError::NotReleased { error, .. } => error,
+            WithError::Lost { lock, reason, .. } => Self::Lost { lock, reason },
+        }
     }
 }
 

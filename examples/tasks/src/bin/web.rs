@@ -3,14 +3,14 @@
 use axum::extract::{Path, State};
 use axum::http::StatusCode;
 use axum::{Router, routing::post};
-use leasehold::{Client, WithError};
+use leasehold::{Client, Error};
 use leasehold_tower::{LockLayer, header};
 use std::time::Duration;
 
 /// Waits for at most two seconds for the lock of an article.
 async fn reserve(State(client): State<Client>, Path(article): Path<String>) -> Result<String, (StatusCode, String)> {
     let lock = client.lock(format!("stock:{article}"));
-    let left = lock.with(async |_held| 99 /* read, decide, write */).await.map_err(WithError::into_error);
+    let left = lock.with(async |_held| 99 /* read, decide, write */).await.map_err(Error::from);
     let left = left.map_err(|error| {
         let status = StatusCode::from_u16(error.http_status()).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
         (status, error.to_string())
