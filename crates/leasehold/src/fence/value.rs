@@ -6,7 +6,10 @@ use crate::kind::Fencing;
 use crate::lock::guard::Guard;
 use crate::lock::spec::LockSpec;
 use bytes::Bytes;
+use leasehold_core::call::Call;
 use leasehold_core::command::store::{self as command, Claim, Fenced, Written};
+use leasehold_core::name::LockName;
+use leasehold_core::reply::{DecodeError, Reply};
 use std::fmt;
 
 /// A value on the lock's server that only the newest holder can read and write.
@@ -59,9 +62,7 @@ impl FencedValue {
     ///
     /// After a drop of the future the token may or may not be registered, which is harmless.
     pub async fn read<K: Fencing>(&self, guard: &Guard<K>) -> Result<Option<Bytes>, Error> {
-        let owner = guard.cell().field();
-        let call = command::read(self.0.checked_name()?, &claim(guard, &owner));
-        self.admitted(guard, self.0.call_until_known(call, command::read_done).await?)
+        self.show(guard, command::read, command::read_done).await
     }
 
     /// Registers the guard's token and writes the value. Of two concurrent writes of one guard, the later call wins.
@@ -75,10 +76,8 @@ impl FencedValue {
     /// After a drop of the future the value may or may not be written. It never overwrites a later write of the same guard.
     pub async fn write<K: Fencing>(&self, guard: &Guard<K>, value: impl Into<Bytes>) -> Result<(), Error> {
         let number = self.0.handle().with(|session, _| session.new_number());
-        let owner = guard.cell().field();
-        let call = command::write(self.0.checked_name()?, &claim(guard, &owner), number, value.into(), None);
-        let written = self.0.call_until_known(call, command::written).await?;
-        self.admitted(guard, written).map(|(Written::Now | Written::Before)| ())
+        let write = |name: &LockName, claim: &Claim<'_>| command::write(name, claim, number, value.into(), None);
+        self.show(guard, write, command::written).await.map(|(Written::Now | Written::Before)| ())
     }
 
     /// Registers the guard's token without reading or writing, for data that is stored elsewhere. The store does not check reads and writes by other
@@ -92,14 +91,20 @@ impl FencedValue {
     ///
     /// After a drop of the future the token may or may not be registered, which is harmless.
     pub async fn check<K: Fencing>(&self, guard: &Guard<K>) -> Result<(), Error> {
-        let owner = guard.cell().field();
-        let call = command::check(self.0.checked_name()?, &claim(guard, &owner));
-        self.admitted(guard, self.0.call_until_known(call, command::checked).await?)
+        self.show(guard, command::check, command::checked).await
     }
 
-    fn admitted<K: Fencing, T>(&self, guard: &Guard<K>, fenced: Fenced<T>) -> Result<T, Error> {
+    /// Sends a call that shows the token of the guard.
+    async fn show<K: Fencing, T>(
+        &self,
+        guard: &Guard<K>,
+        call: impl FnOnce(&LockName, &Claim<'_>) -> Call,
+        decode: impl Fn(&Reply) -> Result<Fenced<T>, DecodeError>,
+    ) -> Result<T, Error> {
         let (name, token) = (self.key().to_owned(), guard.fencing_token());
-        match fenced {
+        let claim = Claim { token: token.as_u64(), owner: &guard.cell().field(), keep: None };
+        let call = call(self.0.checked_name()?, &claim);
+        match self.0.call_until_known(call, decode).await? {
             Fenced::Admitted(value) => Ok(value),
             Fenced::Stale { registered } => {
                 Err(Error::StaleToken { name, token, registered: FencingToken::told(registered) })
@@ -108,10 +113,6 @@ impl FencedValue {
             Fenced::Kind(kind) => Err(self.0.conflict(kind)),
         }
     }
-}
-
-fn claim<'a, K: Fencing>(guard: &Guard<K>, owner: &'a Bytes) -> Claim<'a> {
-    Claim { token: guard.fencing_token().as_u64(), owner, keep: None }
 }
 
 impl fmt::Debug for FencedValue {

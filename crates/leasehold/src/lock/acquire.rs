@@ -208,6 +208,13 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
+    /// Acquires the lock, and waits while it is busy.
+    pub(crate) async fn wait_for(&self) -> Result<Guard<K>, Error> {
+        // Only a try returns `None`.
+        let elapsed = || Error::from_acquire(self.spec.name(), Duration::ZERO, AcquireError::WaitElapsed);
+        self.run(None).await?.ok_or_else(elapsed)
+    }
+
     /// Returns whether an enclosing scope holds the lock under another owner.
     fn waits_for_itself(&self) -> bool {
         let (handle, name) = (self.spec.handle(), self.spec.checked_name());
@@ -415,9 +422,7 @@ impl<K: LockKind> IntoFuture for Acquire<K> {
 
     fn into_future(self) -> Self::IntoFuture {
         Box::pin(async move {
-            let elapsed = || Error::from_acquire(self.spec.name(), Duration::ZERO, AcquireError::WaitElapsed);
-            // Only a try returns `None`, and this acquire is not a try.
-            match self.run(None).await.and_then(|guard| guard.ok_or_else(elapsed)) {
+            match self.wait_for().await {
                 Err(Error::WaitElapsed { lock, kind, waited, .. }) => {
                     let waits_for_itself = self.waits_for_itself();
                     // Boxed to keep the future small: this path is rare.

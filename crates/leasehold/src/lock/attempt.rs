@@ -79,8 +79,7 @@ pub(crate) fn pause(handle: &Arc<Handle>, pause: Duration) -> impl Future<Output
 
 /// Begins a request at the first poll of the future, and abandons it at the drop. A drop only updates the session, without a runtime.
 ///
-/// Written by hand to save memory, because a hundred thousand of these futures may wait at a time. The future of an `async fn` would store most
-/// values that live across awaits twice.
+/// A hundred thousand of these futures may wait at a time. The future of an `async fn` would store most values that live across awaits twice.
 fn request<T>(
     handle: &Arc<Handle>,
     backoff: Option<Arc<Backoff>>,

@@ -15,7 +15,7 @@ use crate::lock::spec::LockSpec;
 use crate::lock::ticket::Ticket;
 use crate::telemetry::{self, InSpan, Outcome, event};
 use futures_util::future::{Either, select};
-use leasehold_core::error::{AcquireError, HoldEnd, ReleaseError};
+use leasehold_core::error::{HoldEnd, ReleaseError};
 use leasehold_core::hold_cell::{EndWatch, HoldCell};
 use leasehold_core::owner::HoldNumber;
 use leasehold_core::session::Granted;
@@ -302,9 +302,7 @@ impl<K: Owned> Guard<K> {
     ///
     /// See [`Acquire`]. The hold count returns to its earlier value.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        let acquire = Acquire::new(self.lock.spec().clone()).entering(self.hold);
-        let guard = acquire.run(None).await?;
-        guard.ok_or_else(|| Error::from_acquire(self.lock.name(), Duration::ZERO, AcquireError::WaitElapsed))
+        Acquire::new(self.lock.spec().clone()).entering(self.hold).wait_for().await
     }
 }
 
