@@ -9,7 +9,7 @@ pub(crate) mod url;
 
 use crate::client::builder::ClientBuilder;
 use crate::client::ids::ClientId;
-use crate::client::inner::Handle;
+use crate::client::inner::{ClientInner, Handle};
 use crate::error::ConnectError;
 use crate::fence::FencedValue;
 use crate::kinds::{
@@ -67,8 +67,8 @@ pub struct Client {
 }
 
 impl Client {
-    pub(crate) const fn from_handle(handle: Arc<Handle>) -> Self {
-        Self { handle }
+    pub(crate) fn new(inner: Arc<ClientInner>) -> Self {
+        Self { handle: Handle::new(inner) }
     }
 
     /// Connects to a server with the default settings. See [`ClientBuilder::connect`].

@@ -279,11 +279,11 @@ impl Error {
         matches!(self, Self::OutcomeUnknown { .. })
     }
 
-    pub(crate) fn from_acquire(lock: &str, waited: Duration, error: AcquireError) -> Self {
+    pub(crate) fn from_acquire(lock: &str, kind: &'static str, waited: Duration, error: AcquireError) -> Self {
         let lock = lock.to_owned();
         match error {
             AcquireError::WaitElapsed => {
-                Self::WaitElapsed { lock, kind: "lock", waited, holder: None, waits_for_itself: false }
+                Self::WaitElapsed { lock, kind, waited, holder: None, waits_for_itself: false }
             }
             AcquireError::Lost(reason) => Self::Lost { lock, reason },
             AcquireError::KeyConflict(kind) => Self::KeyConflict { lock, kind },
@@ -300,14 +300,6 @@ impl Error {
             AcquireError::NotReplicated { acknowledged, wanted } => Self::NotReplicated { lock, acknowledged, wanted },
             AcquireError::Closed => Self::ShutDown { lock },
         }
-    }
-
-    /// Sets the kind of the lock.
-    pub(crate) fn of_kind(mut self, word: &'static str) -> Self {
-        if let Self::WaitElapsed { kind, .. } = &mut self {
-            *kind = word;
-        }
-        self
     }
 
     pub(crate) fn from_move(lock: &str, error: MoveError) -> Self {
@@ -406,14 +398,18 @@ mod tests {
     fn a_wait_that_is_over_names_what_was_waited_for() {
         let text = |kind| {
             let waited = Duration::from_micros(25_417);
-            Error::from_acquire("parts", waited, AcquireError::WaitElapsed).of_kind(kind).to_string()
+            Error::from_acquire("parts", kind, waited, AcquireError::WaitElapsed).to_string()
         };
         let lock = r#"the fair lock "parts" was not acquired: still busy after 25ms; retry, or wait longer"#;
         assert_eq!(text("fair lock"), lock);
         assert!(text("count-down latch").starts_with(r#"the count-down latch "parts" did not open within 25ms"#));
         assert!(text("semaphore").contains("too few free permits") && text("semaphore").contains("try_set_permits"));
-        let unreachable =
-            Error::from_acquire("parts", Duration::from_secs(2), AcquireError::Unreachable("it is down".into()));
+        let unreachable = Error::from_acquire(
+            "parts",
+            "lock",
+            Duration::from_secs(2),
+            AcquireError::Unreachable("it is down".into()),
+        );
         assert!(unreachable.to_string().ends_with("it is down; retried for 2s"), "{unreachable}");
     }
 
@@ -434,7 +430,7 @@ mod tests {
     fn errors_tell_contention_from_outages_and_from_what_may_stand() {
         let message = || "it is down".to_owned();
         for (error, contention, transient, effect) in [
-            (Error::from_acquire(&lock(), Duration::ZERO, AcquireError::WaitElapsed), true, true, false),
+            (Error::from_acquire(&lock(), "lock", Duration::ZERO, AcquireError::WaitElapsed), true, true, false),
             (Error::Unreachable { lock: lock(), message: message() }, false, true, false),
             (Error::OutcomeUnknown { lock: lock(), message: message() }, false, true, true),
             (Error::NotReplicated { lock: lock(), acknowledged: 0, wanted: 1 }, false, true, false),
@@ -466,7 +462,7 @@ mod tests {
         let text = "NOPERM this user has no permissions to run the 'evalsha' command";
         let by_link = Error::from_link("stock", &LinkError::Refused(ServerError::new(text)));
         assert_eq!(
-            Error::from_acquire("stock", Duration::ZERO, AcquireError::Refused(ServerError::new(text))),
+            Error::from_acquire("stock", "lock", Duration::ZERO, AcquireError::Refused(ServerError::new(text))),
             by_link
         );
         assert_eq!(Error::from_release("stock", ReleaseError::Refused(text.to_owned())), by_link);

@@ -167,9 +167,7 @@ impl Leader {
         let mut pause = LONGEST_PAUSE / 8;
         loop {
             let mut acquire = self.lock.acquire().wait(Duration::MAX).owner(&self.owner);
-            if let Some(lease) = self.lease {
-                acquire = acquire.renewed_for(lease);
-            }
+            (acquire.lease, acquire.renewed) = (self.lease, true);
             let won = match select(pin!(self.shared.resign.cancelled()), pin!(self.wait(acquire, campaign))).await {
                 Either::Left(_) => return self.not_elected(),
                 Either::Right((won, _)) => won,

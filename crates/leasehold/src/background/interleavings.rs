@@ -4,7 +4,6 @@
 
 use crate::Client;
 use crate::blocking::wait;
-use crate::client::inner::Handle;
 use leasehold_embedded::{EmbeddedServer, ManualClock};
 use loom::thread::JoinHandle;
 use std::time::Duration;
@@ -36,7 +35,7 @@ impl World {
         let clock = ManualClock::new();
         let server = EmbeddedServer::with_clock(clock.clone());
         let inner = Client::builder().without_background(&server, clock);
-        let client = Client::from_handle(Handle::new(inner.clone()));
+        let client = Client::new(inner.clone());
         let background = spawn(move || wait(super::run(inner)));
         Self { client, server, background }
     }

@@ -221,7 +221,8 @@ impl<R: GroupRule> GroupAcquire<R> {
     /// Returns the acquire of one member.
     pub(super) fn member(&self, member: &AnyLock) -> Acquire<Any> {
         let mut acquire = member.acquire();
-        acquire.set_all(self.lease, self.max_hold, self.owner.as_ref());
+        (acquire.lease, acquire.max_hold) = (self.lease, self.max_hold);
+        acquire.owner.clone_from(&self.owner);
         acquire
     }
 
@@ -269,10 +270,8 @@ impl<R: GroupRule> GroupAcquire<R> {
                 // A random pause separates callers that want the same members.
                 Some(pause) => attempt::pause(handle, pause.min(until.since(now))).await,
                 None => {
-                    let elapsed = AcquireError::WaitElapsed;
-                    return Err(
-                        failed.unwrap_or_else(|| Error::from_acquire(&self.lock.name, now.since(begun), elapsed))
-                    );
+                    let (name, waited, elapsed) = (&self.lock.name, now.since(begun), AcquireError::WaitElapsed);
+                    return Err(failed.unwrap_or_else(|| Error::from_acquire(name, "lock", waited, elapsed)));
                 }
             }
         }

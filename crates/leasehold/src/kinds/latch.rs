@@ -196,7 +196,7 @@ impl LatchWait {
             Ok(_) => Ok(()),
             Err(error) => {
                 let waited = handle.clock.now().since(begun);
-                Err(Error::from_acquire(self.spec.name(), waited, error).of_kind(self.spec.kind_word()))
+                Err(Error::from_acquire(self.spec.name(), self.spec.kind_word(), waited, error))
             }
         }
     }

@@ -125,7 +125,7 @@ impl Rule for AllMembers {
             // The wait behind the first member is short and may end before the server's reply.
             let is_short = place > 0 && patience != Patience::Try;
             let mut taking = acquire.member(member);
-            taking.waits_as(acquire.wait);
+            taking.wait = acquire.wait;
             let taken = match taking.run(Some(patience)).await {
                 Err(Error::WaitElapsed { .. }) => None,
                 Err(Error::OutcomeUnknown { .. }) if is_short => None,

@@ -130,7 +130,8 @@ impl Guard<Write> {
     /// See [`Acquire`]. The write half stays held.
     pub async fn read(&self) -> Result<Guard<Read>, Error> {
         let spec = self.lock().spec().with(|spec| spec.kind = Kind::Read);
-        let acquire = Acquire::new(spec).standing_beside(self.hold());
+        let mut acquire = Acquire::new(spec);
+        acquire.beside = Some(self.hold());
         acquire.await
     }
 

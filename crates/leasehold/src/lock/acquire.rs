@@ -49,13 +49,16 @@ use tokio::time::Instant;
 #[must_use = "an acquire does nothing until it is awaited"]
 pub struct Acquire<K: LockKind = Reentrant> {
     spec: LockSpec,
-    wait: Option<Wait>,
-    lease: Option<Duration>,
-    max_hold: Option<Duration>,
-    owner: Option<Owner>,
-    reenter: Option<HoldNumber>,
-    beside: Option<HoldNumber>,
-    renewed: bool,
+    pub(crate) wait: Option<Wait>,
+    pub(crate) lease: Option<Duration>,
+    pub(crate) max_hold: Option<Duration>,
+    pub(crate) owner: Option<Owner>,
+    /// The hold to re-enter.
+    pub(crate) reenter: Option<HoldNumber>,
+    /// The hold of the other half of a read-write lock.
+    pub(crate) beside: Option<HoldNumber>,
+    /// Whether a lease that the program sets is renewed.
+    pub(crate) renewed: bool,
     permits: u32,
     backoff: Option<Arc<Backoff>>,
     replicas: Option<Replicas>,
@@ -156,37 +159,6 @@ impl<K: LockKind> Acquire<K> {
         }
     }
 
-    /// Copies the lease, the limit and the owner of another builder.
-    pub(crate) fn set_all(&mut self, lease: Option<Duration>, max_hold: Option<Duration>, owner: Option<&Owner>) {
-        self.lease = lease;
-        self.max_hold = max_hold;
-        self.owner = owner.cloned();
-    }
-
-    /// Copies the wait of another builder.
-    pub(crate) const fn waits_as(&mut self, wait: Option<Wait>) {
-        self.wait = wait;
-    }
-
-    /// Acquires one half of a read-write lock while `hold` holds the other half.
-    pub(crate) const fn standing_beside(mut self, hold: HoldNumber) -> Self {
-        self.beside = Some(hold);
-        self
-    }
-
-    /// Sets a lease that is renewed.
-    pub(crate) const fn renewed_for(mut self, lease: Duration) -> Self {
-        self.lease = Some(lease);
-        self.renewed = true;
-        self
-    }
-
-    /// Re-enters `hold`.
-    pub(crate) const fn entering(mut self, hold: HoldNumber) -> Self {
-        self.reenter = Some(hold);
-        self
-    }
-
     /// Acquires the lock. Returns `None` if a try finds it busy.
     pub(crate) async fn run(&self, patience: Option<Patience>) -> Result<Option<Guard<K>>, Error> {
         let begun = self.spec.handle().clock.now_in_process();
@@ -204,14 +176,15 @@ impl<K: LockKind> Acquire<K> {
                 Ok(Some(guard))
             }
             Ok(None) => Ok(None),
-            Err(error) => Err(Error::from_acquire(self.spec.name(), waited, error).of_kind(self.spec.kind_word())),
+            Err(error) => Err(Error::from_acquire(self.spec.name(), self.spec.kind_word(), waited, error)),
         }
     }
 
     /// Acquires the lock, and waits while it is busy.
     pub(crate) async fn wait_for(&self) -> Result<Guard<K>, Error> {
         // Only a try returns `None`.
-        let elapsed = || Error::from_acquire(self.spec.name(), Duration::ZERO, AcquireError::WaitElapsed);
+        let (name, kind) = (self.spec.name(), self.spec.kind_word());
+        let elapsed = || Error::from_acquire(name, kind, Duration::ZERO, AcquireError::WaitElapsed);
         self.run(None).await?.ok_or_else(elapsed)
     }
 

@@ -302,7 +302,9 @@ impl<K: Owned> Guard<K> {
     ///
     /// See [`Acquire`]. The hold count returns to its earlier value.
     pub async fn reenter(&self) -> Result<Self, Error> {
-        Acquire::new(self.lock.spec().clone()).entering(self.hold).wait_for().await
+        let mut acquire = Acquire::new(self.lock.spec().clone());
+        acquire.reenter = Some(self.hold);
+        acquire.wait_for().await
     }
 }
 
@@ -349,7 +351,8 @@ impl<K: Leased> Guard<K> {
         match select(pin!(self.lost()), attempt::extend(handle, self.hold, lease)).await {
             Either::Left((lost, _)) => Err(lost.into()),
             Either::Right((result, _)) => {
-                result.map_err(|error| Error::from_acquire(self.lock.name(), Duration::ZERO, error))
+                let kind = self.lock.spec().kind_word();
+                result.map_err(|error| Error::from_acquire(self.lock.name(), kind, Duration::ZERO, error))
             }
         }
     }

@@ -4,7 +4,7 @@ use super::ClientBuilder;
 use crate::background::{self, Background, Place};
 use crate::blocking::is_waited_for;
 use crate::client::Client;
-use crate::client::inner::{ClientInner, Handle};
+use crate::client::inner::ClientInner;
 use crate::client::record;
 use crate::client::settings::{Settings, publish};
 use crate::client::url;
@@ -138,7 +138,7 @@ impl ClientBuilder {
             },
         );
         let _ = hand_over.send(inner.clone());
-        Ok(Client::from_handle(Handle::new(inner)))
+        Ok(Client::new(inner))
     }
 
     /// Connects to the URL in the environment variable `LEASEHOLD_URL`, or in `REDIS_URL` if the first is unset or empty. The URL may contain
@@ -270,18 +270,18 @@ impl ClientBuilder {
                 let client = self.assemble(link, Clock::of_machine(), Background::new(Place::Thread), seed)?;
                 // The receiver exists, because the thread waits for the client.
                 let _ = hand_over.send(client.clone());
-                Ok(Client::from_handle(Handle::new(client)))
+                Ok(Client::new(client))
             }
             Clock::Manual(clock) => {
                 let background = Background::new(Place::Inline(clock.clone()));
                 let inner = self.assemble(link, Clock::Manual(clock.clone()), background, seed)?;
                 background::inline::start(&inner, &clock);
-                Ok(Client::from_handle(Handle::new(inner)))
+                Ok(Client::new(inner))
             }
             Clock::Tokio(zero) => {
                 let inner = self.assemble(link, Clock::Tokio(zero), Background::new(Place::Task), seed)?;
                 drop(tokio::spawn(background::run(inner.clone())));
-                Ok(Client::from_handle(Handle::new(inner)))
+                Ok(Client::new(inner))
             }
         }
     }
@@ -328,11 +328,10 @@ impl ClientBuilder {
         let connected = telemetry::connecting(target.to_string(), target.topology());
         let (link, hand_over) = self.start_link(target)?;
         link.connect().await?;
-        let inner =
-            self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), None)?;
+        let inner = self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), None)?;
         connected(inner.link.server());
         let _ = hand_over.send(inner.clone());
-        Ok(Client::from_handle(Handle::new(inner)))
+        Ok(Client::new(inner))
     }
 
     fn link_settings(&self) -> server_link::LinkSettings {
