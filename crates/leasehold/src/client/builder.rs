@@ -6,9 +6,9 @@ mod tuning;
 pub use tuning::Tuning;
 
 use crate::client::ids::HolderId;
-use crate::client::settings::Settings;
+use crate::client::settings::{self, Settings};
 use crate::error::ConnectError;
-use crate::link::{AddressMap, Certificates, Credentials, Provider};
+use crate::link::{AddressMap, Certificates, Credentials, LinkSettings, Provider};
 use crate::lock::fair_settings::FairSettings;
 use crate::telemetry;
 use leasehold_core::settings::HandOver;
@@ -39,11 +39,10 @@ use leasehold_embedded::ManualClock;
 #[must_use = "a builder does nothing until it connects"]
 pub struct ClientBuilder {
     settings: Settings,
+    link: LinkSettings,
     certificates: Certificates,
     provider: Option<Provider>,
     addresses: Option<AddressMap>,
-    publish: PublishCommand,
-    sends_alone: bool,
     #[cfg(feature = "embedded")]
     clock: Option<Clock>,
     #[cfg(feature = "embedded")]
@@ -170,7 +169,7 @@ impl ClientBuilder {
     /// Sentinels or the cluster have no primary. Permanent errors are immediate: a closed port, a wrong password, an unknown database, a replica, or
     /// a server that is no Sentinel or no cluster. A process that may start before its server uses [`connect_lazy`](Self::connect_lazy).
     pub const fn connect_deadline(mut self, deadline: Duration) -> Self {
-        self.settings.connect_deadline = deadline;
+        self.link.connect_deadline = deadline;
         self
     }
 
@@ -355,6 +354,9 @@ impl ClientBuilder {
     }
 
     fn check(&self) -> Result<(), ConnectError> {
-        self.settings.check().map_err(ConnectError::from)
+        self.settings.check()?;
+        let day = Duration::from_secs(24 * 60 * 60);
+        settings::within("connect deadline", self.link.connect_deadline, Duration::from_millis(10), day)?;
+        Ok(())
     }
 }

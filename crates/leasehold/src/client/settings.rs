@@ -31,7 +31,6 @@ pub(crate) struct Settings {
     pub(crate) session: leasehold_core::settings::Settings,
     pub(crate) prefix: String,
     pub(crate) default_wait: Option<Duration>,
-    pub(crate) connect_deadline: Duration,
     pub(crate) require_noeviction: bool,
     pub(crate) fsync: bool,
     pub(crate) announce: Option<String>,
@@ -49,7 +48,6 @@ impl Default for Settings {
             session: leasehold_core::settings::Settings { hand_over, ..Default::default() },
             prefix: String::new(),
             default_wait: None,
-            connect_deadline: Duration::from_secs(10),
             require_noeviction: false,
             fsync: false,
             announce: None,
@@ -72,7 +70,6 @@ impl Settings {
         within("re-check interval", session.recheck, shortest, day)?;
         within("time after which a server counts as unreachable", session.unreachable_after, millisecond, day)?;
         within("command timeout", session.command_timeout, shortest, minute)?;
-        within("connect deadline", self.connect_deadline, shortest, day)?;
         within("watchdog time of the JVMs", session.jvm_watchdog, Duration::from_millis(300), day)?;
         if let Some(wait) = self.default_wait {
             within("default wait", wait, millisecond, Duration::MAX)?;

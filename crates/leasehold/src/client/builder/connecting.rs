@@ -10,7 +10,7 @@ use crate::client::settings::{Settings, publish};
 use crate::client::url;
 use crate::error::{Cause, ConnectError, InvalidInput};
 use crate::link::AnyLink;
-use crate::link::{self as server_link, ServerLink, ServerTarget};
+use crate::link::{self as server_link, LinkSettings, ServerLink, ServerTarget};
 use crate::runtime;
 use crate::runtime::clock::Clock;
 use crate::telemetry;
@@ -80,7 +80,14 @@ impl ClientBuilder {
     /// Dropping the future closes the open connections.
     pub async fn connect(self, url: &str) -> Result<Client, ConnectError> {
         let (builder, target) = url::read(self, url)?;
-        builder.connect_to(target).await
+        let connected = telemetry::connecting(target.to_string(), target.topology());
+        let (link, hand_over) = builder.start_link(target)?;
+        link.connect().await?;
+        let inner =
+            builder.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), None)?;
+        connected(inner.link.server());
+        let _ = hand_over.send(inner.clone());
+        Ok(Client::new(inner))
     }
 
     /// Creates a client without waiting for the servers of the [URL](Self::connect). The client connects in the background, and retries until it
@@ -324,26 +331,9 @@ impl ClientBuilder {
         target.with_certificates(&self.certificates).map_err(ConnectError::from)
     }
 
-    async fn connect_to(self, target: ServerTarget) -> Result<Client, ConnectError> {
-        let connected = telemetry::connecting(target.to_string(), target.topology());
-        let (link, hand_over) = self.start_link(target)?;
-        link.connect().await?;
-        let inner = self.assemble(AnyLink::Server(link), Clock::of_machine(), Background::new(Place::Thread), None)?;
-        connected(inner.link.server());
-        let _ = hand_over.send(inner.clone());
-        Ok(Client::new(inner))
-    }
-
-    fn link_settings(&self) -> server_link::LinkSettings {
-        let defaults = server_link::LinkSettings::default();
-        server_link::LinkSettings {
-            command_timeout: self.settings.session.command_timeout,
-            connect_deadline: self.settings.connect_deadline,
-            fsync: self.settings.fsync,
-            publish: self.publish,
-            batch_from: defaults.batch_from.filter(|_| !self.sends_alone),
-            ..defaults
-        }
+    fn link_settings(&self) -> LinkSettings {
+        let command_timeout = self.settings.session.command_timeout;
+        LinkSettings { command_timeout, fsync: self.settings.fsync, ..self.link.clone() }
     }
 
     /// Assembles a client. The caller has checked that its server is usable.

@@ -1,6 +1,7 @@
 //! The rarely changed settings of a client.
 
 use super::{ClientBuilder, PublishCommand};
+use crate::link::LinkSettings;
 use std::time::Duration;
 
 /// Rarely changed settings of a client, for [`ClientBuilder::tuning`]. A setting that is not set here keeps its value.
@@ -74,16 +75,16 @@ impl Tuning {
 
 impl ClientBuilder {
     /// Changes rarely needed settings. Settings that `tuning` does not set keep their values.
-    pub const fn tuning(mut self, tuning: Tuning) -> Self {
+    pub fn tuning(mut self, tuning: Tuning) -> Self {
         let Tuning { recheck, batch_calls, publish, jvm_watchdog, server_side_expiry } = tuning;
         if let Some(interval) = recheck {
             self.settings.session.recheck = interval;
         }
         if let Some(batch) = batch_calls {
-            self.sends_alone = !batch;
+            self.link.batch_from = LinkSettings::default().batch_from.filter(|_| batch);
         }
         if let Some(command) = publish {
-            self.publish = command;
+            self.link.publish = command;
         }
         if let Some(watchdog) = jvm_watchdog {
             self.settings.session.jvm_watchdog = watchdog;
@@ -104,7 +105,7 @@ mod tests {
         let recheck = Tuning::new().recheck(Duration::from_secs(1));
         let alone = Tuning::new().batch_calls(false);
         let builder = ClientBuilder::default().tuning(recheck).tuning(alone).tuning(Tuning::new());
-        assert_eq!((builder.settings.session.recheck, builder.sends_alone), (Duration::from_secs(1), true));
+        assert_eq!((builder.settings.session.recheck, builder.link.batch_from), (Duration::from_secs(1), None));
         let settings = ClientBuilder::default().tuning(Tuning::new()).settings;
         assert_eq!(settings.session.jvm_watchdog, Duration::from_secs(30));
     }
