@@ -187,7 +187,7 @@ impl Locks {
             line.failures = Failures::default();
             line.heartbeat_at = None;
         }
-        self.spare_line = lazy.shrink().or(self.spare_line.take());
+        self.spare_line = lazy.shrink().or_else(|| self.spare_line.take());
     }
 
     pub(super) fn of_name(&self, name: &LockName) -> impl Iterator<Item = LockId> {
