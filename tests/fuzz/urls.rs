@@ -33,7 +33,7 @@ mod tls {
 }
 
 use cause::Cause;
-use target::ServerTarget;
+use target::{Server, ServerTarget};
 
 pub(crate) const CORPUS: [&[u8]; 9] = [
     b"redis://127.0.0.1:6379",
@@ -84,14 +84,14 @@ fn check_url(url: &str, secret: bool) {
     assert!(!secret || !told.contains(PASSWORD), "{url:?} shows its password: {told}");
     let Ok(target) = parsed else { return };
     assert!(!target.to_string().is_empty(), "{url:?} leads nowhere");
-    assert!(!target.seeds().is_empty(), "{url:?} names no server");
-    for host in target.seeds().iter().flat_map(|seed| seed.hosts()) {
+    assert!(!target.servers.is_empty(), "{url:?} names no server");
+    for host in target.servers.iter().flat_map(Server::hosts) {
         assert!(!host.name.is_empty() && host.port != 0, "{url:?} names {host:?}");
     }
     let scheme = url.split(['-', '+', ':']).next().unwrap_or_default();
     assert_eq!(target.secure, matches!(scheme, "rediss" | "valkeys"), "{url:?}");
     assert_eq!(
-        target.is_cluster(),
+        target.is_cluster,
         url.split("://").next().is_some_and(|scheme| scheme.ends_with("-cluster")),
         "{url:?}"
     );
