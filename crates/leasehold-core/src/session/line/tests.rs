@@ -11,10 +11,8 @@ mod lock_line {
     /// A line whose contender is in this phase, and behind which another request waits.
     fn line(phase: Phase) -> (Line, Ticket, Ticket) {
         let (contender, other) = (Ticket::new(1), Ticket::new(2));
-        let mut line = Line::default();
-        line.contender = Some(contender);
+        let mut line = Line { contender: Some(contender), phase, ..Line::default() };
         line.queue.push(other, End::Back);
-        line.phase = phase;
         (line, contender, other)
     }
 
